@@ -32,7 +32,6 @@ from proxy.engine.admin.forks import Forks
 from proxy.engine.admin.inspection import Inspection
 from proxy.engine.admin.memories import Memories
 from proxy.engine.admin.stats import Stats
-from proxy.engine.admin.trials import Trials
 from proxy.engine.answers.recall import Recall
 from proxy.engine.answers.sending import Sender
 from proxy.engine.answers.tool_cache import ToolCaches
@@ -69,22 +68,20 @@ from proxy.engine.summaries.pool import Summaries
 from proxy.environment import ADMIN_TOKEN_FILE
 from proxy.errors import StoreUnavailable
 from proxy.http.admin import AdminAPI
+from proxy.http.admin.bills import StatsOperations
 from proxy.http.admin.door import Door
 from proxy.http.admin.events import EventOperations
 from proxy.http.admin.memories import MemoryOperations
 from proxy.http.admin.sessions import SessionOperations
-from proxy.http.admin.stats import StatsOperations
 from proxy.http.front import Drain, Front, probe_routes, refusals
 from proxy.http.limits import Admission
 from proxy.http.managed import Managed
 from proxy.http.origins import Origins
-from proxy.http.page import Frame
+from proxy.http.page import Frame, Renderer
 from proxy.http.page.home import Home
 from proxy.http.page.memory import MemoryPages
 from proxy.http.page.policies import PolicyPages
-from proxy.http.page.render import Renderer
 from proxy.http.page.session import SessionPages
-from proxy.http.page.verbs import VerbPages
 from proxy.http.relay import Relay
 from proxy.http.request_head import Heads
 from proxy.http.tracing import TracedRoute
@@ -392,10 +389,9 @@ def _for_people(settings: Settings, outside: Outside, inside: Inside, drain: Dra
     )
     pages = (
         *Home(inspection, outside.policies, stats, clock.now).pages(),
-        *SessionPages(inspection, memories, stats).pages(),
-        *VerbPages(inspection, edits, forks).pages(),
+        *SessionPages(inspection, memories, stats, edits, forks).pages(),
         *MemoryPages(memories).pages(),
-        *PolicyPages(outside.policies, Trials(inspection, prices.prices_of)).pages(),
+        *PolicyPages(outside.policies, inspection, prices.prices_of).pages(),
     )
     return [*AdminAPI(operations, door).routes(), *Frame(door, Renderer(clock.now), pages).routes()]
 

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
+from math import ceil
 from pathlib import Path
 from typing import Any, NoReturn, cast
 from urllib.parse import quote
@@ -94,6 +95,22 @@ class AdminApi:
     def forget(self, name: str = "", **of: str) -> Json:
         """Forget an item, or what is remembered of a scope, a session or a person."""
         return self._read(self._ask("DELETE", _item_path(name) if name else "/memory", of))
+
+    def wait(self, since: float, seconds: float) -> None:
+        """Return once a session has changed later than ``since`` (seconds since 1970), or after so long."""
+        with (
+            self._reaching(timeout=seconds + _LOOKING) as client,
+            client.stream(
+                "GET",
+                f"{self._api}/events",
+                params={"seconds": max(ceil(seconds), 1)},
+                headers={"Last-Event-ID": f"{since:.3f}"},
+            ) as response,
+        ):
+            if response.is_error:
+                response.read()
+                self._refuse(response)
+            next((line for line in response.iter_lines() if line.startswith("event:")), None)
 
     def maintain(self) -> Iterator[Json]:
         """Have memories maintained now: what was done so far, again and again."""

@@ -1,19 +1,25 @@
 """What a replay came to: sums, the bill, and how each epoch was decided, as JSON and as tables."""
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from html import escape
 from typing import Any
 
 import msgspec
 from rich.console import RenderableType
 
-from proxy.cli.terminal import percent, stage_text, table, words
+from proxy.cli.terminal import percent, stage_text, table
 from proxy.core.budget.budget import Stage
 from proxy.core.economics.simulate import Outcome, ReplayedTurn, bill, totals
+from proxy.core.planning.explain import SentTurn
 from proxy.core.planning.plan import Verdict
+from proxy.core.policy.policy import Policy
+from proxy.http.page import STYLE, Renderer
+from proxy.http.page.chart import chart
 
 _SUMS = (">turns", ">full", ">sent", ">sent/full", ">epochs", ">over budget")
 _BILL = ("sent $", "summaries $", "total $", "whole history $", "total/whole")
+_DRAWN = ("messages", "full_tokens", "sent_tokens", "epoch", "began")
+_WIDTH = 1_080
 _TURNS = (">turn", ">messages", ">full", "stage", ">sent", ">cached", ">cut", "epoch")
 
 
@@ -164,93 +170,29 @@ def _range(least: str, most: str) -> str:
     return most if least == most else f"{least.removesuffix('%').rstrip()}-{most}"
 
 
-# --- one page of HTML: nothing is fetched, nothing runs; charts are SVG ---
+# --- as one page of HTML ---
 
 
-_WIDTH, _HEIGHT, _MARGIN = 760, 200, 56
-_STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 52rem; padding: 0 1rem; }
-body { color: #1b1f24; }
-h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2.5rem; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { padding: .25rem .5rem; border-bottom: 1px solid #d8dee4; text-align: right; vertical-align: top; }
-th { font-weight: 600; } .text { text-align: left; } .note { color: #57606a; }
-svg { width: 100%; height: auto; } svg text { font: 11px system-ui, sans-serif; fill: #57606a; }
-.full { stroke: #8c959f; } .sent { stroke: #0969da; } .epoch { stroke: #cf222e; stroke-dasharray: 2 3; }
-.budget { stroke: #d8dee4; } polyline { fill: none; stroke-width: 1.5; }
-@media (prefers-color-scheme: dark) {
-  body { background: #0d1117; color: #e6edf3; } th, td { border-color: #30363d; }
-  .note { color: #9198a1; } svg text { fill: #9198a1; } .budget { stroke: #30363d; }
-}
-"""
+def page(outcomes: Sequence[Outcome], policies: Mapping[str, Policy], note: str) -> str:
+    """The bill and each session's picture, as the web page draws it: nothing is fetched, nothing runs."""
 
+    def report(outcome: Outcome) -> Mapping[str, object]:
+        sums, turns = bill([outcome]), outcome.turns
+        sent = [SentTurn(*(getattr(turn, name) for name in _DRAWN)) for turn in turns]
+        return {
+            "outcome": outcome,
+            "cost": f"${_dollars(sums)[2]} against ${sums['whole_dollars']:.4f}, {_share(sums)}",
+            "chart": chart(sent, outcome.budget, policies[outcome.policy].stages, _WIDTH),
+            "epochs": [(turn.number, turn.stage.value, turn.freed, reason(turn)) for turn in outcome.epochs],
+        }
 
-def page(outcomes: Sequence[Outcome], names: Sequence[str], note: str) -> str:
-    """The whole page; ``note`` says how the bill was reckoned."""
-    bills = [(name, *_dollars(bill([each for each in outcomes if each.policy == name]))) for name in names]
-    parts = [
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>Replay</title><style>{_STYLE}</style></head><body><h1>Replay</h1>",
-        *_table(("policy", *_BILL), bills, texts=(0,)),
-        f'<p class="note">{escape(note)}</p>',
-    ]
-    given = {name: [each for each in outcomes if each.policy == name] for name in names}
-    warnings = filter(None, (warning(name, each) for name, each in given.items()))
-    parts += (f"<p>{escape(each)}</p>" for each in warnings)
-    for outcome in outcomes:
-        sums = bill([outcome])
-        cost = f"${_dollars(sums)[2]} against ${sums['whole_dollars']:.4f}, {_share(sums)}"
-        budget = "no budget" if outcome.budget is None else f"budget {outcome.budget:,} tokens"
-        parts += [
-            f"<h2>{escape(outcome.session)} · {escape(outcome.policy)}</h2>",
-            f'<p class="note">{len(outcome.turns)} turns, {budget}; {cost}</p>',
-        ]
-        if outcome.turns:
-            parts.append(_chart(outcome))
-        if outcome.epochs:
-            rows = [(turn.number, turn.stage.value, turn.freed, reason(turn)) for turn in outcome.epochs]
-            parts += _table(("turn", "stage", "freed", "decided by"), rows, texts=(1, 3))
-    return "\n".join([*parts, "</body></html>\n"])
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[object]], texts: Sequence[int]) -> Iterator[str]:
-    def cells(tag: str, values: Sequence[object]) -> str:
-        marks = (' class="text"' if place in texts else "" for place in range(len(values)))
-        pairs = zip(marks, values, strict=True)
-        return "".join(f"<{tag}{mark}>{escape(words(value))}</{tag}>" for mark, value in pairs)
-
-    yield f"<table><thead><tr>{cells('th', heads)}</tr></thead><tbody>"
-    for row in rows:
-        yield f"<tr>{cells('td', row)}</tr>"
-    yield "</tbody></table>"
-
-
-def _chart(outcome: Outcome) -> str:
-    """Tokens by turn: what the client sent, what went out, where epochs began."""
-    turns = outcome.turns
-    most = max(*(turn.full_tokens for turn in turns), outcome.budget or 0)
-
-    def x(turn: ReplayedTurn) -> float:
-        return _MARGIN + (turn.number - 1) / max(len(turns) - 1, 1) * (_WIDTH - _MARGIN - 8)
-
-    def y(tokens: int) -> float:
-        return 8 + (1 - tokens / most) * (_HEIGHT - 32)
-
-    def line(name: str, points: Sequence[tuple[float, float]]) -> str:
-        spots = " ".join(f"{across:.1f},{down:.1f}" for across, down in points)
-        return f'<polyline class="{name}" points="{spots}"/>'
-
-    ends, limits = (_MARGIN, _WIDTH - 8), [outcome.budget] if outcome.budget else []
-    lines = [line("budget", [(end, y(limit)) for end in ends]) for limit in limits]
-    lines += [line("epoch", [(x(turn), 8), (x(turn), _HEIGHT - 24)]) for turn in outcome.epochs]
-    lines.append(line("full", [(x(turn), y(turn.full_tokens)) for turn in turns]))
-    lines.append(line("sent", [(x(turn), y(turn.sent_tokens)) for turn in turns]))
-    labels = [
-        f'<text x="{_MARGIN - 6}" y="{y(tokens) + 4:.1f}" text-anchor="end">{tokens:,}</text>'
-        for tokens in dict.fromkeys((most, *limits))
-    ]
-    legend = "tokens by turn: grey, the whole history; blue, what was sent; red, where an epoch began"
-    labels.append(f'<text x="{_MARGIN}" y="{_HEIGHT - 6}">{legend}</text>')
-    shapes = "".join([*lines, *labels])
-    return f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{legend}">{shapes}</svg>'
+    given = {name: [each for each in outcomes if each.policy == name] for name in policies}
+    content = {
+        "style": STYLE.read_text(encoding="utf-8"),
+        "columns": _BILL,
+        "bills": [(name, *_dollars(bill(each))) for name, each in given.items()],
+        "note": note,
+        "warnings": [*filter(None, (warning(name, each) for name, each in given.items()))],
+        "reports": [*map(report, outcomes)],
+    }
+    return Renderer(time.time)("replay.html", content)

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from rich.console import RenderableType
@@ -95,18 +95,8 @@ def run(args: argparse.Namespace) -> int:
         answer = api.session(args.session, "" if args.verb == "show" else args.verb)
     if args.json:
         print_json(answer)
-        return 0
-    match args.verb:
-        case "list":
-            show(*listing(answer), wraps=False)
-        case "show":
-            show(*session(answer))
-        case "transcript":
-            show(*transcript(answer))
-        case "view":
-            show(*view(answer))
-        case _:
-            show(*tools(answer))
+    else:
+        show(*_SHOWN[args.verb](answer), wraps=args.verb != "list")
     return 0
 
 
@@ -224,6 +214,15 @@ def tools(answer: Json) -> Iterator[RenderableType]:
     ]
     yield table(("call", ">exchanges left", ">hits", ">bytes", "since", "result"), rows)
 
+
+_SHOWN: Mapping[str, Callable[[Json], Iterator[RenderableType]]] = {
+    "list": listing,
+    "show": session,
+    "transcript": transcript,
+    "view": view,
+    "tools": tools,
+}
+"""How people are shown what each verb looks at."""
 
 # --- keeping and changing ---
 

@@ -1,7 +1,7 @@
 """`unabridged watch`: sessions, tokens, savings and epochs of a running proxy, in a terminal, as they change.
 
-It looks again and again, so what any worker of any machine did is there. What cannot be had for a while is
-said in the place of the picture, and looked for again.
+It listens to the server's events, which tell what any worker of any machine did, and looks again at each.
+What cannot be had for a while is said in the place of the picture, and looked for again.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ from proxy.cli.terminal import (
 from proxy.core.text.words import one_line
 
 _SESSIONS, _EPOCHS = 15, 5
+_PAUSE = 0.5
+"""Seconds between two looks, at least, however much happens."""
 _NAME, _REASON, _BAR = 40, 100, 20
 _COLUMNS = ("last", "session", "model", "stage", "of the budget", ">sent", ">whole", ">turns", ">epochs")
 _TIME = slice(len("2026-11-22T"), len("2026-11-22T03:47:01"))
@@ -41,7 +43,9 @@ _TIME = slice(len("2026-11-22T"), len("2026-11-22T03:47:01"))
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """How often, and how much."""
-    parser.add_argument("--every", metavar="SECONDS", type=seconds, default=2.0, help="between two looks (2)")
+    parser.add_argument(
+        "--every", metavar="SECONDS", type=seconds, default=2.0, help="at most, between two looks (2)"
+    )
     parser.add_argument(
         "--limit",
         metavar="N",
@@ -64,17 +68,26 @@ def run(args: argparse.Namespace) -> int:
         with suppress(KeyboardInterrupt), Live(console=console, screen=True, auto_refresh=False) as live:
             while True:
                 try:
-                    seen = picture(look(api, args.limit))
+                    seen = look(api, args.limit)
+                    live.update(picture(seen), refresh=True)
+                    time.sleep(min(_PAUSE, args.every))
+                    api.wait(_changed(seen), args.every)
                 except CommandError as error:  # it may come back
-                    seen = Text(f"{error}\nIt is looked for again. Ctrl-C ends this.", style="red")
-                live.update(seen, refresh=True)
-                time.sleep(args.every)
+                    fault = Text(f"{error}\nIt is looked for again. Ctrl-C ends this.", style="red")
+                    live.update(fault, refresh=True)
+                    time.sleep(args.every)
     return 0
 
 
 def look(api: AdminApi, limit: int) -> Json:
     """The bills of a day, and the sessions used last."""
     return {"stats": api.stats("24h", "day"), **api.sessions(limit)}
+
+
+def _changed(seen: Json) -> float:
+    """When the newest change was that is seen (seconds since 1970); rounded up, as the API rounds down."""
+    newest = max((each["updated"] for each in seen["sessions"]), default=None)
+    return datetime.fromisoformat(newest).timestamp() + 0.001 if newest else 0.0
 
 
 def picture(seen: Json) -> RenderableType:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.chromium import CHROMIUM, Tab, leading
-from tests.support.clients import Chats, admin, making_chats, proxying, write_policy
+from tests.support.clients import Chats, admin, making_chats, proxying, user, write_policy
 from tests.support.operator import talk
 from tests.support.upstreams import Model, running
 
@@ -142,3 +142,22 @@ async def violations(tab: Tab) -> list[Any]:
         "axe.run().then((told) => told.violations.map((each) => [each.id, each.nodes[0].html,"
         " each.nodes[0].failureSummary]))"
     )
+
+
+async def test_a_session_of_ten_thousand_messages_opens_at_once_a_page_at_a_time(
+    tab: Tab, url: str, chats: Chats
+) -> None:
+    chat = chats(url, X_Unabridged_Session="long")
+    for number in range(5_000):
+        answer = {"role": "assistant", "content": f"Answer {number}: so it is."}
+        chat.messages += [user(f"Question {number}: what then?"), answer]
+        if number % 500 == 499:
+            await chat.ask("And now?")
+    await log_in(tab, url)
+    taken: list[float] = []
+    for page in ("", "?at=5000", "?at=0"):
+        await tab.open(f"{url}/unabridged/sessions/long{page}")
+        taken.append(await tab.evaluate("performance.getEntriesByType('navigation')[0].loadEventStart"))
+        assert await tab.evaluate("document.querySelectorAll('main > .two .message[id]').length") <= 200
+    assert "Question 0: what then?" in await seen(tab)
+    assert min(taken) < 1_000

@@ -7,10 +7,7 @@ for both. The answers are the model's own.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Self
 
 from openai import APIError, APIStatusError, DefaultHttpxClient, OpenAI
 from openai.types.chat import ChatCompletionMessageParam
@@ -97,7 +94,7 @@ class Refusal:
 
 
 @dataclass
-class Client(AbstractContextManager["Client"]):
+class Client:
     """Keeps its whole history and re-sends it, as SDKs do; nothing in it knows of a proxy.
 
     One that ``forgets`` drops its oldest exchange, and the next, until the model takes the rest.
@@ -118,12 +115,8 @@ class Client(AbstractContextManager["Client"]):
             base_url=self.base_url, api_key="not-needed", max_retries=0, timeout=_TIMEOUT, http_client=http
         )
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Close its connections."""
         self._sdk.close()
 
     def ask(self, question: str, on_text: Callable[[str], object] = lambda _: None) -> TurnSeen | Refusal:

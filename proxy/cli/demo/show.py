@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 import webbrowser
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -131,7 +131,7 @@ def converse(
     """
     with ExitStack() as opened:
         addresses = ((url, False), (url, True), (proxy.base_url, False))
-        clients = [opened.enter_context(Client(base, forgets=forgets)) for base, forgets in addresses]
+        clients = [opened.enter_context(closing(Client(base, forgets=each))) for base, each in addresses]
         told, api = Told(clients), AdminApi(proxy.server, proxy.token)
         picture.row(*(Text(name, style="bold") for name in COLUMNS))
         written, epoch = 0, "0"
@@ -233,15 +233,13 @@ def conclusion(told: Told, seconds: float) -> list[Text]:
 
 
 def _outcome(told: Told, seconds: float) -> dict[str, object]:
-    def column(client: Client) -> dict[str, object]:
-        refusal = asdict(client.refusal) if client.refusal else None
-        return {"turns": [asdict(turn) for turn in client.turns], "refusal": refusal}
-
+    names = ("direct", "oldest_first", "unabridged")
     return {
         "window": WINDOW,
-        "columns": dict(
-            zip(("direct", "oldest_first", "unabridged"), map(column, told.clients), strict=True)
-        ),
+        "columns": {
+            name: {"turns": [*map(asdict, each.turns)], "refusal": each.refusal and asdict(each.refusal)}
+            for name, each in zip(names, told.clients, strict=True)
+        },
         "notes": told.notes,
         "digests": told.digests,
         "view": told.view,

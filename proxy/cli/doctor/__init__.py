@@ -9,18 +9,17 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 
-from proxy.adapters.files.settings import SettingsFile, load_settings
+from proxy.adapters.files.settings import load_settings
 from proxy.adapters.files.toml_file import FileError
 from proxy.cli import serve
-from proxy.cli.doctor.certificates import of_certificates
-from proxy.cli.doctor.findings import Finding, fail, has_failed, shown
+from proxy.cli.doctor.findings import Finding, fail, shown
 from proxy.cli.doctor.server import of_policies, of_port, of_settings
 from proxy.cli.doctor.store import of_store
-from proxy.cli.doctor.upstream import of_upstream
+from proxy.cli.doctor.upstream import of_certificates, of_upstream
 from proxy.cli.terminal import print_json, show
-from proxy.config import FLAGS, Settings
+from proxy.config import FLAGS
 from proxy.errors import SettingsError
 
 FAILED = 1
@@ -38,10 +37,10 @@ def run(args: argparse.Namespace) -> int:
     """Look at everything, and tell it; 1 where something failed, 0 with warnings and without."""
     logging.disable()  # what the parts would log, the findings say
     try:
-        findings = _findings(args)
+        findings = asyncio.run(_findings(args))
     finally:
         logging.disable(logging.NOTSET)
-    is_well = not has_failed(findings)
+    is_well = all(each.state != "fail" for each in findings)
     if args.json:
         print_json({"ok": is_well, "checks": [each._asdict() for each in findings]})
     else:
@@ -49,36 +48,24 @@ def run(args: argparse.Namespace) -> int:
     return 0 if is_well else FAILED
 
 
-def _findings(args: argparse.Namespace) -> list[Finding]:
+async def _findings(args: argparse.Namespace) -> list[Finding]:
+    """All findings, in the order in which they are told; the parts are looked at side by side."""
     try:
         settings, written = load_settings(**{name: getattr(args, name) for name in FLAGS})
     except (SettingsError, FileError) as error:
         return [fail("settings", str(error), "until this is mended nothing else can be looked at")]
-    return asyncio.run(_examined(settings, written, args.ask or ""))
-
-
-async def _examined(settings: Settings, written: SettingsFile | None, model: str) -> list[Finding]:
-    """All findings, in the order in which they are told; the parts are looked at side by side."""
-    parts = (
-        _told("upstream", of_upstream(settings, model)),
-        _told("certificate", of_certificates(settings)),
-        _told("store", of_store(settings)),
-        _told("port", of_port(settings)),
-    )
-    found = await asyncio.gather(*parts)
-    local = [*of_settings(settings, written), *of_policies(settings, written)]
-    return [*local, *(each for part in found for each in part)]
-
-
-async def _told(check: str, findings: Awaitable[list[Finding]]) -> list[Finding]:
-    """Findings; a check that is at fault itself costs no other."""
-    try:
-        return await findings
-    except Exception as error:  # noqa: BLE001 - the others go on; the text of an error may hold anything
-        return [
-            fail(
-                check,
-                f"could not be looked at: {type(error).__name__}",
-                "this is a fault of ours; please report it",
-            )
-        ]
+    checks: Mapping[str, Awaitable[list[Finding]]] = {
+        "upstream": of_upstream(settings, args.ask or ""),
+        "certificate": of_certificates(settings),
+        "store": of_store(settings),
+        "port": of_port(settings),
+    }
+    found = [*of_settings(settings, written), *of_policies(settings, written)]
+    results = await asyncio.gather(*checks.values(), return_exceptions=True)
+    for check, result in zip(checks, results, strict=True):
+        if isinstance(result, list):
+            found += result
+        else:  # the text of an error may hold anything
+            what = f"could not be looked at: {type(result).__name__}"
+            found.append(fail(check, what, "this is a fault of ours; please report it"))
+    return found

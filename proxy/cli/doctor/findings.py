@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Literal, NamedTuple
 
@@ -42,11 +42,6 @@ def warn(check: str, message: str, advice: str, details: Sequence[Mapping[str, o
 def fail(check: str, message: str, advice: str) -> Finding:
     """It does not work."""
     return Finding(check, "fail", message, advice)
-
-
-def has_failed(findings: Iterable[Finding]) -> bool:
-    """Whether any check did."""
-    return any(each.state == "fail" for each in findings)
 
 
 def shown(findings: Sequence[Finding], most: int = 12) -> Iterator[RenderableType]:

@@ -1,23 +1,30 @@
-"""What is looked at of the upstream: that it answers, takes the key, and what it says of its models."""
+"""What is looked at of the upstream: that it answers, takes the key, its models, streaming, certificates."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 import time
 from collections.abc import Sequence
 from contextlib import aclosing
-from typing import NamedTuple
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+from urllib.parse import urlsplit
+
+from cryptography import x509
 
 from proxy.adapters import prices
 from proxy.adapters.files.policies import PolicyLibrary
-from proxy.adapters.upstream import open_upstream
+from proxy.adapters.upstream import open_upstream, outbound_proxy, tls_of
 from proxy.app import SystemClock
 from proxy.cache import Memory
 from proxy.cli.doctor.findings import Finding, fail, of_clock, ok, seconds_of, warn
-from proxy.cli.doctor.streaming import of_streaming
 from proxy.config import Settings
-from proxy.core.formats.json import as_mapping, loads, text_or_empty
+from proxy.core.dialects.registry import CHAT
+from proxy.core.formats.json import as_mapping, dumps, loads, text_or_empty
+from proxy.core.formats.sse import Decoder
 from proxy.core.policy.policy import Policy
 from proxy.engine.models.models import Models
 from proxy.engine.models.stated_windows import StatedWindows
@@ -72,7 +79,7 @@ async def of_upstream(settings: Settings, model: str) -> list[Finding]:
         if listed.models:
             findings.append(await _of_models(upstream, credentials, listed.models, settings))
         if model:
-            findings.append(await of_streaming(upstream, credentials, model))
+            findings.append(await _of_streaming(upstream, credentials, model))
     return findings
 
 
@@ -149,3 +156,119 @@ async def _of_models(
         return ok("models", stands, details)
     advice = "nothing is cut until the upstream refuses a request; `budget.windows` of a policy can say it"
     return warn("models", stands, advice, details)
+
+
+# --- whether answers stream ---
+
+_QUESTION = "Count from 1 to 40, separated by commas. Write nothing else."
+_ANSWERED = 120.0
+"""Seconds that the whole answer may take."""
+_PAUSE = 0.003
+"""Seconds between two arrivals from which they are two: below it one piece was merely read in parts."""
+_TELLING = 10
+"""Events without which nothing can be told."""
+_PIECES = 3
+"""At most so many pieces come of an answer that was collected: what a network sends at once is bounded."""
+
+
+class _Arrived(NamedTuple):
+    status: int
+    is_stream: bool
+    events: int
+    pieces: int
+
+
+async def _of_streaming(upstream: Upstream, credentials: Headers, model: str) -> Finding:
+    """Have a model count, and look at when the parts of its answer come."""
+    try:
+        async with asyncio.timeout(_ANSWERED):
+            arrived = await _arrived(upstream, credentials, model)
+    except (UnabridgedError, TimeoutError) as error:
+        why = error.message if isinstance(error, UnabridgedError) else "no answer in time"
+        return fail("streaming", f"{model} did not answer: {why}", "see the upstream's line")
+    if arrived.status != _OK:
+        advice = "name a chat model that the key may use; see the key's line"
+        return fail("streaming", f"{model} refused to answer ({arrived.status})", advice)
+    if not arrived.is_stream:
+        return warn("streaming", "the answer was no stream", "this upstream does not stream: clients wait")
+    told = f"{arrived.events} events in {arrived.pieces} pieces"
+    if arrived.events < _TELLING:
+        return warn("streaming", f"{told}: too few to tell", "name a model that writes more")
+    if arrived.pieces <= _PIECES:
+        advice = (
+            "turn buffering off before the upstream (nginx: `proxy_buffering off`), and scanners of answers"
+        )
+        return warn("streaming", f"{told}: something on the way collects answers", advice)
+    return ok("streaming", told)
+
+
+async def _arrived(upstream: Upstream, credentials: Headers, model: str) -> _Arrived:
+    """Raises UnabridgedError."""
+    body = dumps({"model": model, "stream": True, "messages": [{"role": "user", "content": _QUESTION}]})
+    headers = [*credentials, (b"content-type", b"application/json"), (b"accept-encoding", b"identity")]
+    response = await upstream.send("POST", CHAT.path, headers, body)
+    kinds = {value for name, value in response.headers if name.lower() == b"content-type"}
+    is_stream = any(kind.startswith(b"text/event-stream") for kind in kinds)
+    decoder, events, pieces, last = Decoder(), 0, 0, 0.0
+    async with aclosing(response):
+        async for chunk in response.chunks():
+            now = asyncio.get_running_loop().time()
+            pieces += now - last > _PAUSE
+            last = now
+            events += len(decoder.feed(chunk))
+    return _Arrived(response.status, is_stream, events, pieces)
+
+
+# --- certificates ---
+
+_DAY = 86_400.0
+_SOON = 14 * _DAY
+"""Seconds before its end in which a certificate should be renewed."""
+
+
+async def of_certificates(settings: Settings) -> list[Finding]:
+    """Whether the upstream's is trusted, and how long it and ours are valid."""
+    findings = list[Finding]()
+    try:
+        if urlsplit(settings.upstream).scheme == "https":
+            findings += filter(None, [await _upstreams(settings)])
+        if settings.upstream_cert is not None:
+            findings.append(_ours(settings.upstream_cert))
+    except SettingsError:
+        return []  # the upstream's line has it
+    return findings
+
+
+async def _upstreams(settings: Settings) -> Finding | None:
+    check, parts = "upstream certificate", urlsplit(settings.upstream)
+    if outbound_proxy(settings.upstream) is not None:
+        return ok(check, "not looked at: the way to it is by the outbound proxy")
+    try:
+        async with asyncio.timeout(settings.upstream_connect_timeout):
+            _, writer = await asyncio.open_connection(parts.hostname, parts.port or 443, ssl=tls_of(settings))
+    except ssl.SSLCertVerificationError as error:
+        advice = "--upstream-ca names a file of issuers to trust; a name or a date only the upstream can mend"
+        return fail(check, f"not trusted: {error.verify_message}", advice)
+    except (OSError, TimeoutError):
+        return None  # the upstream's line has it
+    told = cast("dict[str, Any]", writer.get_extra_info("peercert"))
+    writer.close()
+    return _by_its_end(check, ssl.cert_time_to_seconds(told["notAfter"]), "the upstream's operator renews it")
+
+
+def _ours(file: Path) -> Finding:
+    """Of our own, the first that ends counts; what signed it may stand in the same file."""
+    check = "our certificate"
+    try:
+        certificates = x509.load_pem_x509_certificates(file.read_bytes())
+    except (OSError, ValueError) as error:
+        return fail(check, f"{file} cannot be read: {error}", "name another with --upstream-cert")
+    end = min(each.not_valid_after_utc for each in certificates).timestamp()
+    return _by_its_end(check, end, f"renew {file}, and restart the server")
+
+
+def _by_its_end(check: str, end: float, advice: str) -> Finding:
+    left, day = end - time.time(), datetime.fromtimestamp(end, UTC).date()
+    if left <= 0:
+        return fail(check, f"expired on {day}", advice)
+    return warn(check, f"expires on {day}", advice) if left < _SOON else ok(check, f"valid until {day}")

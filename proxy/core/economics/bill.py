@@ -96,6 +96,11 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True):
         """What doing nothing would have cost more; what it could not have answered saves nothing."""
         return self.without + self.beyond - self.spent
 
+    @property
+    def is_priced(self) -> bool:
+        """Whether the price of any of it is known."""
+        return bool(self.spent or not self.unpriced)
+
     @classmethod
     def of_request(
         cls, sent: Prompt, output: int, whole: Prompt, prices: Prices | None, *, fits: bool = True

@@ -6,17 +6,17 @@ takes anything away, and it takes all of it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from proxy.core.budget.budget import Stage
-from proxy.core.planning.chain import Chain
 from proxy.core.planning.changes import Change, compacted, restored
 from proxy.core.planning.plan import Epoch, Plan, Verb
 from proxy.core.planning.planner import Draft, finish
 from proxy.core.planning.situation import Situation
-from proxy.engine.admin.inspection import Inspected, Inspection
+from proxy.engine.admin.inspection import Branch, Inspected, Inspection
 from proxy.engine.answers.tool_cache import ToolCaches
 from proxy.engine.append.turn_queue import TurnQueue
 from proxy.engine.planning.epochs import Epochs, log_pruning
@@ -33,9 +33,8 @@ _RACES = 4
 
 Ranges = Sequence[range]
 """Numbers of messages, as the transcript has them."""
-Standing = tuple[Inspected, Situation, Epoch | None]
-"""A session, its default tip under the plan in force, and the epoch that this plan is of."""
-Planning = Callable[[Standing], Awaitable[Plan]]
+Planning = Callable[[Branch], Awaitable[Plan]]
+"""Decides on another plan for the default branch of a session."""
 
 
 class Compacted(NamedTuple):
@@ -49,8 +48,8 @@ class Compacted(NamedTuple):
 class Preview(NamedTuple):
     """What a change would come to, if it was made now."""
 
-    found: Inspected
-    before: Situation
+    branch: Branch
+    """As it is now."""
     epoch: Epoch
     """As it would be written."""
 
@@ -93,11 +92,9 @@ class Edits:
 
         Raises InvalidType for messages that there are not, and where there are too many.
         """
-        branch = await self.inspection.branch(found)
-        if not branch or any(each.stop > len(branch) for each in messages):
-            raise InvalidType(f"The messages are 0 to {len(branch) - 1}.", param="messages")
+        nodes = (await self.inspection.branch(found)).nodes
         before = frozenset(found.session.pins)
-        wanted = {branch[position].hash for each in messages for position in each} - before
+        wanted = {nodes[place].hash for place in numbered(messages, len(nodes))} - before
         if len(before) + len(wanted) > MOST:
             raise InvalidType(f"A session has at most {MOST} pins.", param="messages")
         if wanted:
@@ -105,7 +102,7 @@ class Edits:
             await self.store.pin(found.key, sorted(wanted), ttl)
             self.recognition.forget(found.key)
         pinned = before | wanted
-        return [place for place, node in enumerate(branch) if node.hash in pinned]
+        return [place for place, node in enumerate(nodes) if node.hash in pinned]
 
     async def restore(
         self, found: Inspected, messages: Ranges | None = None, epoch: int | None = None
@@ -114,7 +111,7 @@ class Edits:
 
         Raises NothingToChange where none of it is cut, and InvalidType for messages that there are not.
         """
-        return await self._change(found, Verb.RESTORE, _Restoring(messages, epoch))
+        return await self._change(found, Verb.RESTORE, partial(_restored, messages, epoch))
 
     async def compact(self, found: Inspected, messages: Ranges | None = None) -> Compacted:
         """Cut these messages, or all that may be cut; other turns wait meanwhile.
@@ -124,18 +121,17 @@ class Edits:
         """
         summary = ""
 
-        async def plan(standing: Standing) -> Plan:
+        async def plan(branch: Branch) -> Plan:
             nonlocal summary
-            found, situation, _ = standing
-            rules = situation.policy.summary
-            owner = found.owner(rules, self.credentials)
-            decided, summaries = await self._compacted(standing, messages, owner)
+            rules = branch.situation.policy.summary
+            owner = branch.found.owner(rules, self.credentials)
+            decided, summaries = await self._compacted(branch, messages, owner)
             is_begun = bool(self.credentials) and summaries.start_missing()
             if is_begun:
                 await summaries.wait(rules.wait)
             new = await asyncio.to_thread(finish, decided, summaries.texts())
             summary = self._summary(decided.situation.under(new), owner, is_begun=is_begun)
-            if new == situation.plan:
+            if new == branch.situation.plan:
                 raise NothingToChange(f"There is nothing left to cut. The summary of what was: {summary}.")
             return new
 
@@ -150,22 +146,21 @@ class Edits:
     ) -> Preview:
         """What compacting or restoring would do now, with the summaries that are there. Raises as they do."""
 
-        async def cut(standing: Standing) -> Plan:
-            owner = standing[0].owner(standing[1].policy.summary)
-            decided, summaries = await self._compacted(standing, messages, owner)
+        async def cut(branch: Branch) -> Plan:
+            owner = branch.found.owner(branch.situation.policy.summary)
+            decided, summaries = await self._compacted(branch, messages, owner)
             return await asyncio.to_thread(finish, decided, summaries.texts())
 
-        plan = _Restoring(messages, epoch) if asked is Verb.RESTORE else cut
+        plan = partial(_restored, messages, epoch) if asked is Verb.RESTORE else cut
         now, change = await self._decided(found, asked, plan)
-        return Preview(now, change.before, change.epoch(self.clock.now()))
+        return Preview(now, change.epoch(self.clock.now()))
 
     async def _compacted(
-        self, standing: Standing, messages: Ranges | None, owner: Owner
+        self, branch: Branch, messages: Ranges | None, owner: Owner
     ) -> tuple[Draft, GapSummaries]:
         """What a compaction of these messages cuts, and the summaries that it wants."""
-        _, situation, _ = standing
-        wanted = _positions(situation.chain, messages)
-        informed = await self.summary_jobs.informed(situation, owner)
+        wanted = None if messages is None else numbered(messages, len(branch.nodes))
+        informed = await self.summary_jobs.informed(branch.situation, owner)
         decided = await asyncio.to_thread(compacted, informed, wanted)
         return decided, await self.summary_jobs.wanted(decided, owner)
 
@@ -190,71 +185,62 @@ class Edits:
             now, change = await self._decided(found, asked, plan)
             epoch, ttl = change.epoch(self.clock.now()), change.before.policy.store.ttl
             await self.inspection.read(found.key)  # unless it was deleted meanwhile
-            written = await self.store.begin_epoch(found.key, epoch, len(now.epochs), ttl)
+            written = await self.store.begin_epoch(found.key, epoch, len(now.found.epochs), ttl)
             if written and written[0].id == epoch.id:
                 log_pruning(epoch, found.id)
                 return epoch
         raise SessionBusy
 
-    async def _decided(self, found: Inspected, asked: Verb, plan: Planning) -> tuple[Inspected, Change]:
+    async def _decided(self, found: Inspected, asked: Verb, plan: Planning) -> tuple[Branch, Change]:
         """What a plan changes at the default tip, as that is now. Raises NothingToChange."""
-        now = await self.inspection.read(found.key)
-        branch = await self.inspection.branch(now)
-        situation, current = await asyncio.to_thread(self.inspection.situation, now, branch)
-        new = await plan((now, situation, current))
+        now = await self.inspection.branch(await self.inspection.read(found.key))
+        situation = await asyncio.to_thread(lambda: now.situation)
+        new = await plan(now)
         if new == situation.plan:
             raise NothingToChange
         return now, Change(
-            lane=now.session.lane,
-            head_count=len(now.session.head),
+            lane=now.found.session.lane,
+            head_count=len(now.found.session.head),
             before=situation,
             plan=new,
-            stage=Stage(self.inspection.stage(situation)),
-            parent=current,
+            stage=Stage(now.stage),
+            parent=now.epoch,
             asked=asked,
             # The notes go out within their neighbours by the policy, or as they do already.
             alternates=situation.policy.summary.alternate is True
-            or (current is not None and current.alternates),
+            or (now.epoch is not None and now.epoch.alternates),
         )
 
 
-@dataclass(frozen=True)
-class _Restoring:
-    """Plans to undo the cuts of some messages, or those that one epoch made; all without either."""
-
-    messages: Ranges | None
-    epoch: int | None
-
-    async def __call__(self, standing: Standing) -> Plan:
-        found, situation, current = standing
-        wanted = _positions(situation.chain, self.messages)
-        if self.epoch is not None:
-            wanted = _newly_cut(found.epochs, current, self.epoch)
-        return await asyncio.to_thread(restored, situation, wanted)
+async def _restored(messages: Ranges | None, epoch: int | None, branch: Branch) -> Plan:
+    """A plan without the cuts of some messages, or those that one epoch made; neither named: without any."""
+    if epoch is not None:
+        wanted = _newly_cut(branch.epochs, epoch)
+    else:
+        wanted = None if messages is None else numbered(messages, len(branch.nodes))
+    return await asyncio.to_thread(restored, branch.situation, wanted)
 
 
 async def _at_once() -> None:
     """There is nothing to wait for."""
 
 
-def _positions(chain: Chain, ranges: Ranges | None) -> Collection[int] | None:
-    """The messages of these numbers. Raises InvalidType where there are not so many."""
-    if ranges is None:
-        return None
-    if any(each.stop > len(chain) for each in ranges):
-        raise InvalidType(f"The messages are 0 to {len(chain) - 1}.", param="messages")
-    return frozenset(position for each in ranges for position in each)
+def numbered(messages: Ranges, count: int) -> frozenset[int]:
+    """The messages of these numbers, of so many. Raises InvalidType where one of them is not there."""
+    if any(each.stop > count for each in messages) or not count:
+        raise InvalidType(f"The messages are 0 to {count - 1}.", param="messages")
+    return frozenset(place for each in messages for place in each)
 
 
-def _newly_cut(epochs: Sequence[Epoch], current: Epoch | None, number: int) -> Collection[int]:
-    """What an epoch cut or clipped that was whole before. Raises NotFound where it is not in force."""
-    by_id = {epoch.id: epoch for epoch in epochs}
-    while current is not None and current.number != number:
-        current = by_id.get(current.parent)
-    if current is None:
-        raise NotFound("No epoch of that number is in force.")
-    before = by_id.get(current.parent)
-    return _edited(current.plan) - (_edited(before.plan) if before else frozenset())
+def _newly_cut(epochs: Sequence[Epoch], number: int) -> frozenset[int]:
+    """What the epoch of this number cut or clipped that was whole before. Raises NotFound."""
+    before = frozenset[int]()
+    for epoch in epochs:
+        edited = _edited(epoch.plan)
+        if epoch.number == number:
+            return edited - before
+        before = edited
+    raise NotFound("No epoch of that number is in force.")
 
 
 def _edited(plan: Plan) -> frozenset[int]:

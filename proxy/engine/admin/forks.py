@@ -16,7 +16,7 @@ from proxy.core.conversation.messages import chain_of, read_message, root
 from proxy.core.conversation.records import HiddenCalls, Node, Session, Turn
 from proxy.core.dialects.dialect import Dialect
 from proxy.core.planning.plan import Epoch
-from proxy.engine.admin.inspection import Inspected, Inspection
+from proxy.engine.admin.inspection import Branch, Inspected, Inspection
 from proxy.engine.intake.naming import SESSION_HEADER, Naming, session_header
 from proxy.errors import InvalidSessionId, InvalidType, NothingToChange, SessionExists
 from proxy.ports import NAMED, Clock, SessionKey, SessionStore
@@ -43,7 +43,8 @@ class Forks:
         session has no messages.
         """
         await self.settled(found.key)
-        branch = _up_to(await self.inspection.branch(found, tip), at)
+        whole = await self.inspection.branch(found, tip)
+        branch = _up_to(whole.nodes, at)
         key, shown = self._place(found, name)
         if await self.store.session(key) is not None:
             raise SessionExists
@@ -60,8 +61,8 @@ class Forks:
             await self.store.keep_hidden(key, each, ttl)
         if pins := [copies[each] for each in found.session.pins if each in copies]:
             await self.store.pin(key, pins, ttl)
-        if injection := await self.inspection.injection(found):
-            await self.store.inject(key, injection.digest, injection.raw, ttl)
+        if whole.injection:
+            await self.store.inject(key, whole.injection.digest, whole.injection.raw, ttl)
         return await self.inspection.read(key)
 
     def _place(self, found: Inspected, name: str | None) -> tuple[SessionKey, str]:
@@ -122,8 +123,7 @@ class Forks:
         """The fork's own record, as if its newest request had been of this length."""
         before, now = found.session, self.clock.now()
         fork = Inspected("", found.key, before, epochs, {each.hash: each for each in hidden})
-        situation, _ = self.inspection.situation(fork, nodes)
-        budget = situation.budget
+        branch = Branch(self.inspection, fork, nodes)
         return replace(
             before,
             name=name,
@@ -131,10 +131,10 @@ class Forks:
             updated=now,
             turns=0,
             tip=nodes[-1].hash,
-            stage=self.inspection.stage(situation),
-            tokens=budget.real(budget.head + situation.view),
-            full_tokens=budget.real(budget.head + situation.chain.tokens.total),
-            exchanges=situation.chain.exchanges,
+            stage=branch.stage,
+            tokens=branch.tokens,
+            full_tokens=branch.full_tokens,
+            exchanges=branch.situation.chain.exchanges,
             newest_from=b"",
             newest_to=b"",
             newest_key="",

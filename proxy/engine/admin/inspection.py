@@ -1,13 +1,14 @@
 """Looking into sessions: transcripts, views and why they are as they are. Read-only; serves the admin API.
 
-What needs the processor for a long session is apart from what waits for the store: whoever serves others
-meanwhile runs it in a thread.
+What waits for the store is asynchronous. All else works out a long session's state when it is asked for:
+whoever serves others meanwhile asks in a thread.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from proxy.core.budget.budget import Budget, Window, WindowSource, stage_of
 from proxy.core.conversation.extension import Injection
@@ -20,18 +21,18 @@ from proxy.core.conversation.records import (
     single_messages,
     way_to,
 )
-from proxy.core.dialects.dialect import Dialect
+from proxy.core.dialects.dialect import Content, Dialect
 from proxy.core.persistent import Sizes
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.changes import as_asked
-from proxy.core.planning.life import in_force
+from proxy.core.planning.life import in_force, line_of
 from proxy.core.planning.plan import EMPTY, Epoch, apply
 from proxy.core.planning.reasoning import without_reasoning
 from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Summary
 from proxy.core.tool_cache.cache import Rules, ToolCache
-from proxy.core.tool_cache.derive import NO_HIDDEN, Hidden, derive, initial
+from proxy.core.tool_cache.derive import derive, initial
 from proxy.engine.models.asking import Caller
 from proxy.engine.summaries.jobs import Missing, Owner, SummaryJobs
 from proxy.errors import InvalidPolicy, NotFound, RequestError
@@ -41,14 +42,12 @@ _SEARCHED = 10_000
 """Sessions, the newest first, among which one is looked for by its name."""
 _SHORTEST = 4
 """Characters of an id by which a session may be named."""
-
-
-_SHOWN = 20
-"""Candidates that an answer names."""
+_CANDIDATES = 20
+"""Sessions that an answer names where several may be meant."""
 
 
 class AmbiguousSession(RequestError):  # noqa: N818 - as in `proxy.errors`
-    """`candidates` are what is told of each session that may be meant; an answer holds the newest of them."""
+    """Several sessions may be meant: id, name and beginning of each are its `candidates`."""
 
     status = 409
     code = "ambiguous_session"
@@ -58,7 +57,7 @@ class AmbiguousSession(RequestError):  # noqa: N818 - as in `proxy.errors`
         super().__init__(f'"{given}" may mean {len(candidates)} sessions: give the whole id of one.')
 
     def body(self) -> dict[str, Any]:
-        return {"error": {**super().body()["error"], "candidates": self.candidates[:_SHOWN]}}
+        return {"error": {**super().body()["error"], "candidates": self.candidates[:_CANDIDATES]}}
 
 
 class UnknownDialect(UnreadableRecord):
@@ -66,15 +65,6 @@ class UnknownDialect(UnreadableRecord):
 
     default_message = "The session was written by a newer release of the proxy."
     reason = "newer_release"
-
-
-@dataclass(frozen=True)
-class NewestExchange:
-    """The newest exchange of a session."""
-
-    user_question: str
-    agent_messages: int
-    final_answer: str | None
 
 
 @dataclass(frozen=True)
@@ -88,11 +78,6 @@ class Inspected:
     hidden: Mapping[bytes, HiddenCalls] = field(default_factory=dict[bytes, HiddenCalls])
     """Its answers with hidden calls, by chain hash."""
 
-    @property
-    def upstream_messages(self) -> Mapping[bytes, Sequence[bytes]]:
-        """The messages that stand upstream for one of the transcript's, by its chain hash."""
-        return {each.hash: each.messages for each in self.hidden.values()}
-
     def owner(self, rules: Summary, credentials: Sequence[tuple[bytes, bytes]] = ()) -> Owner:
         """Of the summaries of its latest lane; with ``credentials`` they can be written."""
         session = self.session
@@ -100,16 +85,21 @@ class Inspected:
         return Owner(session.tenant, self.key, session.lane, caller)
 
 
-@dataclass(frozen=True)
-class Everything:
+class NewestExchange(NamedTuple):
+    """The newest exchange of a session."""
+
+    user_question: str
+    agent_messages: int
+    final_answer: str | None
+
+
+class Everything(NamedTuple):
     """All that is kept of a session."""
 
     nodes: list[Node]
     """The whole tree, in the order of arrival."""
     epochs: Mapping[str, tuple[Epoch, ...]]
     """By lane."""
-    injection: Injection | None = None
-    """What was handed in."""
 
 
 @dataclass(frozen=True)
@@ -191,16 +181,13 @@ class Inspection:
         nodes = await self.store.nodes(found.key)
         lanes = await self.store.lanes(found.key)
         epochs = {lane: await self.store.epochs(found.key, lane) for lane in lanes}
-        ordered = sorted(nodes.values(), key=lambda node: (node.at, node.sequence))
-        return Everything(ordered, epochs, await self.injection(found))
+        return Everything(sorted(nodes.values(), key=lambda node: (node.at, node.sequence)), epochs)
 
-    async def branch(self, found: Inspected, tip: str | None = None) -> list[Node]:
+    async def branch(self, found: Inspected, tip: str | None = None) -> "Branch":
         """The messages from the root to a tip (hex; the session's own by default). Raises NotFound."""
-        return _branch(await self.store.nodes(found.key), found.session, tip)
-
-    async def injection(self, found: Inspected) -> Injection | None:
+        nodes = _branch(await self.store.nodes(found.key), found.session, tip)
         raw = await self.store.injection(found.key)
-        return None if raw is None else Injection(raw)
+        return Branch(self, found, nodes, None if raw is None else Injection(raw))
 
     async def transcript(self, found: Inspected, tip: str | None = None) -> list[tuple[int | None, Node]]:
         """A branch, numbered, and at their place, without a number, turns that were not answered in full."""
@@ -239,73 +226,119 @@ class Inspection:
         except InvalidPolicy:
             return self.policies("")
 
-    def situation(self, found: Inspected, branch: Sequence[Node]) -> tuple[Situation, Epoch | None]:
-        """A branch under the plan in force for it."""
-        session, dialect = found.session, self.dialect_of(found.session)
-        hidden = found.hidden
+
+@dataclass(frozen=True)
+class Branch:
+    """A branch of a session, and what follows from it by the plan in force and the policy as it is now."""
+
+    inspection: Inspection
+    found: Inspected
+    nodes: Sequence[Node]
+    """From the root to the tip."""
+    injection: Injection | None = None
+    """What was handed in for the session."""
+
+    @property
+    def tip(self) -> str:
+        """The chain hash of the last message, in hex; empty where there is none."""
+        return self.nodes[-1].hash.hex() if self.nodes else ""
+
+    @property
+    def dialect(self) -> Dialect:
+        return self.inspection.dialect_of(self.found.session)
+
+    @property
+    def situation(self) -> Situation:
+        """The branch under the plan in force for it."""
+        return self._in_force[0]
+
+    @property
+    def epoch(self) -> Epoch | None:
+        """The epoch in force."""
+        return self._in_force[1]
+
+    @cached_property
+    def _in_force(self) -> tuple[Situation, Epoch | None]:
+        session, hidden = self.found.session, self.found.hidden
         chain = Chain(
-            messages=[read_message(dialect.read(node.raw)) for node in branch],
-            raws=[node.raw for node in branch],
-            tokens=Sizes.of((hidden.get(node.hash) or node).tokens for node in branch),
-            hashes=[node.hash for node in branch],
-            dialect=dialect,
+            messages=[read_message(self.dialect.read(node.raw)) for node in self.nodes],
+            raws=[node.raw for node in self.nodes],
+            tokens=Sizes.of((hidden.get(node.hash) or node).tokens for node in self.nodes),
+            hashes=[node.hash for node in self.nodes],
+            dialect=self.dialect,
         )
         window = Window(session.window or None, WindowSource(session.window_from))
         sizes = (session.head_tokens, window, chain.last_user_tokens, chain.tokens.total)
         budget = Budget(session.budget or None, session.ratio, *sizes)
         counted = budget.head + chain.tokens.total
-        epoch = in_force(found.epochs, chain.hashes, counted, chain.is_spared_by)
-        policy = self.policy_of(session)
-        plan, pins = epoch.plan if epoch else EMPTY, frozenset(session.pins)
-        return Situation(chain, plan, policy, budget, self.counter.count, pins=pins), epoch
+        epoch = in_force(self.found.epochs, chain.hashes, counted, chain.is_spared_by)
+        policy, pins = self.inspection.policy_of(session), frozenset(session.pins)
+        plan = epoch.plan if epoch else EMPTY
+        return Situation(chain, plan, policy, budget, self.inspection.counter.count, pins=pins), epoch
 
-    def missing(self, found: Inspected, situation: Situation, epoch: Epoch | None) -> list[Missing]:
+    @cached_property
+    def epochs(self) -> list[Epoch]:
+        """The epochs that led to the one in force, oldest first, and that one."""
+        return line_of(self.found.epochs, self.epoch)
+
+    @property
+    def tokens(self) -> int:
+        """The model's tokens of what is sent of it, head included."""
+        return self.situation.budget.real(self.situation.budget.head + self.situation.view)
+
+    @property
+    def full_tokens(self) -> int:
+        """The model's tokens of all of it, head included."""
+        return self.situation.budget.real(self.situation.budget.head + self.situation.chain.tokens.total)
+
+    @property
+    def stage(self) -> str:
+        usage = self.situation.budget.usage(self.situation.view)
+        return stage_of(usage, self.situation.policy.stages).value
+
+    def missing(self) -> list[Missing]:
         """Which gaps no summary tells of, and why, as far as this process knows."""
-        situation = as_asked(situation, found.epochs, epoch)
-        return self.summary_jobs.missing(situation, found.owner(situation.policy.summary))
+        situation = as_asked(self.situation, self.found.epochs, self.epoch)
+        return self.inspection.summary_jobs.missing(situation, self.found.owner(situation.policy.summary))
 
-    def fresh(
-        self,
-        session: Session,
-        branch: Sequence[Node],
-        hidden: Hidden = NO_HIDDEN,
-        injection: Injection | None = None,
-    ) -> ToolCache:
-        """Tool results that are fresh after a branch, by the session's policy as it is now."""
-        injected = injection.tools if injection else ()
-        dialect = self.dialect_of(session)
-        read = ((read_message(dialect.read(node.raw)), node.raw, node.hash) for node in branch)
-        return derive(initial(Rules(self.policy_of(session).tools), injected), read, dialect, hidden).cache
+    def fresh(self) -> ToolCache:
+        """Tool results that are fresh at its end."""
+        injected = self.injection.tools if self.injection else ()
+        rules = Rules(self.inspection.policy_of(self.found.session).tools)
+        read = ((read_message(self.dialect.read(node.raw)), node.raw, node.hash) for node in self.nodes)
+        return derive(initial(rules, injected), read, self.dialect, self._upstream()).cache
 
-    @staticmethod
-    def view(
-        found: Inspected, situation: Situation, epoch: Epoch | None, injection: Injection | None = None
-    ) -> list[bytes]:
-        """What is forwarded of a branch: the head, what was handed in, the chain as its epoch leaves it."""
-        chain, upstream, raws = situation.chain, dict(found.upstream_messages), situation.chain.raws
-        prelude = injection.messages(chain.dialect) if injection else ()
+    @property
+    def prelude(self) -> Sequence[bytes]:
+        """What stands before it and is always sent: system messages, and what was handed in."""
+        injected = self.injection.messages(self.dialect) if self.injection else ()
+        return (*self.found.session.head, *injected)
+
+    def view(self, epoch: Epoch | None) -> list[bytes]:
+        """What is forwarded of it: what stands before it, and its messages as an epoch leaves them."""
+        chain, upstream, raws = self.situation.chain, self._upstream(), self.situation.chain.raws
         if unsigned := epoch.without_reasoning if epoch else ():
-            raws = without_reasoning(raws, unsigned, chain.dialect)
+            raws = without_reasoning(raws, unsigned, self.dialect)
             edited = {own for place, own in enumerate(chain.hashes) if place in unsigned}
             for each in edited & upstream.keys():
-                upstream[each] = [chain.dialect.without_reasoning(raw) for raw in upstream[each]]
-        view = apply(situation.plan, outgoing_slices(raws, chain.hashes, upstream))
-        return [*found.session.head, *prelude, *single_messages(view, upstream)]
+                upstream[each] = [self.dialect.without_reasoning(raw) for raw in upstream[each]]
+        view = apply(epoch.plan if epoch else EMPTY, outgoing_slices(raws, chain.hashes, upstream))
+        return [*self.prelude, *single_messages(view, upstream)]
 
-    @staticmethod
-    def stage(situation: Situation) -> str:
-        return stage_of(situation.budget.usage(situation.view), situation.policy.stages).value
+    def _upstream(self) -> dict[bytes, Sequence[bytes]]:
+        """The messages that stand upstream for one of the transcript's, by its chain hash."""
+        return {each.hash: each.messages for each in self.found.hidden.values()}
 
-    def cycle(self, found: Inspected, branch: Sequence[Node]) -> NewestExchange | None:
-        """The newest exchange of a branch; None where nobody has asked anything."""
-        dialect = self.dialect_of(found.session)
-        contents = [dialect.read(node.raw) for node in branch]
-        users = [place for place, content in enumerate(contents) if content.role == "user"]
-        if not users:
-            return None
-        after = contents[users[-1] + 1 :]
-        is_answered = bool(after) and after[-1].role == "assistant" and not after[-1].calls
-        return NewestExchange(contents[users[-1]].text, len(after), after[-1].text if is_answered else None)
+    def newest_exchange(self) -> NewestExchange | None:
+        """None where nobody has asked anything."""
+        after = list[Content]()
+        for node in reversed(self.nodes):
+            content = self.dialect.read(node.raw)
+            if content.role == "user":
+                is_answered = bool(after) and after[0].role == "assistant" and not after[0].calls
+                return NewestExchange(content.text, len(after), after[0].text if is_answered else None)
+            after.append(content)
+        return None
 
 
 def _has(key: SessionKey, session: Session, words: str) -> bool:

@@ -1,4 +1,4 @@
-"""The admin API: requests read, whoever asks looked at, answers in the shapes of the contract.
+"""The admin API: one table of operations, from which its routes and its OpenAPI document are made.
 
 A client's own key opens nothing but what is remembered of itself: elsewhere without a token it is 401, with
 anything else 403.
@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
 from pydantic import BaseModel, ValidationError
+from pydantic.json_schema import models_json_schema
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -24,12 +28,97 @@ from proxy.errors import (
     RequestTooLarge,
     UnabridgedError,
 )
-from proxy.http.admin import schemas
 from proxy.http.admin.door import Door
-from proxy.http.admin.openapi import PREFIX, Operation, Table, document
+from proxy.http.admin.schemas import Document, ErrorTold, NoBody
 from proxy.http.request_head import check_credentials, request_id, require_json
 
+PREFIX = "/unabridged/v1"
+OPENAPI = "3.1.0"
+_REFERENCE = "#/components/schemas/{model}"
+
+Method = Literal["GET", "POST", "DELETE"]
+Endpoint = Callable[[Request, Any], Awaitable[BaseModel | Response]]
+"""A method that answers a request and its ``body``; its annotations say of which models these are."""
+Schema = dict[str, Any]
+_JSON = "application/json"
+Body = TypeVar("Body", bound=BaseModel)
+_Made = TypeVar("_Made", bound=Callable[..., Any])
 _BODY_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Query:
+    """A parameter of the query."""
+
+    name: str
+    description: str
+    type: Literal["string", "integer"]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One method of one path."""
+
+    method: Method
+    path: str
+    """After the prefix; a member in braces is a part of the path."""
+    endpoint: Endpoint
+    query: Sequence[Query] = ()
+    about: str = ""
+    """What the id in its path names."""
+    is_for_clients: bool = False
+    """Whether it is asked with a client's own key, which says whose it is, and not with the admin token."""
+    media: str = _JSON
+    """The content type of its answer; of events the answer is what each of them has."""
+
+    @cached_property
+    def body(self) -> type[BaseModel]:
+        """What it takes."""
+        return get_type_hints(self.endpoint)["body"]
+
+    @cached_property
+    def answer(self) -> type[BaseModel]:
+        """What it answers."""
+        hint = get_type_hints(self.endpoint)["return"]
+        return next(each for each in get_args(hint) or (hint,) if issubclass(each, BaseModel))
+
+
+@dataclass(frozen=True)
+class Table:
+    """The operations of a class, by its methods: docstrings tell of them, types are the contract."""
+
+    about: str = ""
+    """What the id in a path names."""
+    _rows: list[Callable[[object], Operation]] = field(default_factory=list[Callable[[object], Operation]])
+
+    def operation(
+        self, method: Method, path: str, *query: Query, is_for_clients: bool = False, media: str = _JSON
+    ) -> Callable[[_Made], _Made]:
+        """Make a method of the class what answers this method of this path."""
+
+        def enter(endpoint: _Made) -> _Made:
+            def of(made: object) -> Operation:
+                answers = getattr(made, endpoint.__name__)
+                return Operation(method, path, answers, query, self.about, is_for_clients, media)
+
+            self._rows.append(of)
+            return endpoint
+
+        return enter
+
+    def of(self, made: object) -> list[Operation]:
+        """The operations, done by an instance of the class."""
+        return [row(made) for row in self._rows]
+
+
+def number(request: Request, name: str, usual: int, most: int) -> int:
+    """A number of the query, from 1 on, as far as there may be ``most``. Raises InvalidType."""
+    text = request.query_params.get(name, str(usual))
+    if not (text.isascii() and text.isdigit() and int(text[:9])):
+        raise InvalidType(f"`{name}` must be a whole number above 0.", param=name)
+    return min(int(text[:9]), most)
+
+
 _TABLE = Table()
 
 
@@ -70,9 +159,9 @@ class AdminAPI:
         return [route(path, by_method) for path, by_method in by_path.items()]
 
     @_TABLE.operation("GET", "/openapi.json")
-    async def openapi(self, request: Request, body: schemas.NoBody) -> schemas.Document:
+    async def openapi(self, request: Request, body: NoBody) -> Document:
         """This document."""
-        return schemas.Document(**document(self._operations))
+        return Document(**document(self._operations))
 
 
 async def raw_body(request: Request) -> bytes:
@@ -85,25 +174,93 @@ async def raw_body(request: Request) -> bytes:
     return bytes(raw)
 
 
-async def _body(request: Request, shape: type[BaseModel]) -> BaseModel:
+async def _body(request: Request, shape: type[Body]) -> Body:
     """A request's body; none at all is an empty object.
 
     Raises RequestTooLarge, UnsupportedMediaType, InvalidEncoding, InvalidJSON, JSONTooDeep and InvalidType.
     """
     raw = await raw_body(request)
-    if not raw or shape is schemas.NoBody:
+    if not raw or shape is NoBody:
         return shape()
     require_json(request.headers.get("content-type", "").encode("latin-1"))
     try:
-        return shape.model_validate(json.loads(raw.decode()))
+        value = json.loads(raw.decode())
     except UnicodeDecodeError as error:
         raise InvalidEncoding from error
     except RecursionError as error:
         raise JSONTooDeep from error
     except json.JSONDecodeError as error:
         raise InvalidJSON(offset=len(error.doc[: error.pos].encode())) from error
-    except ValidationError as error:  # the first member that is wrong is named
+    return validated(shape, value)
+
+
+def validated(shape: type[Body], value: object) -> Body:
+    """What somebody sent, in its shape. Raises InvalidType, which names the first member that is wrong."""
+    try:
+        return shape.model_validate(value)
+    except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         member = str(first["loc"][0]) if first["loc"] else None
         why = first["msg"][:1].lower() + first["msg"][1:]
         raise InvalidType(f"`{member}`: {why}." if member else f"The body: {why}.", param=member) from None
+
+
+# --- the document ---
+
+_KEYS = {
+    "token": "The admin token.",
+    "client": "A client's own key. Who sends none is a caller of its own, as in a chat.",
+}
+
+
+def document(operations: Sequence[Operation]) -> Schema:
+    """The OpenAPI document of a table."""
+    shapes: list[tuple[type[BaseModel], Literal["serialization", "validation"]]] = [
+        (ErrorTold, "serialization"),
+        *((each.answer, "serialization") for each in operations),
+        *((each.body, "validation") for each in operations if each.body is not NoBody),
+    ]
+    references, definitions = models_json_schema(shapes, ref_template=_REFERENCE)
+    paths: dict[str, dict[str, Schema]] = {}
+    for each in operations:
+        of_path = [_parameter("id", "path", each.about, "string") | {"required": True}]
+        of_query = [_parameter(query.name, "query", query.description, query.type) for query in each.query]
+        made: Schema = {
+            "operationId": each.endpoint.__name__,
+            "summary": each.endpoint.__doc__ or "",
+            "security": [{"client": []}, {}] if each.is_for_clients else [{"token": []}],
+            "parameters": [*(of_path if "{id}" in each.path else ()), *of_query],
+            "responses": {
+                "200": _content("Done.", references[each.answer, "serialization"], each.media),
+                "default": _content("An error.", references[ErrorTold, "serialization"]),
+            },
+        }
+        if each.body is not NoBody:
+            schema = references[each.body, "validation"]
+            made["requestBody"] = {"required": False, "content": {"application/json": {"schema": schema}}}
+        paths.setdefault(PREFIX + each.path, {})[each.method.lower()] = made
+    return {
+        "openapi": OPENAPI,
+        "info": {
+            "title": "Unabridged: the admin API",
+            "version": "1",
+            "description": "For whoever holds the admin token. Times are UTC, tokens are the model's.",
+        },
+        "security": [{"token": []}],
+        "paths": paths,
+        "components": {
+            "schemas": definitions["$defs"],
+            "securitySchemes": {
+                name: {"type": "http", "scheme": "bearer", "description": description}
+                for name, description in _KEYS.items()
+            },
+        },
+    }
+
+
+def _content(description: str, schema: Schema, media: str = _JSON) -> Schema:
+    return {"description": description, "content": {media: {"schema": schema}}}
+
+
+def _parameter(name: str, place: str, description: str, kind: str) -> Schema:
+    return {"name": name, "in": place, "description": description, "schema": {"type": kind}}

@@ -17,8 +17,9 @@ from starlette.responses import Response, StreamingResponse
 from proxy.core.formats.json import dumps
 from proxy.engine.admin.inspection import Inspection
 from proxy.errors import StoreUnavailable
-from proxy.http.admin import schemas, views
-from proxy.http.admin.openapi import Operation, Query, Table, number
+from proxy.http.admin import schemas
+from proxy.http.admin.api import Operation, Query, Table, number
+from proxy.http.admin.sessions import shown
 
 _EVERY = 1.0
 """Seconds between two looks."""
@@ -66,7 +67,7 @@ class EventOperations:
             else:
                 for found in reversed(changed):
                     since = max(since, found.session.updated)
-                    yield _event("session", views.session(found).model_dump(), f"{since!r}")
+                    yield _event("session", shown(found).model_dump(), f"{since!r}")
             yield b":\n\n"  # so that whoever has left is noticed
             await asyncio.sleep(_EVERY)
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import AliasChoices, AliasPath, Field
 
-from proxy.core.conversation.records import Node
 from proxy.core.formats.json import loads
-from proxy.engine.admin.inspection import Everything, Inspected, NewestExchange
-from proxy.http.admin import views
-from proxy.http.admin.schemas import EpochTold, Exact, Hash, SessionTold, Shape, Time, exact, time
+from proxy.engine.admin.inspection import Branch, Everything
+from proxy.http.admin.schemas import EpochTold, Exact, Hash, SessionTold, Shape, Time, exact
 
 
 class KeptMessage(Shape):
@@ -106,20 +103,18 @@ class Export(Shape):
     """By lane: model, policy and explicit budget. All of them, whichever tip they are in force for."""
 
 
-def export(
-    found: Inspected, branch: Sequence[Node], cycle: NewestExchange | None, everything: Everything, now: float
-) -> Export:
-    """All of a session; ``branch`` is that of its default tip, with its newest exchange."""
-    head, injection = found.session.head, everything.injection
+def export(branch: Branch, session: SessionTold, everything: Everything, now: str) -> Export:
+    """All of a session, whose newest branch this is."""
+    found, injection = branch.found, branch.injection
     injected = injection.handed_in if injection else None
     return Export(
         id=found.id,
         format="unabridged session 1",
-        exported=time(now),
-        session=views.session(found, cycle),
-        head=[exact(raw) for raw in head],
-        tip=views.tip(branch),
-        messages=[loads(raw) for raw in (*head, *(node.raw for node in branch))],
+        exported=now,
+        session=session,
+        head=[exact(raw) for raw in found.session.head],
+        tip=branch.tip,
+        messages=[loads(raw) for raw in (*found.session.head, *(node.raw for node in branch.nodes))],
         tree=[KeptMessage.model_validate(node) for node in everything.nodes],
         injected=injected and loads(injected.raw),
         remembered=injection.memory if injection else "",

@@ -17,7 +17,7 @@ from proxy.engine.intake.naming import Naming
 from proxy.engine.memory.daily import DailyRun
 from proxy.errors import InvalidType, MissingParameter, NotFound, SearchUnavailable, Unavailable
 from proxy.http.admin import memory_schemas as told
-from proxy.http.admin.openapi import Operation, Query, Table, number
+from proxy.http.admin.api import Operation, Query, Table, number
 from proxy.http.admin.schemas import NoBody
 from proxy.http.request_head import by_name
 from proxy.ports import SessionKey

@@ -41,6 +41,17 @@ Exact = Annotated[str, BeforeValidator(lambda raw: exact(raw) if isinstance(raw,
 """A message's own JSON, byte for byte."""
 Hash = Annotated[str, BeforeValidator(lambda raw: raw.hex() if isinstance(raw, bytes) else raw)]
 Number = Annotated[int, Field(ge=0, lt=10**6, strict=True)]
+Budget = Annotated[
+    int | None,
+    Field(description="Tokens; null where nothing is cut for its tokens, because nobody knows the window."),
+]
+ContextWindow = Annotated[
+    int | None, Field(description="Tokens of the model's context window, as far as it is known.")
+]
+WindowFrom = Annotated[
+    str,
+    Field(description="Who says so: `policy`, `refusal`, `truncated`, `upstream`, `prices` or `unknown`."),
+]
 Ranges = Annotated[str, Field(pattern=r"^\d{1,6}(-\d{1,6})?(,\d{1,6}(-\d{1,6})?)*$", max_length=200)]
 
 
@@ -117,12 +128,9 @@ class SessionTold(Shape):
     """Of the last view, head included."""
     full_tokens: int
     """Of the last request before anything was cut."""
-    budget: int | None
-    """Tokens; null where nothing is cut for its tokens, because nobody knows the window."""
-    window: int | None
-    """Tokens of the model's context window, as far as it is known."""
-    window_from: str
-    """Who says so: `policy`, `refusal`, `truncated`, `upstream`, `prices` or `unknown`."""
+    budget: Budget
+    window: ContextWindow
+    window_from: WindowFrom
     model: str
     policy: str
     shadow: bool
@@ -188,8 +196,7 @@ class View(Shape):
     tip: str
     epoch: int
     tokens: int
-    budget: int | None
-    """Tokens; null where nothing is cut for its tokens, because nobody knows the window."""
+    budget: Budget
     messages: list[Any]
 
 
@@ -213,12 +220,9 @@ class Explanation(Shape):
     usage: float
     tokens: int
     full_tokens: int
-    budget: int | None
-    """Tokens; null where nothing is cut for its tokens, because nobody knows the window."""
-    window: int | None
-    """Tokens of the model's context window, as far as it is known."""
-    window_from: str
-    """Who says so: `policy`, `refusal`, `truncated`, `upstream`, `prices` or `unknown`."""
+    budget: Budget
+    window: ContextWindow
+    window_from: WindowFrom
     ratio: float
     head_tokens: int
     stages: dict[str, float]
@@ -336,17 +340,12 @@ class CompactBody(Shape):
     """Numbers as in the transcript: `"4-19"`, `"4-19,25"` or `[4, 5]`."""
 
 
-class PinBody(Shape):
-    """Which messages are pinned."""
-
-    messages: Numbers | None = None
-    """Numbers as in the transcript: `"4-19"`, `"4-19,25"` or `[4, 5]`; it must be there."""
+class PinBody(CompactBody):
+    """Which messages are pinned; they must be named."""
 
 
-class RestoreBody(Shape):
+class RestoreBody(CompactBody):
     """Which cuts are undone; all, if there is no body."""
 
-    messages: Numbers | None = None
-    """Numbers as in the transcript: `"4-19"`, `"4-19,25"` or `[4, 5]`."""
     epoch: Number | None = None
     """Instead of messages, the number of an epoch in force: what it cut."""

@@ -1,24 +1,28 @@
-"""What the admin API does with sessions. What a long one costs to tell is spent in a thread."""
+"""What the admin API does with sessions. What a long one costs to work out is spent in a thread."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from starlette.requests import Request
 
-from proxy.core.conversation.extension import Injection
-from proxy.core.conversation.records import Node
+from proxy.core.formats.json import loads
+from proxy.core.planning.explain import explain
+from proxy.core.planning.plan import Verb
 from proxy.engine.admin.edits import Edits, Ranges
 from proxy.engine.admin.forks import Forks
-from proxy.engine.admin.inspection import Inspected, Inspection
+from proxy.engine.admin.inspection import Branch, Inspected, Inspection, NewestExchange
 from proxy.engine.admin.stats import Stats
+from proxy.engine.state import State, Summarised, spoken
 from proxy.errors import InvalidType
-from proxy.http.admin import memory_schemas, schemas, views
-from proxy.http.admin.bill_schemas import BilledSession, BillTold
+from proxy.http.admin import memory_schemas, schemas
+from proxy.http.admin.api import Operation, Query, Table, number
+from proxy.http.admin.bills import BilledSession, BillTold, told
 from proxy.http.admin.export import Export, export
-from proxy.http.admin.openapi import Operation, Query, Table, number
+from proxy.http.admin.schemas import time
 
 _ONE = "/sessions/{id}"
 _MOST = 1_000
@@ -45,17 +49,14 @@ class SessionOperations:
     async def _found(self, request: Request) -> Inspected:
         return await self.inspection.find(request.path_params["id"])
 
-    async def _branch(self, request: Request) -> tuple[Inspected, list[Node], Injection | None]:
-        """A session, its branch of the tip that was asked for, and what was handed in for it."""
-        found = await self._found(request)
-        branch = await self.inspection.branch(found, request.query_params.get("tip"))
-        return found, branch, await self.inspection.injection(found)
+    async def _branch(self, request: Request) -> Branch:
+        """The branch of the tip that was asked for."""
+        return await self.inspection.branch(await self._found(request), request.query_params.get("tip"))
 
     async def _shown(self, found: Inspected) -> BilledSession:
-        branch = await self.inspection.branch(found)
-        bill = await self.stats.of_session(found.key)
-        session = await asyncio.to_thread(lambda: views.session(found, self.inspection.cycle(found, branch)))
-        return BilledSession(**session.model_dump(), bill=BillTold.of(bill))
+        branch, bill = await self.inspection.branch(found), await self.stats.of_session(found.key)
+        session = await asyncio.to_thread(lambda: shown(found, branch.newest_exchange()))
+        return BilledSession(**session.model_dump(), bill=BillTold(**told(bill)))
 
     # --- looking ---
 
@@ -63,9 +64,7 @@ class SessionOperations:
     async def sessions(self, request: Request, body: schemas.NoBody) -> schemas.Sessions:
         """The sessions used last."""
         found, left_out = await self.inspection.newest(number(request, "limit", _USUAL, _MOST))
-        return schemas.Sessions(
-            sessions=[views.session(each) for each in found], left_out=schemas.LeftOut(**left_out)
-        )
+        return schemas.Sessions(sessions=[*map(shown, found)], left_out=schemas.LeftOut(**left_out))
 
     @_TABLE.operation("GET", _ONE)
     async def session(self, request: Request, body: schemas.NoBody) -> BilledSession:
@@ -77,37 +76,66 @@ class SessionOperations:
         """All messages as they came."""
         found = await self._found(request)
         numbered = await self.inspection.transcript(found, request.query_params.get("tip"))
-        return await asyncio.to_thread(views.transcript, found, numbered)
+
+        def entries() -> list[schemas.Entry]:
+            at, head = time(found.session.updated), found.session.head
+            return [
+                *(
+                    schemas.Entry(
+                        number=None, message=loads(raw), at=at, tokens=None, answer=False, complete=True
+                    )
+                    for raw in head
+                ),
+                *(
+                    schemas.Entry(
+                        number=number,
+                        message=loads(node.raw),
+                        at=time(node.at),
+                        tokens=node.tokens,
+                        answer=node.answer,
+                        complete=node.complete,
+                    )
+                    for number, node in numbered
+                ),
+            ]
+
+        tip = numbered[-1][1].hash.hex() if numbered else ""
+        return schemas.Transcript(id=found.id, tip=tip, messages=await asyncio.to_thread(entries))
 
     @_TABLE.operation("GET", f"{_ONE}/view", _TIP)
     async def view(self, request: Request, body: schemas.NoBody) -> schemas.View:
         """What the model gets."""
-        return await asyncio.to_thread(views.view, self.inspection, *await self._branch(request))
+        return await asyncio.to_thread(_view, await self._branch(request))
 
     @_TABLE.operation("GET", f"{_ONE}/explain", _TIP)
     async def explain(self, request: Request, body: schemas.NoBody) -> schemas.Explanation:
         """What became of each message, and why."""
-        return await asyncio.to_thread(views.explanation, self.inspection, *await self._branch(request))
+        return await asyncio.to_thread(_explanation, await self._branch(request))
 
     @_TABLE.operation("GET", f"{_ONE}/tools", _TIP)
     async def tools(self, request: Request, body: schemas.NoBody) -> schemas.ToolResults:
         """Tool results that are fresh."""
-        return await asyncio.to_thread(views.tools, self.inspection, *await self._branch(request))
+        branch = await self._branch(request)
+        policy = self.inspection.policy_of(branch.found.session).name
+        results = await asyncio.to_thread(tool_results, branch)
+        return schemas.ToolResults(id=branch.found.id, tip=branch.tip, policy=policy, tools=results)
 
     @_TABLE.operation("GET", f"{_ONE}/state", _TIP)
     async def state(self, request: Request, body: schemas.NoBody) -> memory_schemas.StateTold:
         """What it stands at: summaries, tool results, and what the model gets."""
-        return await asyncio.to_thread(views.state, self.inspection, *await self._branch(request))
+        return await asyncio.to_thread(_state, await self._branch(request))
 
     @_TABLE.operation("GET", f"{_ONE}/export")
     async def export(self, request: Request, body: schemas.NoBody) -> Export:
         """All that is kept of a session."""
-        found = await self._found(request)
-        branch = await self.inspection.branch(found)
-        everything = await self.inspection.everything(found)
-        return await asyncio.to_thread(
-            lambda: export(found, branch, self.inspection.cycle(found, branch), everything, self.now())
-        )
+        branch = await self.inspection.branch(await self._found(request))
+        everything = await self.inspection.everything(branch.found)
+
+        def exported() -> Export:
+            session = shown(branch.found, branch.newest_exchange())
+            return export(branch, session, everything, time(self.now()))
+
+        return await asyncio.to_thread(exported)
 
     # --- changing ---
 
@@ -128,15 +156,15 @@ class SessionOperations:
     async def compact(self, request: Request, body: schemas.CompactBody) -> schemas.Compacted:
         """Cut messages now."""
         epoch, summary = await self.edits.compact(await self._found(request), ranges(body.messages))
-        return schemas.Compacted(**views.epoch(epoch).model_dump(), summary=summary)
+        return schemas.Compacted(**schemas.EpochTold.model_validate(epoch).model_dump(), summary=summary)
 
     @_TABLE.operation("POST", f"{_ONE}/restore")
     async def restore(self, request: Request, body: schemas.RestoreBody) -> schemas.EpochTold:
         """Undo cuts."""
         if body.messages is not None and body.epoch is not None:
             raise InvalidType("Name messages or an epoch, not both.", param="epoch")
-        found = await self._found(request)
-        return views.epoch(await self.edits.restore(found, ranges(body.messages), body.epoch))
+        epoch = await self.edits.restore(await self._found(request), ranges(body.messages), body.epoch)
+        return schemas.EpochTold.model_validate(epoch)
 
     @_TABLE.operation("POST", f"{_ONE}/pin")
     async def pin(self, request: Request, body: schemas.PinBody) -> schemas.Pinned:
@@ -165,3 +193,122 @@ def ranges(messages: str | list[int] | None) -> Ranges | None:
         return [range(number, number + 1) for number in messages]
     ends = (each.partition("-") for each in messages.split(","))
     return [range(int(first), int(last or first) + 1) for first, _, last in ends]
+
+
+# --- in the shapes of the API ---
+
+
+def shown(found: Inspected, newest: NewestExchange | None = None) -> schemas.SessionTold:
+    """A session; with its newest exchange where that is given."""
+    record, summarised = found.session, Summarised.of(found.epochs)
+    blocked: Any = record.blocked or None
+    return schemas.SessionTold(
+        id=found.id,
+        name=record.name,
+        began_with=record.began_with or None,
+        stage=record.stage,
+        tokens=record.tokens,
+        full_tokens=record.full_tokens,
+        budget=record.budget or None,
+        window=record.window or None,
+        window_from=record.window_from,
+        model=record.model,
+        policy=record.policy,
+        shadow=record.is_shadow,
+        blocked=blocked,
+        turns=record.turns,
+        exchanges=record.exchanges,
+        prune_count=sum(epoch.asked is not Verb.RESTORE for epoch in found.epochs),
+        summary_bytes=summarised.bytes,
+        llm_compressions=summarised.written,
+        current_cycle=newest and schemas.Cycle(**newest._asdict()),
+        epochs=[schemas.EpochTold.model_validate(each) for each in found.epochs],
+        created=time(record.created),
+        updated=time(record.updated),
+    )
+
+
+def _view(branch: Branch) -> schemas.View:
+    return schemas.View(
+        id=branch.found.id,
+        tip=branch.tip,
+        epoch=branch.epoch.number if branch.epoch else 0,
+        tokens=branch.tokens,
+        budget=branch.situation.budget.tokens,
+        messages=[loads(raw) for raw in branch.view(branch.epoch)],
+    )
+
+
+def _explanation(branch: Branch) -> schemas.Explanation:
+    record, situation = branch.found.session, branch.situation
+    budget, policy = situation.budget, situation.policy
+    return schemas.Explanation(
+        id=branch.found.id,
+        policy=policy.name,
+        policy_by=record.chosen_by if policy.name == record.policy else "",
+        stage=branch.stage,
+        usage=round(budget.usage(situation.view), 4),
+        tokens=branch.tokens,
+        full_tokens=branch.full_tokens,
+        budget=budget.tokens,
+        window=budget.window.tokens,
+        window_from=budget.window.source.value,
+        ratio=budget.ratio,
+        head_tokens=budget.head,
+        stages=policy.stages.model_dump(),
+        lacking=budget.real(record.lacking),
+        injected=len(branch.prelude) - len(record.head),
+        pins=situation.pinned,
+        epochs=[schemas.EpochTold.model_validate(each) for each in branch.found.epochs],
+        missing_summaries=[schemas.MissingSummary.model_validate(each) for each in branch.missing()],
+        units=explain(situation),
+    )
+
+
+def tool_results(branch: Branch) -> list[schemas.ToolResult]:
+    """The tool results that are fresh at the end of a branch."""
+    arrivals = {node.hash: node.at for node in branch.nodes}
+    results: list[schemas.ToolResult] = []
+    for fresh in branch.fresh():
+        try:
+            parameters = loads(fresh.arguments or "{}")
+        except ValueError:
+            parameters = fresh.arguments
+        result = schemas.ToolResult(
+            tool_name=fresh.tool,
+            parameters=parameters,
+            result=fresh.text,
+            result_bytes=fresh.result_bytes,
+            remaining_duration=fresh.remaining,
+            original_duration=fresh.duration,
+            call_id=fresh.call_id,
+            cached_at=time(arrivals.get(fresh.place, branch.found.session.created)),
+            hits=fresh.hits,
+        )
+        results.append(result)
+    return results
+
+
+def _state(branch: Branch) -> memory_schemas.StateTold:
+    """What a session stands at, as the log of a request tells it."""
+    session, summarised = branch.found.session, Summarised.of(branch.found.epochs)
+    functions = [*branch.fresh()]
+    messages = spoken(branch.view(branch.epoch), branch.dialect)
+    state = State(branch.found.id, session.name, session.exchanges, summarised, functions, messages)
+    return memory_schemas.StateTold(
+        session=session.name,
+        exchanges=session.exchanges,
+        summary_bytes=summarised.bytes,
+        llm_compressions=summarised.written,
+        functions=[
+            memory_schemas.CachedFunction(
+                name=each.tool,
+                arguments=each.arguments,
+                remaining_exchanges=each.remaining,
+                cache_exchanges=each.duration,
+            )
+            for each in functions
+        ],
+        messages=[memory_schemas.Received(role=role, text=text) for role, text in messages],
+        lines=state.lines(with_content=True),
+    )

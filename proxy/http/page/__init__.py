@@ -3,4 +3,6 @@
 Made by the server alone: it needs no other host, and hardly any script.
 """
 
+from proxy.http.page.frame import STYLE as STYLE
 from proxy.http.page.frame import Frame as Frame
+from proxy.http.page.frame import Renderer as Renderer

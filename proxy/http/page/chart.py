@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from proxy.core.planning.explain import SentTurn
 from proxy.core.policy.sections import Stages
@@ -16,19 +16,17 @@ _CLIPPED_AT = 1.5
 """Budgets, above which the line of the whole conversation leaves the picture: what is sent matters more."""
 
 
-@dataclass(frozen=True)
-class Band:
-    """Where a stage begins."""
+class Band(NamedTuple):
+    """Where a stage begins, and how far it is up to where the next one does."""
 
     name: str
     y: float
     height: float
-    """Up to where the next one begins."""
     share: float
+    """Of the budget."""
 
 
-@dataclass(frozen=True)
-class Mark:
+class Mark(NamedTuple):
     """An epoch, at the turn at which it began."""
 
     number: int
@@ -36,8 +34,7 @@ class Mark:
     y: float
 
 
-@dataclass(frozen=True)
-class Chart:
+class Chart(NamedTuple):
     """Tokens turn by turn, on a canvas of ``width`` by ``height``."""
 
     width: int
@@ -53,8 +50,6 @@ class Chart:
     """The same down to the axis."""
     bands: Sequence[Band]
     marks: Sequence[Mark]
-    top: int
-    """Tokens at the upper edge."""
     is_clipped: bool
     """Whether the whole conversation leaves the picture."""
 
@@ -91,7 +86,6 @@ def chart(turns: Sequence[SentTurn], budget: int | None, stages: Stages, width: 
         area=f"{x(places[0])},{bottom} {sent} {x(places[-1])},{bottom}",
         bands=_bands(budget, stages, y) if budget else (),
         marks=marks,
-        top=top,
         is_clipped=most_full > top,
     )
 
@@ -106,15 +100,9 @@ def _thinned(turns: Sequence[SentTurn]) -> list[int]:
 
 
 def _bands(budget: int, stages: Stages, y: Callable[[float], float]) -> list[Band]:
-    shares = (
-        ("warn", stages.warn),
-        ("trim", stages.trim),
-        ("compact", stages.compact),
-        ("budget", stages.emergency),
-    )
-    edges = [y(share * budget) for _, share in shares]
-    uppers = [*edges[1:], float(_TOP)]
+    shares = {"warn": stages.warn, "trim": stages.trim, "compact": stages.compact, "budget": stages.emergency}
+    edges = [y(share * budget) for share in shares.values()]
     return [
         Band(name, edge, round(max(edge - upper, 0), 1), share)
-        for (name, share), edge, upper in zip(shares, edges, uppers, strict=True)
+        for (name, share), edge, upper in zip(shares.items(), edges, [*edges[1:], _TOP], strict=True)
     ]

@@ -9,23 +9,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import parse_qsl, urlencode
 
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from proxy.core.economics.bill import NANO
 from proxy.errors import Forbidden, StoreUnavailable, UnabridgedError, Unauthorized
 from proxy.http.admin.api import raw_body
 from proxy.http.admin.door import CSRF_FIELD, Door
-from proxy.http.page.render import Renderer
 from proxy.http.request_head import request_id
 
 ROOT = "/unabridged/"
-_HERE = Path(__file__).parent
+_STATIC = Path(__file__).parent / "static"
+STYLE = _STATIC / "page.css"
 _HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self';"
@@ -78,7 +81,7 @@ class Frame:
             by_path.setdefault(each.path, {})[each.method] = each.endpoint
         return [
             Route(ROOT.rstrip("/"), _to_root),
-            Mount(f"{ROOT}static", StaticFiles(directory=_HERE / "static")),
+            Mount(f"{ROOT}static", StaticFiles(directory=_STATIC)),
             *(self._route(path, by_method) for path, by_method in by_path.items()),
         ]
 
@@ -163,3 +166,57 @@ def _told(error: UnabridgedError) -> Shown:
         )
     content = {"message": error.message, "code": error.code, "advice": advice}
     return Shown("error.html", error.code.replace("_", " ").capitalize(), content, error.status)
+
+
+# --- templates, and how numbers and times are written in them ---
+
+_UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
+
+
+class Renderer:
+    """Renders templates; whatever stands in them is escaped. ``now`` tells seconds since 1970."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._templates = Environment(
+            loader=PackageLoader("proxy.http.page"),
+            autoescape=select_autoescape(default=True, default_for_string=True),
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.filters |= {**_FILTERS, "ago": self._ago}
+
+    def __call__(self, template: str, content: Mapping[str, object]) -> str:
+        """The text of a template with this content."""
+        return self._templates.get_template(template).render(content)
+
+    def _ago(self, seconds: float) -> str:
+        """How long ago a time is, in words."""
+        passed = self._now() - seconds
+        for length, word in _UNITS:
+            if passed >= length:
+                count = int(passed / length)
+                return f"{count} {word}{'s' if count > 1 else ''} ago"
+        return "just now"
+
+
+def dollars(nano: int) -> str:
+    """Nano-dollars as dollars: in cents, small ones in hundredths of a cent."""
+    value = nano / NANO
+    places = 2 if abs(value) >= 1 else 4
+    return f"{'-' if value < 0 else ''}${abs(value):,.{places}f}"
+
+
+def _time(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+_FILTERS: Mapping[str, Callable[[Any], str]] = {
+    "number": lambda value: "—" if value is None else f"{value:,.0f}",
+    "percent": lambda share: "—" if share is None else f"{share:.0%}",
+    "dollars": dollars,
+    "day": lambda seconds: _time(seconds).strftime("%Y-%m-%d %H:%M"),
+    "iso": lambda seconds: _time(seconds).isoformat(timespec="seconds"),
+}
+"""Times are in UTC: `day` to the minute for people, `iso` to the second for programs."""

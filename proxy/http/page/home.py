@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
-from functools import reduce
-from operator import add
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from starlette.requests import Request
 
 from proxy.core.economics.bill import NOTHING, Bill
-from proxy.core.policy.sections import Stages
 from proxy.engine.admin.inspection import Inspected, Inspection
 from proxy.engine.admin.stats import Stats
 from proxy.errors import StoreUnavailable
-from proxy.http.admin.openapi import number
+from proxy.http.admin.api import number
 from proxy.http.limits import Policies
 from proxy.http.page.frame import Form, Page, Shown
 
@@ -33,40 +30,7 @@ _LEFT_OUT: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True)
-class Listing:
-    """A session in the list, and the stages of its policy."""
-
-    found: Inspected
-    stages: Stages
-
-    @property
-    def usage(self) -> float | None:
-        """Of its last view, over the budget; None where there is no budget."""
-        session = self.found.session
-        return session.tokens / session.budget if session.budget else None
-
-
-class Span(NamedTuple):
-    """What was done over a time."""
-
-    name: str
-    bill: Bill
-
-    @property
-    def is_priced(self) -> bool:
-        """Whether the price of any of it is known."""
-        return bool(self.bill.spent or not self.bill.unpriced)
-
-    @property
-    def failures(self) -> str:
-        """Summaries that failed, by the reason."""
-        failed = sorted(self.bill.failed.items())
-        return ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in failed)
-
-
-@dataclass(frozen=True)
-class Notice:
+class Notice(NamedTuple):
     """Something that is the matter, and what to do about it."""
 
     what: str
@@ -92,38 +56,35 @@ class Home:
         limit = number(request, "limit", _SHOWN, _MOST)
         found: list[Inspected] = []
         left_out, fault = Counter[str](), ""
-        spans: Sequence[Span] = ()
+        spans: Mapping[str, Bill] = {}
         try:
             found, left_out = await self.inspection.newest(limit, words=words)
             spans = await self._spans()
         except StoreUnavailable as error:
             fault = error.message
-        listed = [Listing(each, self.inspection.policy_of(each.session).stages) for each in found]
         content = {
             "words": words,
-            "sessions": listed,
+            "sessions": [(each, self.inspection.policy_of(each.session).stages) for each in found],
             "spans": spans,
             "has_more": len(found) == limit,
             "limit": limit,
-            "notices": [*self._notices(found, left_out, fault), *_failures(spans)],
+            "notices": [*self._notices(found, left_out, fault), *_failures(spans.get("Today", NOTHING))],
             "is_down": bool(fault),
         }
         return Shown("home.html", "Sessions", content)
 
-    async def _spans(self) -> Sequence[Span]:
+    async def _spans(self) -> Mapping[str, Bill]:
         """What it did today, in a week, and as long as that is kept. Raises StoreUnavailable."""
         _, total, rows = await self.stats.since(_KEPT, "day")
-        today, days = (datetime.fromtimestamp(self.now() - ago, UTC).date() for ago in (0, _WEEK - _DAY))
-        by_day = [(date.fromisoformat(row.key), row.bill) for row in rows]
-
-        def over(first: date) -> Bill:
-            return reduce(add, (bill for when, bill in by_day if when >= first), NOTHING)
-
-        return (
-            Span("Today", over(today)),
-            Span("7 days", over(days)),
-            Span("90 days", total),
+        # Days in UTC, which sort as they are written.
+        today, days = (
+            f"{datetime.fromtimestamp(self.now() - ago, UTC):%Y-%m-%d}" for ago in (0, _WEEK - _DAY)
         )
+        spans = {
+            name: sum((row.bill for row in rows if row.key >= first), NOTHING)
+            for name, first in (("Today", today), ("7 days", days))
+        }
+        return {**spans, "90 days": total}
 
     def _notices(self, found: list[Inspected], left_out: Counter[str], fault: str) -> Iterator[Notice]:
         """Degraded states in plain words."""
@@ -150,9 +111,12 @@ class Home:
             )
 
 
-def _failures(spans: Sequence[Span]) -> Iterator[Notice]:
+def _failures(today: Bill) -> Iterator[Notice]:
     """Summaries that could not be had today."""
-    if spans and (failures := spans[0].failures):
+    if today.failed:
+        failures = ", ".join(
+            f"{count} {why.replace('_', ' ')}" for why, count in sorted(today.failed.items())
+        )
         yield Notice(
             f"Summaries failed today: {failures}.",
             "Notices stand in their place, and exact facts are kept without them. See that the model of"

@@ -10,7 +10,7 @@ from starlette.responses import RedirectResponse, Response
 from proxy.engine.admin.memories import Memories
 from proxy.errors import SearchUnavailable, Unavailable
 from proxy.http.admin import memory_schemas as told
-from proxy.http.admin.openapi import number
+from proxy.http.admin.api import number
 from proxy.http.page.frame import ROOT, Form, Page, Shown
 
 _SHOWN, _MOST = 50, 10_000

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from starlette.requests import Request
 
-from proxy.core.conversation.records import Node
+from proxy.core.budget.budget import Budget, budget_tokens
+from proxy.core.budget.prices import Prices
 from proxy.core.economics.consequences import EXAMPLE_WINDOW, budget_of, consequences, decisions
-from proxy.core.economics.simulate import totals
+from proxy.core.economics.simulate import Outcome, replay, totals
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.warnings import warnings_of
-from proxy.engine.admin.inspection import Inspected
-from proxy.engine.admin.trials import MOST, Trials
+from proxy.engine.admin.inspection import Branch, Inspected, Inspection
+from proxy.errors import StoreUnavailable
 from proxy.http.limits import Policies
 from proxy.http.page.frame import Form, Page, Shown
 from proxy.http.page.session import ONE
 
 _COMPARED = 4
 """Policies that are tried at a time."""
+_OFFERED = 10
+"""Sessions that a policy's page offers to try it on."""
+_REPLAYED = 1_000
+"""Messages that are replayed: those of a longer session from its beginning."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,9 @@ class PolicyPages:
     """Policies for people."""
 
     policies: Policies
-    trials: Trials
+    inspection: Inspection
+    prices: Callable[[str], Prices]
+    """What a model's tokens cost."""
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Sessions are tried one after the other: that takes seconds, and users' requests go on meanwhile."""
 
@@ -67,18 +74,25 @@ class PolicyPages:
                 for each in warnings_of(policy, (), budget_of(policy, EXAMPLE_WINDOW))
             ],
             "differences": [*_differences(policy)],
+            "sessions": await self._newest(),
         }
         return Shown("policy.html", policy.name, content)
 
+    async def _newest(self) -> list[Inspected]:
+        """Sessions that a policy can be tried on; none while the store is away."""
+        try:
+            return (await self.inspection.newest(_OFFERED))[0]
+        except StoreUnavailable:
+            return []
+
     async def _try(self, request: Request, form: Form) -> Shown:
-        inspection = self.trials.inspection
-        found = await inspection.find(request.path_params["id"])
-        branch = await inspection.branch(found)
+        found = await self.inspection.find(request.path_params["id"])
+        branch = await self.inspection.branch(found)
         now = self.policies.in_force
         names = [*dict.fromkeys(filter(None, request.query_params.getlist("policy")))][:_COMPARED]
-        policies = [inspection.policy_of(found.session), *map(now.named, names)]
+        policies = [self.inspection.policy_of(found.session), *map(now.named, names)]
         async with self._turn:
-            outcomes = await asyncio.to_thread(self._outcomes, found, branch, policies) if names else []
+            outcomes = await asyncio.to_thread(self._outcomes, branch, policies) if names else []
         content = {
             "found": found,
             "session": found.session,
@@ -86,17 +100,31 @@ class PolicyPages:
             "chosen": names,
             "outcomes": outcomes,
             "own": policies[0].name,
-            "left_out": max(len(branch) - MOST, 0),
-            "is_priced": self.trials.prices(found.session.model).is_known,
+            "left_out": max(len(branch.nodes) - _REPLAYED, 0),
+            "is_priced": self.prices(found.session.model).is_known,
         }
         return Shown("try.html", "Other policies", content)
 
     def _outcomes(
-        self, found: Inspected, branch: Sequence[Node], policies: Sequence[Policy]
+        self, branch: Branch, policies: Sequence[Policy]
     ) -> list[tuple[str, int | None, Mapping[str, Any]]]:
+        """What each policy would have made of the session: its transcript replayed, without any model."""
+        short = replace(branch, nodes=branch.nodes[:_REPLAYED])
         distinct = {policy.name: policy for policy in policies}
-        played = (self.trials.outcome(found, branch, policy) for policy in distinct.values())
-        return [(each.policy, each.budget, totals([each])) for each in played]
+        outcomes = [self._outcome(short, policy) for policy in distinct.values()]
+        return [(each.policy, each.budget, totals([each])) for each in outcomes]
+
+    def _outcome(self, branch: Branch, policy: Policy) -> Outcome:
+        """In the window and with the head and the ratio of the session's newest turn."""
+        situation, model, rules = branch.situation, branch.found.session.model, policy.budget
+        before = situation.budget
+        limit, reserve = (each if isinstance(each, int) else None for each in (rules.tokens, rules.reserve))
+        window = rules.window(model) or before.window.tokens
+        tokens = budget_tokens(limit, window, reserve, before.real(before.head))
+        budget = Budget(tokens, before.ratio, before.head, before.window)
+        known, writer = self.prices(model), self.prices(policy.summary.model or model)
+        turns = tuple(replay(situation.chain, policy, budget, situation.count, prices=known))
+        return Outcome(branch.found.id, policy.name, tokens, known.under(policy.economy), writer, turns)
 
 
 def _decided(policy: Policy) -> Mapping[str, Any]:

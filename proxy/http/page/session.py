@@ -1,164 +1,240 @@
-"""One session: the picture, the transcript beside the view, and what is kept with it."""
+"""One session: the picture, the transcript beside the view, what is kept with it, and what is done to it.
+
+Each verb is shown with what it would do before it is done.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
 
-from proxy.core.conversation.extension import Injection
-from proxy.core.conversation.records import Node
 from proxy.core.planning.explain import sent_turns
-from proxy.core.planning.life import line_of
-from proxy.core.planning.plan import EMPTY
-from proxy.engine.admin.inspection import Inspected, Inspection
+from proxy.core.planning.plan import Verb
+from proxy.engine.admin.edits import Edits, Ranges, numbered
+from proxy.engine.admin.forks import Forks
+from proxy.engine.admin.inspection import Branch, Inspected, Inspection
 from proxy.engine.admin.memories import Memories
 from proxy.engine.admin.stats import Stats
 from proxy.errors import InvalidType, NotFound
-from proxy.http.admin import views
+from proxy.http.admin.api import validated
+from proxy.http.admin.schemas import ForkBody, RestoreBody
+from proxy.http.admin.sessions import ranges, tool_results
 from proxy.http.page.chart import chart
-from proxy.http.page.frame import Form, Page, Shown
-from proxy.http.page.transcript import Beside, Message
+from proxy.http.page.frame import ROOT, Form, Page, Shown
+from proxy.http.page.transcript import Beside
 
 ONE = "sessions/{id}"
 _PAGE = 100
 """Messages that one page shows."""
+_PREVIEWED = 200
+"""Messages of a view that a preview shows."""
 _SCOPES = 1_000
 """Memories in which items of the session are looked for."""
-_BROAD, _NARROW = 1_080, 420
-"""Widths of the picture, for a desk and for a phone."""
+_WIDTHS = {"broad": 1_080, "narrow": 420}
+"""Of the picture, for a desk and for a phone."""
+_VERBS = {
+    "compact": "Compact: what it would cut",
+    "restore": "Restore: what would come back",
+    "pin": "Pin: what would be kept",
+    "fork": "Fork: a session of its own",
+    "pause": "Pause: let appended turns wait",
+    "resume": "Resume: let appended turns go on",
+    "delete": "Delete: forget this session",
+}
+"""With the titles of their previews."""
 
 
 @dataclass(frozen=True)
 class SessionPages:
-    """What there is to look at of a session."""
+    """What there is to look at of a session, and its buttons."""
 
     inspection: Inspection
     memories: Memories
     stats: Stats
+    edits: Edits
+    forks: Forks
 
     def pages(self) -> list[Page]:
-        """All pages of a session on which nothing is changed."""
+        """All pages of a session; of each verb what it would do, and doing it."""
         return [
             Page("GET", ONE, self._session),
             Page("GET", f"{ONE}/kept", self._kept),
             Page("GET", f"{ONE}/epochs", self._epochs),
+            *(Page("GET", f"{ONE}/{verb}", self._preview) for verb in _VERBS),
+            *(Page("POST", f"{ONE}/{verb}", self._do) for verb in _VERBS),
         ]
 
-    async def _session(self, request: Request, form: Form) -> Shown:
-        found = await self.inspection.find(request.path_params["id"])
-        branch = await self.inspection.branch(found)
-        injection = await self.inspection.injection(found)
-        at = _whole(request, "at", max(len(branch) - 1, 0))
-        bill = await self.stats.of_session(found.key)
-        shown = await asyncio.to_thread(self._told, found, branch, injection, at)
-        return replace(shown, content={**shown.content, "bill": bill})
+    async def _found(self, request: Request) -> Inspected:
+        return await self.inspection.find(request.path_params["id"])
 
-    def _told(self, found: Inspected, branch: Sequence[Node], injection: Injection | None, at: int) -> Shown:
-        situation, current = self.inspection.situation(found, branch)
-        line = line_of(found.epochs, current)
-        first = min(at, max(len(branch) - 1, 0)) // _PAGE * _PAGE
-        beside = Beside(found, branch, situation, line)
-        budget, stages = situation.budget, situation.policy.stages
-        turns = sent_turns(situation.chain, line, budget)
-        before = [*found.session.head, *(injection.messages(situation.chain.dialect) if injection else ())]
-        content = {
-            "found": found,
-            "session": found.session,
-            "stages": stages,
-            "usage": budget.usage(situation.view) if budget.tokens else None,
-            "budget": budget.tokens,
-            "full": budget.real(budget.head + situation.chain.tokens.total),
-            "sent": budget.real(budget.head + situation.view),
-            "cut": situation.plan.cut,
-            "charts": [
-                (name, chart(turns, budget.tokens, stages, width))
-                for name, width in (("broad", _BROAD), ("narrow", _NARROW))
-            ],
-            "line": line,
-            "before": [beside.read(raw) for raw in before],
-            "parts": beside.parts(first, first + _PAGE),
-            "first": first,
-            "page": _PAGE,
-            "count": len(branch),
-            "missing": [
-                (situation.plan.gaps[each.gap], each.why)
-                for each in self.inspection.missing(found, situation, current)
-            ],
-        }
-        return Shown("session.html", found.session.began_with or found.session.name, content)
+    async def _branch(self, request: Request) -> Branch:
+        return await self.inspection.branch(await self._found(request))
+
+    # --- looking ---
+
+    async def _session(self, request: Request, form: Form) -> Shown:
+        branch = await self._branch(request)
+        at = _number(request.query_params, "at")
+        bill = await self.stats.of_session(branch.found.key)
+        shown = await asyncio.to_thread(_messages, branch, len(branch.nodes) if at is None else at)
+        return replace(shown, content={**shown.content, "bill": bill})
 
     async def _kept(self, request: Request, form: Form) -> Shown:
         """What is kept with a session beside its messages."""
-        found = await self.inspection.find(request.path_params["id"])
-        branch = await self.inspection.branch(found)
-        injection = await self.inspection.injection(found)
-        kept = await self.memories.newest(_SCOPES)
+        branch = await self._branch(request)
+        found, kept = branch.found, await self.memories.newest(_SCOPES)
         items = [entry for each in kept for entry in each.entries if entry.item.source.session == found.id]
-        tools = await asyncio.to_thread(views.tools, self.inspection, found, branch, injection)
-        situation, _ = await asyncio.to_thread(self.inspection.situation, found, branch)
-        ledgers = [gap.ledger for gap in situation.plan.gaps if gap.ledger]
+        tools = await asyncio.to_thread(tool_results, branch)
+        situation = await asyncio.to_thread(lambda: branch.situation)
         content: dict[str, object] = {
             "found": found,
             "session": found.session,
-            "tools": tools.tools,
+            "tools": tools,
             "items": items,
-            "ledger": "\n".join(ledgers),
+            "ledger": "\n".join(gap.ledger for gap in situation.plan.gaps if gap.ledger),
         }
         return Shown("kept.html", "Kept with the session", content)
 
     async def _epochs(self, request: Request, form: Form) -> Shown:
         """What changed in the view between two epochs."""
-        found = await self.inspection.find(request.path_params["id"])
-        branch = await self.inspection.branch(found)
-        return await asyncio.to_thread(self._difference, request, found, branch)
+        branch = await self._branch(request)
+        return await asyncio.to_thread(_difference, request, branch)
 
-    def _difference(self, request: Request, found: Inspected, branch: Sequence[Node]) -> Shown:
-        """The view of the messages that there are now, under either epoch. Raises NotFound, InvalidType."""
-        situation, current = self.inspection.situation(found, branch)
-        line = line_of(found.epochs, current)
-        newest = len(line)
-        old = _whole(request, "from", max(newest - 1, 0))
-        new = _whole(request, "to", newest)
-        if max(old, new) > newest:
-            raise NotFound("No epoch of that number is in force.")
-        sides: list[list[bytes]] = []
-        for number in (old, new):
-            epoch = line[number - 1] if number else None
-            plan = epoch.plan if epoch else EMPTY
-            sides.append(self.inspection.view(found, situation.under(plan), epoch))
-        beside = Beside(found, branch, situation, line)
-        content = {
-            "found": found,
-            "session": found.session,
-            "line": line,
-            "old": old,
-            "new": new,
-            "steps": _steps(sides[0], sides[1], beside),
+    # --- verbs: before, and doing it ---
+
+    async def _preview(self, request: Request, form: Form) -> Shown:
+        branch = await self._branch(request)
+        verb, given = request.url.path.rpartition("/")[2], request.query_params
+        content: dict[str, object] = {
+            "verb": verb,
+            "found": branch.found,
+            "session": branch.found.session,
+            "given": {name: given[name] for name in ("messages", "epoch", "at", "name") if given.get(name)},
+            "preview": None,
+            "told": [],
+            "left_out": 0,
+            "count": len(branch.nodes),
         }
-        return Shown("epochs.html", f"Epoch {old} to {new}", content)
+        if verb in ("compact", "restore"):
+            branch, epoch = await self.edits.preview(branch.found, Verb(verb), *_named(given))
+            before = {*await asyncio.to_thread(branch.view, branch.epoch)}
+            after = await asyncio.to_thread(branch.view, epoch)
+            beside = Beside(branch)
+            told = [(beside.read(raw), raw not in before) for raw in after[-_PREVIEWED:]]
+            content |= {"preview": epoch, "told": told, "left_out": max(len(after) - _PREVIEWED, 0)}
+        elif verb == "pin":
+            wanted = sorted(numbered(_required(given), len(branch.nodes)))[:_PREVIEWED]
+            content["told"] = [(Beside(branch).read(branch.nodes[place].raw), True) for place in wanted]
+        return Shown("verb.html", _VERBS[verb], content)
+
+    async def _do(self, request: Request, form: Form) -> Response:
+        found = await self._found(request)
+        after = f"{ROOT}sessions/{found.id}"
+        match request.url.path.rpartition("/")[2]:
+            case "compact":
+                await self.edits.compact(found, _named(form)[0])
+            case "restore":
+                await self.edits.restore(found, *_named(form))
+            case "pin":
+                await self.edits.pin(found, _required(form))
+            case "fork":
+                body = validated(ForkBody, {"at": _number(form, "at"), "name": form.get("name") or None})
+                fork = await self.forks.fork(found, None, body.at, body.name)
+                after = f"{ROOT}sessions/{fork.id}"
+            case "delete":
+                await self.edits.delete(found)
+                after = ROOT
+            case verb:
+                await self.edits.pause(found, paused=verb == "pause")
+        return RedirectResponse(after, 303)
 
 
-def _steps(old: Sequence[bytes], new: Sequence[bytes], beside: Beside) -> list[Mapping[str, object]]:
-    """Runs of messages that stay, go and come."""
-    steps: list[Mapping[str, object]] = []
-    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+def _messages(branch: Branch, at: int) -> Shown:
+    """The session at a glance, and the page of its messages that has number ``at``."""
+    found, situation, count = branch.found, branch.situation, len(branch.nodes)
+    first = min(at, max(count - 1, 0)) // _PAGE * _PAGE
+    budget, stages = situation.budget, situation.policy.stages
+    turns = sent_turns(situation.chain, branch.epochs, budget)
+    beside = Beside(branch)
+    content = {
+        "found": found,
+        "session": found.session,
+        "budget": budget.tokens,
+        "full": branch.full_tokens,
+        "sent": branch.tokens,
+        "cut": situation.plan.cut,
+        "charts": [(name, chart(turns, budget.tokens, stages, width)) for name, width in _WIDTHS.items()],
+        "line": branch.epochs,
+        "before": [beside.read(raw) for raw in branch.prelude],
+        "parts": beside.parts(first, first + _PAGE),
+        "first": first,
+        "page": _PAGE,
+        "count": count,
+        "missing": [(situation.plan.gaps[each.gap], each.why) for each in branch.missing()],
+    }
+    return Shown("session.html", found.session.began_with or found.session.name, content)
+
+
+def _difference(request: Request, branch: Branch) -> Shown:
+    """The view of the messages that there are now, under either epoch. Raises NotFound, InvalidType."""
+    newest = len(branch.epochs)
+    old, new = (_number(request.query_params, name) for name in ("from", "to"))
+    old, new = max(newest - 1, 0) if old is None else old, newest if new is None else new
+    if max(old, new) > newest:
+        raise NotFound("No epoch of that number is in force.")
+    before, after = (branch.view(branch.epochs[number - 1] if number else None) for number in (old, new))
+    beside, steps = Beside(branch), list[Mapping[str, object]]()
+    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
     for kind, from_old, to_old, from_new, to_new in matcher.get_opcodes():
-        if kind == "equal":
-            steps.append({"same": to_old - from_old})
-        else:
-            gone: list[Message] = [beside.read(raw) for raw in old[from_old:to_old]]
-            come: list[Message] = [beside.read(raw) for raw in new[from_new:to_new]]
-            steps.append({"same": 0, "gone": gone, "come": come})
-    return steps
+        gone, come = before[from_old:to_old], after[from_new:to_new]
+        is_same = kind == "equal"
+        steps.append(
+            {
+                "same": len(gone) if is_same else 0,
+                "gone": [] if is_same else [*map(beside.read, gone)],
+                "come": [] if is_same else [*map(beside.read, come)],
+            }
+        )
+    content = {
+        "found": branch.found,
+        "session": branch.found.session,
+        "line": branch.epochs,
+        "old": old,
+        "new": new,
+        "steps": steps,
+    }
+    return Shown("epochs.html", f"Epoch {old} to {new}", content)
 
 
-def _whole(request: Request, name: str, usual: int) -> int:
-    """A number of the query, from 0 on. Raises InvalidType."""
-    text = request.query_params.get(name, "") or str(usual)
+# --- what a form or an address names ---
+
+
+def _named(given: Mapping[str, str]) -> tuple[Ranges | None, int | None]:
+    """Messages or an epoch; neither: all. Raises InvalidType."""
+    text = given.get("messages", "").replace(" ", "") or None
+    epoch = _number(given, "epoch")
+    if text is not None and epoch is not None:
+        raise InvalidType("Name messages or an epoch, not both.", param="epoch")
+    return ranges(validated(RestoreBody, {"messages": text}).messages), epoch
+
+
+def _required(given: Mapping[str, str]) -> Ranges:
+    found, _ = _named(given)
+    if found is None:
+        raise InvalidType("Name the messages, such as 17, 17-20 or 4,17-20.", param="messages")
+    return found
+
+
+def _number(given: Mapping[str, str], name: str) -> int | None:
+    """A number, from 0 on. Raises InvalidType."""
+    text = given.get(name, "").strip()
+    if not text:
+        return None
     if not (text.isascii() and text.isdigit()):
         raise InvalidType(f"`{name}` must be a number.", param=name)
-    return int(text[:9])
+    return int(text[:6])

@@ -6,12 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from proxy.core.conversation.records import Node
-from proxy.core.dialects.dialect import Content, Dialect
+from proxy.core.dialects.dialect import Content
 from proxy.core.planning.explain import Row, cut_by, explain
 from proxy.core.planning.plan import Epoch
-from proxy.core.planning.situation import Situation
-from proxy.engine.admin.inspection import Inspected
+from proxy.engine.admin.inspection import Branch
 
 _SHOWN = 20_000
 """Characters of a message that a page shows: the export has all of it."""
@@ -70,19 +68,11 @@ class Part:
 class Beside:
     """Both sides of a session's branch, a page at a time."""
 
-    found: Inspected
-    branch: Sequence[Node]
-    situation: Situation
-    line: Sequence[Epoch]
-    """The epochs that led to the view, oldest first."""
-
-    @property
-    def _dialect(self) -> Dialect:
-        return self.situation.chain.dialect
+    branch: Branch
 
     def parts(self, start: int, end: int) -> list[Part]:
         """Messages ``start`` up to and without ``end``, and those that stand in one unit with them."""
-        grouped = groupby(explain(self.situation, start, end), key=self._together)
+        grouped = groupby(explain(self.branch.situation, start, end), key=self._together)
         parts: list[Part] = []
         for (gap, is_told, _), each in grouped:
             if gap is None:
@@ -96,45 +86,45 @@ class Beside:
         """What rows share that are shown as one: a gap, whether a summary tells of them; else nothing."""
         if row.gap is None:
             return None, False, row.start
-        anchors = self.situation.plan.gaps[row.gap].anchors
+        anchors = self.branch.situation.plan.gaps[row.gap].anchors
         return row.gap, any(each.start <= row.start < each.end for each in anchors), -1
 
     def _gap(self, rows: Sequence[Row], number: int, *, is_told: bool, is_noted: bool) -> Part:
-        gap = self.situation.plan.gaps[number]
+        gap = self.branch.situation.plan.gaps[number]
         is_shown = bool(gap.note) and not is_noted
         return Part(
             messages=[*self._messages(rows[0].start, rows[-1].end)],
             state="summarised" if is_told else "cut",
             rows=rows,
-            gets=[Message.of(self._dialect.read(gap.note))] if is_shown else (),
-            by=cut_by(self.line, rows[0].start),
+            gets=[Message.of(self.branch.dialect.read(gap.note))] if is_shown else (),
+            by=cut_by(self.branch.epochs, rows[0].start),
             gap=number,
             span=(gap.start, gap.end - 1),
             is_noted=is_noted,
         )
 
     def _standing(self, row: Row) -> Part:
-        plan = self.situation.plan
+        plan = self.branch.situation.plan
         edits = [edit for place in range(row.start, row.end) if (edit := plan.edit_at(place))]
         return Part(
             messages=[*self._messages(row.start, row.end)],
             state=row.state,
             rows=[row],
-            gets=[Message.of(self._dialect.read(each.raw), each.position) for each in edits],
-            by=cut_by(self.line, edits[0].position) if edits else None,
+            gets=[Message.of(self.branch.dialect.read(each.raw), each.position) for each in edits],
+            by=cut_by(self.branch.epochs, edits[0].position) if edits else None,
         )
 
     def _messages(self, start: int, end: int) -> Iterator[Message]:
-        for number, node in enumerate(self.branch[start:end], start):
-            hidden = self.found.hidden.get(node.hash)
+        for number, node in enumerate(self.branch.nodes[start:end], start):
+            hidden = self.branch.found.hidden.get(node.hash)
             yield replace(
-                Message.of(self._dialect.read(node.raw), number),
+                Message.of(self.branch.dialect.read(node.raw), number),
                 at=node.at,
                 tokens=node.tokens,
-                is_pinned=node.hash in self.situation.pins,
+                is_pinned=node.hash in self.branch.situation.pins,
                 hidden=[self.read(raw) for raw in hidden.messages] if hidden else (),
             )
 
     def read(self, raw: bytes) -> Message:
         """A message that has no number."""
-        return Message.of(self._dialect.read(raw))
+        return Message.of(self.branch.dialect.read(raw))

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from pydantic import BaseModel
 
-from proxy.http.admin import bill_schemas, export, memory_schemas, schemas
+from proxy.http.admin import bills, export, memory_schemas, schemas
 from tests.support.clients import ADMIN, KEY, Chat, admin
 from tests.support.operator import ask, code, do
 
@@ -145,5 +145,5 @@ class TestTheDocument:
 def shape(operation: dict[str, Any], status: str) -> type[BaseModel]:
     """The model that the document names for an answer; the schema is made from it."""
     reference: str = operation["responses"][status]["content"]["application/json"]["schema"]["$ref"]
-    models = {**vars(schemas), **vars(export), **vars(memory_schemas), **vars(bill_schemas)}
+    models = {**vars(schemas), **vars(export), **vars(memory_schemas), **vars(bills)}
     return models[reference.rpartition("/")[2]]

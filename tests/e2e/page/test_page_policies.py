@@ -58,3 +58,16 @@ async def test_a_session_is_tried_under_other_policies_side_by_side(
     assert int(own[1].replace(",", "")) < int(whole[1].replace(",", ""))
     assert int(own[3]) > 0
     assert "Nobody knows what gpt-test costs" in text
+
+
+async def test_a_policy_is_tried_on_a_session_that_its_page_names(
+    browser: Browser, url: str, chats: Chats
+) -> None:
+    assert "no session yet to try it on" in await browser.text("policies/off")
+    await talk(chats(url, X_Unabridged_Session="chat"), turns=4)
+    named = re.search(
+        r'href="/unabridged/(sessions/[^"]+/try)\?policy=off">Question 0',
+        (await browser.open("policies/off")).text,
+    )
+    assert named
+    assert "Side by side" in await browser.text(named[1], policy="off")

@@ -1,11 +1,24 @@
-"""Bills as the admin API tells them: the models are the contract."""
+"""What requests took and cost: bills as the admin API answers them, and the operation that adds them up."""
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal, cast, get_args
+
+from pydantic import AliasChoices, Field
+from starlette.requests import Request
 
 from proxy.core.economics.bill import NANO, Bill
-from proxy.http.admin.schemas import SessionTold, Shape
+from proxy.core.policy.values import seconds
+from proxy.engine.admin.stats import By, Stats
+from proxy.errors import InvalidType
+from proxy.http.admin.api import Operation, Query, Table
+from proxy.http.admin.schemas import NoBody, SessionTold, Shape, time
+
+_USUAL = "7d"
+_SINCE = Query("since", f"For how long back, at most 90d: 24h, 7d; {_USUAL} if absent.", "string")
+_BY = Query("by", "What a row is of: hour, day, model or session; day if absent.", "string")
+_TABLE = Table()
 
 
 class TokensTold(Shape):
@@ -16,7 +29,7 @@ class TokensTold(Shape):
     sent: int
     cached: int
     """Of those sent: from the provider's cache."""
-    cache_writes: int
+    cache_writes: int = Field(validation_alias=AliasChoices("cache_writes", "written"))
     """Of those sent: billed as written to it."""
     output: int
     shadow_cut: int
@@ -59,11 +72,6 @@ class BillTold(Shape):
     """By the reason."""
     tool_calls_answered: int
 
-    @classmethod
-    def of(cls, bill: Bill) -> BillTold:
-        """A bill as the API tells it."""
-        return cls.model_validate(told(bill))
-
 
 class StatsRow(BillTold):
     """The bill of an hour, a day, a model or a session."""
@@ -93,21 +101,13 @@ class BilledSession(SessionTold):
     """Of all its life."""
 
 
-def told(bill: Bill) -> dict[str, object]:
-    """A bill's members."""
-    kinds = ("answers", "hidden", "summaries", "memory", "spent", "without", "saved", "shadow")
-    is_priced = bill.spent or not bill.unpriced
+def told(bill: Bill) -> dict[str, Any]:
+    """The members of a bill."""
+    dollars = {kind: getattr(bill, kind) / NANO for kind in DollarsTold.model_fields}
     return {
         "requests": bill.requests,
-        "tokens": {
-            "received": bill.received,
-            "sent": bill.sent,
-            "cached": bill.cached,
-            "cache_writes": bill.written,
-            "output": bill.output,
-            "shadow_cut": bill.shadow_cut,
-        },
-        "dollars": {kind: getattr(bill, kind) / NANO for kind in kinds} if is_priced else None,
+        "tokens": TokensTold.model_validate(bill),
+        "dollars": DollarsTold(**dollars) if bill.is_priced else None,
         "would_have_failed": bill.failing,
         "price_unknown": bill.unpriced,
         "estimated": bill.estimated,
@@ -115,3 +115,33 @@ def told(bill: Bill) -> dict[str, object]:
         "summaries_failed": dict(bill.failed),
         "tool_calls_answered": bill.tool_calls,
     }
+
+
+@dataclass(frozen=True)
+class StatsOperations:
+    """Bills for people and scripts."""
+
+    stats: Stats
+
+    def operations(self) -> list[Operation]:
+        """Everything that is told of them."""
+        return _TABLE.of(self)
+
+    @_TABLE.operation("GET", "/stats", _SINCE, _BY)
+    async def bills(self, request: Request, body: NoBody) -> StatsTold:
+        """What requests took and cost."""
+        asked = request.query_params.get("since", _USUAL)
+        by = request.query_params.get("by", "day")
+        if by not in get_args(By):
+            raise InvalidType("`by` must be hour, day, model or session.", param="by")
+        try:
+            duration = cast("float", seconds(asked))
+        except ValueError as error:
+            raise InvalidType(f"`since` {error}.", param="since") from None
+        since, total, rows = await self.stats.since(duration, cast("By", by))
+        return StatsTold(
+            since=time(since),
+            by=cast("By", by),
+            total=BillTold(**told(total)),
+            rows=[StatsRow(key=each.key, name=each.name or None, **told(each.bill)) for each in rows],
+        )
