@@ -27,11 +27,12 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from proxy.core.budget.budget import Budget
 from proxy.core.budget.prices import MILLION, Prices, Prompt
 from proxy.core.economics.bill import NANO, money
 from proxy.core.planning.plan import Account, Plan, Span, Verdict, first_difference, view_tokens
 from proxy.core.planning.planner import Draft, lacks_summary
-from proxy.core.planning.situation import Situation
+from proxy.core.planning.situation import Situation, affordable_summary
 from proxy.core.planning.strategies import strategy_of
 from proxy.core.policy.policy import Policy
 from proxy.core.summaries.prompt import longest
@@ -124,10 +125,7 @@ def _calls_to_come(situation: Situation, freed: int) -> float:
     expected = situation.policy.economy.expected_turns
     if expected != "auto":
         return float(expected)
-    chain, began = situation.chain, situation.past.length
-    requests = 1 + sum(message.role == "assistant" for message in chain.messages[began:])
-    pace = chain.tokens.between(began) / requests
-    return max(freed, 0) / (2 * pace) if pace else 0.0
+    return max(freed, 0) / (2 * situation.pace) if situation.pace else 0.0
 
 
 def _tail(situation: Situation, plan: Plan, unwritten: int) -> int:
@@ -162,8 +160,7 @@ def _lacking_summaries(
     anchors = [each for span in lacking for each in after.anchors_within(*span) if not each.by_code]
     told = {each.span: situation.count(each.text) for each in anchors} | {**summarised}
     seen = [situation.count(each.text) for each in situation.plan.anchors if not each.by_code]
-    most = situation.policy.summary_tokens(situation.budget.limit)
-    size = ceil(sum(seen) / len(seen)) if seen else most
+    size = ceil(sum(seen) / len(seen)) if seen else situation.summary_tokens
     dollars = summary_calls(situation, lacking, told, size).dollars(prices)
     return round(dollars * MILLION / prices.fresh)
 
@@ -179,7 +176,7 @@ def pays_from(policy: Policy, budget: int, prices: Prices, pace: int) -> int:
     begins = (stages.compact if policy.economy.enabled else stages.trim) * budget
     left = stages.target * budget
     view, growth = (begins + left) / 2, max(begins - left, 1)
-    size = policy.summary_tokens(budget) if policy.summary.enabled else 0
+    size = affordable_summary(policy, Budget(budget, 1.0, 0), prices, pace) if policy.summary.enabled else 0
     source = growth / 2 + _INSTRUCTION if size else 0  # messages are told in short
     cost = (prices.write_share - prices.read_share) * left
     cost += source * prices.write_share + size * prices.output / prices.fresh

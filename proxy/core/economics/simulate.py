@@ -49,7 +49,7 @@ class SummaryMeter:
 
     def calls(self, situation: Situation, plan: Plan) -> SummaryCalls:
         """What an epoch of that plan asks for: what enough is new of, upon the summaries that there are."""
-        most = situation.policy.summary_tokens(situation.budget.limit)
+        most = situation.summary_tokens
         most = most if self._size is None else min(self._size, most)
         lacking = lacking_summaries(situation.under(plan), self._summarised)
         calls = summary_calls(situation, lacking, self._summarised, most)

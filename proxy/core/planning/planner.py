@@ -282,7 +282,7 @@ def _summary_room(situation: Situation, stage: Stage) -> int:
     """Counted tokens of the summary that an epoch may wait for."""
     if stage is not Stage.COMPACT or not situation.policy.summary.enabled:
         return 0
-    return situation.policy.summary_tokens(situation.budget.limit)
+    return situation.summary_tokens
 
 
 def _summary_set_aside(situation: Situation, stage: Stage) -> int:

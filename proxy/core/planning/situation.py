@@ -26,7 +26,7 @@ from proxy.core.extraction.observations import in_plain_text
 from proxy.core.extraction.reading import Read, Reading
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.importance import Score, score
-from proxy.core.planning.life import NO_PAST, Past
+from proxy.core.planning.life import NO_PAST, Past, distance
 from proxy.core.planning.plan import Anchor, Plan, view_tokens
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import RetentionClass
@@ -62,6 +62,25 @@ class Conditions(msgspec.Struct, frozen=True):
 
 
 UNKNOWN_CONDITIONS = Conditions()
+
+
+def affordable_summary(policy: Policy, budget: Budget, prices: Prices | None, pace: float) -> int:
+    """Tokens that one summary may have in a conversation that grows by ``pace`` counted tokens a request.
+
+    Where money has a say, one that is longer than usual costs no more to write than half of what a cut saves
+    until the next one: ``r * D * D / 2g`` fresh tokens (:mod:`proxy.core.economics.economy`), where D is what
+    the conversation grows by meanwhile. The other half is for what is read anew. So a policy that asks for
+    long ones costs no more, under a small budget, than sending the whole history. What another model writes
+    is at a price that is not known here.
+    """
+    rules, stages = policy.economy, policy.stages
+    if prices is None or not prices.is_known or not rules.enabled or policy.summary.model:
+        return policy.summary_tokens(budget.limit)
+    prices, grown, pace = prices.under(rules), float(distance(budget, stages)), max(pace, 1.0)
+    if stages.max_units:
+        grown = min(grown, stages.max_units * pace)
+    saved = prices.read_share * grown * grown / (2 * pace)
+    return policy.summary_tokens(budget.limit, saved / 2 * prices.fresh / prices.output)
 
 
 class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is reckoned once
@@ -133,6 +152,18 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
             found += range(after, bisect_left(self.units, start, key=_start))
             after = bisect_left(self.units, end, key=_start)
         return [*found, *range(after, len(self.units))]
+
+    @cached_property
+    def pace(self) -> float:
+        """Counted tokens that a request brings, since the last epoch."""
+        began = self.past.length
+        requests = 1 + sum(message.role == "assistant" for message in self.chain.messages[began:])
+        return self.chain.tokens.between(began) / requests
+
+    @cached_property
+    def summary_tokens(self) -> int:
+        """Tokens that a summary may have which is asked for now."""
+        return affordable_summary(self.policy, self.budget, self.conditions.prices, self.pace)
 
     def under(self, plan: Plan) -> Self:
         """The same chain under a plan; what is known of it stays known where the plan is the same."""

@@ -6,6 +6,7 @@ A policy is data: frozen, equal where its rules are equal, read from no file her
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -78,16 +79,16 @@ class Policy(Section):
         canonical = json.dumps(rules, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
-    def summary_tokens(self, budget: int) -> int:
+    def summary_tokens(self, budget: int, saved: float = math.inf) -> int:
         """Tokens that one summary may have under a budget of so many tokens.
 
         `summary.max_tokens`; where that is "auto" a 64th of the budget from 100 to 2,000, so that it costs no
-        more than a few requests. Never more than an eighth, nor than `summary.max_characters`, nor than fits
-        into the running summary of `exchanges`.
+        more than a few requests. A longer one costs no more than is ``saved``, in tokens that a model writes.
+        Never more than an eighth, nor than `summary.max_characters`, nor than fits into the running summary
+        of `exchanges`.
         """
-        wanted = self.summary.max_tokens
-        if wanted == "auto":
-            wanted = min(max(budget // 64, 100), 2000)
+        usual, wanted = min(max(budget // 64, 100), 2000), self.summary.max_tokens
+        wanted = usual if wanted == "auto" else int(min(wanted, max(saved, usual)))
         if self.summary.max_characters:
             wanted = min(wanted, self.summary.max_characters)
         if self.strategy.name == "exchanges":

@@ -225,7 +225,7 @@ class SummaryJobs:
             source=source,
             caller=owner.caller.billed_to(owner.key, policy.store.ttl),
             rules=policy.summary,
-            max_tokens=policy.summary_tokens(situation.budget.limit),
+            max_tokens=situation.summary_tokens,
             key=owner.key,
             ttl=policy.store.ttl,
             room=_room(situation),

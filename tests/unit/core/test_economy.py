@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
 from proxy.core.budget.budget import Budget, Stage
 from proxy.core.budget.prices import UNKNOWN_PRICES, Prices
 from proxy.core.economics.economy import account_of, is_cold, late_account, pays_from, shortfall
+from proxy.core.economics.simulate import replay
 from proxy.core.planning.life import NO_PAST, Past
 from proxy.core.planning.plan import Account, Anchor, Gap, Plan, Span, Verdict
 from proxy.core.planning.planner import Draft, with_late
-from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions, Situation
+from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions, Situation, affordable_summary
 from proxy.core.planning.strategies import BY_UNITS, ByImportance
 from proxy.core.planning.strategy import Strategy
 from proxy.core.policy.policy import Policy
@@ -256,3 +259,39 @@ def test_a_late_summary_takes_the_place_of_its_notice_and_nothing_else_changes()
     for conditions in (given.conditions, UNKNOWN_CONDITIONS):
         account = late_account(replace(given, past=NO_PAST, conditions=conditions), plan)
         assert account.cuts_nothing, "it earns nothing, and delays no other, whatever tokens cost"
+
+
+GPT_5 = Prices(fresh=1.25, cached=0.125, written=1.25, output=10.0, is_known=True)
+
+
+@pytest.mark.parametrize(
+    ("budget", "pace", "paid", "changes", "tokens"),
+    [
+        (8_000, 500.0, GPT_5, {}, 125),
+        (128_000, 500.0, GPT_5, {}, 2_000),
+        (64_000, 500.0, GPT_5, {}, 2_000),
+        (64_000, 3_000.0, GPT_5, {}, 1_000),
+        (8_000, 20.0, GPT_5, {}, 900),
+        (8_000, 500.0, UNKNOWN_PRICES, {}, 1_000),
+        (8_000, 500.0, None, {}, 1_000),
+        (8_000, 500.0, GPT_5, {"economy": Economy(enabled=False)}, 1_000),
+        (8_000, 500.0, GPT_5, {"summary": Summary(max_tokens=2_000, model="small")}, 1_000),
+        (64_000, 300.0, GPT_5, {"stages": Stages(max_units=20)}, 1_000),
+    ],
+)
+def test_a_summary_that_is_longer_than_usual_costs_no_more_than_cutting_saves(
+    budget: int, pace: float, paid: Prices | None, changes: dict[str, Any], tokens: int
+):
+    policy = Policy(summary=Summary(max_tokens=2_000)).model_copy(update=changes)
+    found = affordable_summary(policy, Budget(budget, 1.0, 0), paid, pace)
+    assert found == pytest.approx(tokens, rel=0.01)
+
+
+@pytest.mark.parametrize("room", [4_000, 8_000])
+def test_a_policy_that_asks_for_long_summaries_costs_no_more_than_doing_nothing(room: int):
+    told = [each for n in range(80) for each in (user(f"And {n}?"), assistant(prose("en", 300, n)))]
+    policy, chain = Policy(summary=Summary(max_tokens=2_000)), chain_from([*told, user("And now?")])
+    turns = list(replay(chain, policy, Budget(room, 1.0, 0), count, prices=GPT_5))
+    ours = sum(turn.sent.dollars(GPT_5) + turn.summaries.dollars(GPT_5) for turn in turns)
+    assert sum(turn.began for turn in turns) >= 4
+    assert ours <= sum(turn.full.dollars(GPT_5) for turn in turns)
