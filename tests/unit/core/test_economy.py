@@ -289,7 +289,7 @@ def test_a_summary_that_is_longer_than_usual_costs_no_more_than_cutting_saves(
 
 @pytest.mark.parametrize("room", [4_000, 8_000])
 def test_a_policy_that_asks_for_long_summaries_costs_no_more_than_doing_nothing(room: int):
-    told = [each for n in range(80) for each in (user(f"And {n}?"), assistant(prose("en", 300, n)))]
+    told = [each for n in range(30) for each in (user(f"And {n}?"), assistant(prose("en", 600, n)))]
     policy, chain = Policy(summary=Summary(max_tokens=2_000)), chain_from([*told, user("And now?")])
     turns = list(replay(chain, policy, Budget(room, 1.0, 0), count, prices=GPT_5))
     ours = sum(turn.sent.dollars(GPT_5) + turn.summaries.dollars(GPT_5) for turn in turns)
