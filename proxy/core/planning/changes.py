@@ -20,7 +20,7 @@ from proxy.core.conversation.messages import last_user
 from proxy.core.conversation.notes import quote
 from proxy.core.planning.gaps import is_no_longer, noted_gap
 from proxy.core.planning.ledger import add_ledger
-from proxy.core.planning.plan import Account, Epoch, Gap, Plan, Span, Verb, Verdict, view_tokens
+from proxy.core.planning.plan import Account, Epoch, Gap, Plan, Span, Verb, Verdict, runs_of, view_tokens
 from proxy.core.planning.planner import Draft, finish
 from proxy.core.planning.reasoning import first_change, signed_in
 from proxy.core.planning.selection import Selection
@@ -95,29 +95,18 @@ def restored(situation: Situation, wanted: Collection[int] | None) -> Plan:
     }
     gaps: list[Gap] = []
     for gap in situation.plan.gaps:
-        for start, end in _left(gap, back):
-            if (start, end) == gap.span:
+        for run in runs_of(position for position in range(*gap.span) if position not in back):
+            span = (run.start, run.stop)
+            if span == gap.span:
                 gaps.append(gap)
                 continue
-            anchors = tuple(each for each in gap.anchors if start <= each.start and each.end <= end)
-            part = noted_gap(situation, (start, end), anchors, _quotes(situation, gap, (start, end)))
+            anchors = tuple(each for each in gap.anchors if span[0] <= each.start and each.end <= span[1])
+            part = noted_gap(situation, span, anchors, _quotes(situation, gap, span))
             if is_no_longer(situation, part):
                 gaps.append(part)
     edits = tuple(edit for edit in situation.plan.replacements if edit.position not in back)
     left = Plan(tuple(gaps), edits)
     return left if left == situation.plan else add_ledger(situation, left)
-
-
-def _left(gap: Gap, back: Collection[int]) -> list[Span]:
-    runs: list[Span] = []
-    for position in range(gap.start, gap.end):
-        if position in back:
-            continue
-        if runs and runs[-1][1] == position:
-            runs[-1] = (runs[-1][0], position + 1)
-        else:
-            runs.append((position, position + 1))
-    return runs
 
 
 def _quotes(situation: Situation, gap: Gap, span: Span) -> tuple[str, ...]:

@@ -18,13 +18,13 @@ from proxy.core.conversation.units import exchanges_of, request_points
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import Anchor
 from proxy.core.planning.situation import CRITICAL, PINNED, Situation
-from proxy.core.planning.strategy import Strategy
+from proxy.core.planning.strategy import ByCount
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Strategy as Rules
 from proxy.core.text.words import head_of, shares, size, tail_of
 
 
-class Exchanges(Strategy):
+class Exchanges(ByCount):
     """A rolling window: past ``strategy.exchanges`` of them, all exchanges but the newest ``roll_to`` go.
 
     With ``strategy.condense_active`` the long answers of those that stay give way to notes at the same time.
@@ -32,18 +32,11 @@ class Exchanges(Strategy):
 
     records = True
 
-    def is_due(self, situation: Situation, stage: Stage) -> bool:
-        """When there are too many exchanges, and always where the budget is passed."""
-        return stage is Stage.EMERGENCY or self.acts_now(situation)
-
     def acts_now(self, situation: Situation) -> bool:
         return bool(_rolled(situation))
 
     def order(self, situation: Situation, stage: Stage) -> Sequence[int]:
         return _rolled(situation)
-
-    def is_enough(self, situation: Situation, view: int, goal: int) -> bool:
-        return False
 
     def condensed(self, situation: Situation) -> Sequence[int]:
         """The answers that are long and stay, but for pinned ones and such as a note would hardly shorten."""

@@ -8,8 +8,9 @@ Positions count the messages of a chain, that is of a request without its head.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
+from itertools import groupby
 from operator import attrgetter
 from typing import assert_never
 
@@ -147,6 +148,13 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
 
 
 EMPTY = Plan()
+
+
+def runs_of(places: Iterable[int]) -> Iterator[range]:
+    """Ascending places, split into runs of those that follow each other."""
+    for _, run in groupby(enumerate(places), key=lambda pair: pair[1] - pair[0]):
+        found = [place for _, place in run]
+        yield range(found[0], found[-1] + 1)
 
 
 class Verdict(StrEnum):

@@ -10,12 +10,12 @@ that the next turn does not stand before the same wall.
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby, pairwise
+from itertools import pairwise
 
 from proxy.core.budget.budget import Stage
 from proxy.core.conversation.notes import quote
 from proxy.core.planning.ledger import is_short
-from proxy.core.planning.plan import Replacement, Span
+from proxy.core.planning.plan import Replacement, Span, runs_of
 from proxy.core.planning.replacements import Clearing
 from proxy.core.planning.situation import (
     CRITICAL,
@@ -55,14 +55,14 @@ def cut_order(situation: Situation, order: Sequence[int]) -> Iterator[Sequence[i
 
 def batches(situation: Situation) -> dict[int, tuple[int, ...]]:
     """By unit the runs of unprotected batch-compressible units that stand side by side."""
-    runs = map(tuple, _runs(_free_of(situation, "batch_compressible")))
-    return {index: run for run in runs for index in run}
+    runs = runs_of(_free_of(situation, "batch_compressible"))
+    return {index: tuple(run) for run in runs for index in run}
 
 
 def disposable(situation: Situation) -> list[int]:
     """Disposable units that may go, oldest first, but for runs that are no larger than a note about them."""
     found: list[int] = []
-    for run in _runs(_free_of(situation, "disposable")):
+    for run in runs_of(_free_of(situation, "disposable")):
         before, after = situation.units[run[0]].start - 1, situation.units[run[-1]].end
         has_note = situation.plan.covers(before) or situation.plan.covers(after)
         if has_note or sum(map(situation.size, run)) > NOTICE_TOKENS:
@@ -72,13 +72,6 @@ def disposable(situation: Situation) -> list[int]:
 
 def _free_of(situation: Situation, wanted: RetentionClass) -> Iterator[int]:
     return (index for index in situation.classed.get(wanted, ()) if situation.protection[index] == FREE)
-
-
-def _runs(indexes: Iterable[int]) -> Iterator[list[int]]:
-    """Units in ascending order, split into those that stand side by side."""
-    numbered = enumerate(indexes)
-    for _, run in groupby(numbered, key=lambda pair: pair[1] - pair[0]):
-        yield [index for _, index in run]
 
 
 # --- the choice ---

@@ -9,7 +9,7 @@ from proxy.core.conversation.units import exchanges_of
 from proxy.core.planning.exchanges import Exchanges
 from proxy.core.planning.life import WITHIN
 from proxy.core.planning.situation import CRITICAL, FREE, Situation
-from proxy.core.planning.strategy import Strategy
+from proxy.core.planning.strategy import ByCount, Strategy
 from proxy.core.policy import values
 from proxy.core.text.similarity import Likeness, Similarity, Vectors, tfidf
 
@@ -48,14 +48,10 @@ class ByImportance(Strategy):
         return view <= goal
 
 
-class SlidingWindow(Strategy):
+class SlidingWindow(ByCount):
     """Keep the newest messages, ``strategy.last`` of them, in whole units; at any usage."""
 
     slides = True
-
-    def is_due(self, situation: Situation, stage: Stage) -> bool:
-        """When a unit has slid out of the window, and always where the budget is passed."""
-        return stage is Stage.EMERGENCY or self.acts_now(situation)
 
     def acts_now(self, situation: Situation) -> bool:
         return bool(self.order(situation, Stage.CALM))
@@ -70,10 +66,6 @@ class SlidingWindow(Strategy):
             if left < 0 and situation.protection[index] < CRITICAL:
                 outside.append(index)
         return outside[::-1]
-
-    def is_enough(self, situation: Situation, view: int, goal: int) -> bool:
-        """Never before the window is as small as it should be."""
-        return False
 
 
 class Session(ByImportance):
@@ -202,7 +194,7 @@ def _topics(count: int, alike: Likeness) -> list[list[int]]:
     return topics
 
 
-class ByUnits(Strategy):
+class ByUnits(ByCount):
     """Epochs by count: ``stages.max_units`` units since the last one begin another at any usage.
 
     Counted is what stands in the view and was answered after that epoch began, whatever began it, but for
@@ -219,9 +211,6 @@ class ByUnits(Strategy):
 
     def order(self, situation: Situation, stage: Stage) -> Sequence[int]:
         return [index for index in situation.standing if situation.protection[index] == FREE]
-
-    def is_enough(self, situation: Situation, view: int, goal: int) -> bool:
-        return False
 
 
 BY_UNITS = ByUnits()

@@ -74,3 +74,13 @@ class Strategy(ABC):
         ``summary`` is what a model wrote about them, None where it wrote nothing.
         """
         return summary
+
+
+class ByCount(Strategy):
+    """Acts whenever ``acts_now`` holds, and always where the budget is passed; then all of its order goes."""
+
+    def is_due(self, situation: Situation, stage: Stage) -> bool:
+        return stage is Stage.EMERGENCY or self.acts_now(situation)
+
+    def is_enough(self, situation: Situation, view: int, goal: int) -> bool:
+        return False

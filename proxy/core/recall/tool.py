@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from proxy.core.dialects.dialect import Body
 from proxy.core.formats.json import as_mapping, loads_writable
+from proxy.core.planning.plan import runs_of
 from proxy.core.policy.policy import Policy
 from proxy.core.recall.passages import Reach, widened
 
@@ -239,14 +240,9 @@ _RUNS = 5
 
 
 def _runs(numbers: Sequence[int]) -> str:
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    named = [str(first) if first == last else f"{first}-{last}" for first, last in runs[:_RUNS]]
-    more = f" and others up to {runs[-1][1]}" if len(runs) > _RUNS else ""
+    runs = [*runs_of(numbers)]
+    named = [f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs[:_RUNS]]
+    more = f" and others up to {runs[-1][-1]}" if len(runs) > _RUNS else ""
     return f"messages {', '.join(named)}{more}"
 
 

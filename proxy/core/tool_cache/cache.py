@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import Self
 
 from proxy.core.conversation.messages import exact_arguments
 from proxy.core.formats.json import dumps
@@ -96,9 +95,6 @@ class Fresh:
     def result_bytes(self) -> int:
         return _bytes(self.text)
 
-    def used(self) -> Self:
-        return replace(self, remaining=self.duration, hits=self.hits + 1)
-
 
 @dataclass(frozen=True)
 class ToolCache:
@@ -164,7 +160,7 @@ class Entries:
     def use(self, key: bytes) -> None:
         entry = self._entries.pop(key, None)
         if entry is not None:
-            self._entries[key] = entry.used()
+            self._entries[key] = replace(entry, remaining=entry.duration, hits=entry.hits + 1)
 
     def drop(self, key: bytes) -> Fresh | None:
         entry = self._entries.pop(key, None)
