@@ -115,11 +115,6 @@ class Selection:
         """Counted tokens of the view, with what is set aside for notes and the ledger."""
 
     @property
-    def freed(self) -> int:
-        """Counted tokens that the epoch frees, net of what is set aside for notes."""
-        return self._situation.view - self.view
-
-    @property
     def is_exhausted(self) -> bool:
         protection = self._situation.protection
         return all(index in self.cut or protection[index] == FIXED for index in self._situation.standing)
