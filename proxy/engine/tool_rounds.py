@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from proxy.core.budget.budget import MESSAGE_TOKENS
-from proxy.core.dialects.answers import Editor, Rules, ToolCall, Usage
+from proxy.core.dialects.answers import AnswerEditor, Rules, ToolCall, Usage
 from proxy.core.dialects.dialect import Dialect
 from proxy.core.tool_cache.cache import ToolCache
 from proxy.ports import TokenCounter
@@ -155,7 +155,7 @@ class Rounds:
         """Whether the upstream may be asked to go on once more."""
         return self.count < self.limit
 
-    async def settle(self, editor: Editor) -> bool:
+    async def settle(self, editor: AnswerEditor) -> bool:
         """Answer what a round calls for; whether the upstream is to go on, else the answer is settled."""
         results = await self._results(editor)
         self.answered += len(results)
@@ -190,7 +190,7 @@ class Rounds:
         following = self.wire.followed_by(body, self.sequence)
         return following if self.may_ask else self.wire.without_tools(following, self.answerers.is_ours)
 
-    async def _results(self, editor: Editor) -> dict[ToolCall, _Result]:
+    async def _results(self, editor: AnswerEditor) -> dict[ToolCall, _Result]:
         """The results of the calls that are answered and fit, in their order."""
         requested = editor.requested()
         if not requested:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.core.dialects.answers import Answer, Rules, ToolCall
-from proxy.core.dialects.chat.answer_editor import AnswerEditor
+from proxy.core.dialects.answers import Answer, AnswerEditor, Rules, ToolCall
+from proxy.core.dialects.chat.answer_editor import CompletionEditor
 from proxy.core.dialects.chat.completion import StreamCollector, read_completion
 from proxy.core.dialects.chat.stream_editor import StreamEditor
 
@@ -79,7 +79,7 @@ def streamed(rounds: Sequence[Sequence[bytes]], answers: Answers, rules: Rules =
 
 def in_one_piece(rounds: Sequence[bytes], answers: Answers, rules: Rules = RULES) -> tuple[bytes, bytes]:
     """Rounds as bodies, told as one; and the message that the client is told."""
-    editor, answered = AnswerEditor(rules), list[ToolCall]()
+    editor, answered = CompletionEditor(rules), list[ToolCall]()
     for number, body in enumerate(rounds, 1):
         editor.feed(body)
         answered = [call for call in editor.requested() if answers(call)]
@@ -90,7 +90,7 @@ def in_one_piece(rounds: Sequence[bytes], answers: Answers, rules: Rules = RULES
     return editor.end(), editor.visible
 
 
-def _is_last(editor: StreamEditor | AnswerEditor, answered: list[ToolCall], number: int, most: int) -> bool:
+def _is_last(editor: AnswerEditor, answered: list[ToolCall], number: int, most: int) -> bool:
     is_asking = len(editor.requested()) > len(answered)
     return not answered or is_asking or bool(editor.shown()) or number == most
 

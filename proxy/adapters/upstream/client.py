@@ -16,14 +16,14 @@ import re
 import ssl
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final, Generic, Protocol, TypedDict, TypeVar, Unpack
+from typing import Final, Protocol
 
 import httpx2
 
 from proxy.adapters.faults import fault_of
-from proxy.adapters.upstream.connection import HEAD_FIELDS, TOO_MANY, Answer, Connection, Header
+from proxy.adapters.upstream.connection import HEAD_FIELDS, TOO_MANY, Connection, Content, Header
 from proxy.errors import (
     InvalidHeader,
     Overloaded,
@@ -57,11 +57,23 @@ _NOT_FOUND: Final = 404
 _FAILED: Final = 500
 
 
+class Response(UpstreamResponse, Protocol):
+    """An answer whose connection can be given up at once."""
+
+    def end(self, *, broken: bool) -> None:
+        """Part with the connection, once."""
+        ...
+
+
 class Pooled(Protocol):
     """A connection that serves one request after another."""
 
     idle_since: float
     """Monotonic seconds."""
+
+    async def exchange(self, method: str, path: bytes, headers: Sequence[Header], body: Content) -> Response:
+        """Send a request, and wait for the head of its answer, which gives the connection back in the end."""
+        ...
 
     @property
     def is_reusable(self) -> bool:
@@ -78,40 +90,25 @@ class Pooled(Protocol):
         ...
 
 
-class Response(UpstreamResponse, Protocol):
-    """An answer whose connection can be given up at once."""
-
-    def end(self, *, broken: bool) -> None:
-        """Part with the connection, once."""
-        ...
-
-
-C = TypeVar("C", bound=Pooled)
-
-
-class Options(TypedDict, total=False):
-    """What an upstream may be told beside its URL."""
-
-    connect_timeout: float
-    """Seconds for making a connection."""
-    read_timeout: float
-    """Seconds for each wait for the next bytes, for the whole head of an answer, and for room to write."""
-    credentials: Sequence[Header]
-    """The operator's, for a look at the list of models where the URL seems to lack its `/v1`."""
-    tls: ssl.SSLContext
-    """Whom to trust, and who we are; the system's trust store unless given."""
-
-
-class PooledUpstream(ABC, Generic[C]):
+class PooledUpstream(ABC):
     """A `proxy.ports.Upstream`; `base_url` stands for the `/v1` of the client's request.
 
+    Timeouts are in seconds; that of reading is for each wait for the next bytes, for the whole head of an
+    answer, and for room to write. `credentials` are the operator's, for a look at the list of models where
+    the URL seems to lack its `/v1`; `tls` says whom to trust, by default the system's trust store.
     Raises SettingsError for a URL that cannot be an upstream's.
     """
 
-    proxy: str | None = None
-    """The outbound proxy that requests go by, without its password."""
-
-    def __init__(self, base_url: str, **options: Unpack[Options]) -> None:
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        connect_timeout: float = 10.0,
+        read_timeout: float = 600.0,
+        credentials: Sequence[Header] = (),
+        tls: ssl.SSLContext | None = None,
+        proxy: httpx2.Proxy | None = None,
+    ) -> None:
         try:
             self._url = url = httpx2.URL(base_url)
         except httpx2.InvalidURL as error:
@@ -120,41 +117,42 @@ class PooledUpstream(ABC, Generic[C]):
             raise SettingsError("The upstream's URL must begin with http:// or https:// and name a host.")
         if url.userinfo or url.query or url.fragment:
             raise SettingsError("The upstream's URL must have no user, query or fragment.")
-        self._netloc = url.netloc
+        self.proxy = proxy and f"{proxy.url.scheme}://{proxy.url.netloc.decode('ascii')}"
+        """The outbound proxy that requests go by, without its password."""
         self._path = url.raw_path.rstrip(b"/")
-        self._root = self._path.removesuffix(b"/v1")
-        self._connect_timeout = options.get("connect_timeout", 10.0)
-        self._read_timeout = options.get("read_timeout", 600.0)
-        self._credentials = options.get("credentials", ())
-        self._tls = options.get("tls") or httpx2.create_ssl_context()
+        self._connect_timeout = connect_timeout
+        self._read_timeout = read_timeout
+        self._credentials = credentials
+        self._tls = tls or httpx2.create_ssl_context()
         self._tls.set_alpn_protocols(["http/1.1"])
         self._looking: asyncio.Task[None] | None = None
-        self._idle: deque[C] = deque()
+        self._idle: deque[Pooled] = deque()
         """The one used last stands last."""
-        self._in_use: set[C] = set()
+        self._in_use: set[Pooled] = set()
 
     async def send(
-        self,
-        method: str,
-        target: str,
-        headers: Sequence[Header],
-        body: bytes | AsyncIterator[bytes] | None,
-        *,
-        at_root: bool = False,
+        self, method: str, target: str, headers: Sequence[Header], body: Content, *, at_root: bool = False
     ) -> UpstreamResponse:
         """Send one request; the answer's body is still to come.
 
         Raises UpstreamUnreachable, UpstreamTimeout, UpstreamInvalidResponse, Overloaded (no connection is
         free), InvalidHeader (one that cannot be sent), and whatever `body` raises.
         """
-        path = (self._root if at_root else self._path) + target.encode("ascii") or b"/"
+        path = self._path.removesuffix(b"/v1") if at_root else self._path
+        path = path + target.encode("ascii") or b"/"
+        framed = _framed(self._url.netloc, headers, body)
+        text = b"".join([method.encode("ascii"), path, *[part for header in framed for part in header]])
+        if b"\n" in text or b"\r" in text or b"\0" in text:
+            raise InvalidHeader("A header cannot be forwarded.")
         try:
-            response = await self._exchange(method, path, _framed(headers, body), body)
+            connection = self._pooled() or await self._connected()
+            response = await connection.exchange(method, path, framed, body)
             if wrong := _unpresentable(response.status, response.headers):
                 response.end(broken=True)
                 raise UpstreamInvalidResponse(detail=wrong)
         except UpstreamError as error:
-            where = {"host": self._netloc.decode("ascii")} | ({"proxy": self.proxy} if self.proxy else {})
+            host = self._url.netloc.decode("ascii")
+            where = {"host": host} | ({"proxy": self.proxy} if self.proxy else {})
             why = {"why": error.message, "detail": error.detail}
             log_warning("the upstream failed", code=error.code, **where, **why)
             raise
@@ -163,14 +161,8 @@ class PooledUpstream(ABC, Generic[C]):
         return response
 
     @abstractmethod
-    async def _exchange(
-        self,
-        method: str,
-        path: bytes,
-        headers: Sequence[Header],
-        body: bytes | AsyncIterator[bytes] | None,
-    ) -> Response:
-        """Send a request, and wait for the head of its answer."""
+    async def _connected(self) -> Pooled:
+        """A new connection, in use."""
 
     async def _look_below(self) -> None:
         """Tell the operator where the list of models is found below `/v1` alone."""
@@ -190,7 +182,7 @@ class PooledUpstream(ABC, Generic[C]):
 
     # --- connections at rest ---
 
-    def _pooled(self) -> C | None:
+    def _pooled(self) -> Pooled | None:
         """A connection at rest on which nothing has happened since."""
         now = asyncio.get_running_loop().time()
         while self._idle:
@@ -201,14 +193,13 @@ class PooledUpstream(ABC, Generic[C]):
             connection.close()
         return None
 
-    def _admit(self, connection: C) -> C:
+    def _admit(self, connection: Pooled) -> None:
         """A new connection is in use. Raises Overloaded where there are too many."""
         if len(self._in_use) >= CONNECTIONS:
             raise Overloaded
         self._in_use.add(connection)
-        return connection
 
-    def _give_back(self, connection: C, *, broken: bool) -> None:
+    def _give_back(self, connection: Pooled, *, broken: bool) -> None:
         """Take a connection back, for the next request if it is good for one."""
         self._in_use.discard(connection)
         if broken or not connection.is_reusable:
@@ -230,39 +221,12 @@ class PooledUpstream(ABC, Generic[C]):
         self._idle.clear()
 
 
-class HttptoolsUpstream(PooledUpstream[Connection]):
+class HttptoolsUpstream(PooledUpstream):
     """Over connections of our own. An answer that comes while the request is still being written is heard."""
 
-    async def _exchange(
-        self,
-        method: str,
-        path: bytes,
-        headers: Sequence[Header],
-        body: bytes | AsyncIterator[bytes] | None,
-    ) -> Answer:
-        lines = [name + b": " + value for name, value in headers]
-        first = method.encode("ascii") + b" " + path + b" HTTP/1.1\r\nhost: " + self._netloc
-        head = b"\r\n".join([first, *lines, b"\r\n"])
-        ends = len(lines) + 3
-        if head.count(b"\n") != ends or head.count(b"\r") != ends or b"\0" in head:
-            raise InvalidHeader("A header cannot be forwarded.")
-        connection = self._pooled() or await self._connected()
-        answer = connection.begin(method, self._give_back)
-        try:
-            if isinstance(body, AsyncIterator):
-                connection.write(head)
-                is_chunked = (b"transfer-encoding", b"chunked") in headers
-                await answer.begun_while(connection.write_all(body, chunked=is_chunked))
-            else:
-                connection.write(head, body or b"")
-                await answer.begun()
-        except BaseException:
-            answer.end(broken=True)
-            raise
-        return answer
-
     async def _connected(self) -> Connection:
-        connection, loop = self._admit(Connection(self._read_timeout)), asyncio.get_running_loop()
+        connection, loop = Connection(self._read_timeout, self._give_back), asyncio.get_running_loop()
+        self._admit(connection)
         is_secure = self._url.scheme == "https"
         port, tls = self._url.port or (443 if is_secure else 80), self._tls if is_secure else None
         try:
@@ -282,9 +246,9 @@ class HttptoolsUpstream(PooledUpstream[Connection]):
 # --- what may be sent, and what may be sent on ---
 
 
-def _framed(headers: Sequence[Header], body: bytes | AsyncIterator[bytes] | None) -> list[Header]:
+def _framed(host: bytes, headers: Sequence[Header], body: Content) -> list[Header]:
     """The headers with the length that the body really has; a stream keeps the length that it announced."""
-    framed = [header for header in headers if header[0].lower() not in _FRAMING]
+    framed = [(b"host", host), *(header for header in headers if header[0].lower() not in _FRAMING)]
     if isinstance(body, bytes):
         framed.append((b"content-length", b"%d" % len(body)))
         return framed

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import select
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from math import inf
 from typing import Self, cast
 
@@ -35,6 +35,8 @@ _FIRST_FINAL = 200
 _BODILESS = frozenset({204, 304})
 
 Header = tuple[bytes, bytes]
+Content = bytes | AsyncIterator[bytes] | None
+"""A request's body."""
 
 
 class Answer(msgspec.Struct, eq=False):
@@ -61,21 +63,19 @@ class Answer(msgspec.Struct, eq=False):
 
     # --- for whoever reads it ---
 
-    async def begun(self) -> None:
+    async def begun(self, writing: Coroutine[None, None, None] | None = None) -> None:
+        """Wait for the head, while the request's body may still be on its way."""
+        if writing is not None:
+            self._writing = task = asyncio.create_task(writing)
+            task.add_done_callback(lambda _: self.wake())
+            while not (self.is_begun or self.fault or task.done()):
+                await self.news()
+            if task.done():
+                task.result()
         while not self.is_begun:
             if self.fault is not None:
                 raise self.fault
             await self._connection.news(self)
-
-    async def begun_while(self, writing: Coroutine[None, None, None]) -> None:
-        """Wait for the head while the request's body is on its way."""
-        self._writing = task = asyncio.create_task(writing)
-        task.add_done_callback(lambda _: self.wake())
-        while not (self.is_begun or self.fault or task.done()):
-            await self.news()
-        if task.done():
-            task.result()
-        await self.begun()
 
     def chunks(self) -> AsyncIterator[bytes]:
         return self
@@ -139,8 +139,9 @@ class Connection(asyncio.Protocol):
     how many the head of its answer must be here, however it trickles in.
     """
 
-    def __init__(self, patience: float) -> None:
+    def __init__(self, patience: float, give_back: Callable[..., None]) -> None:
         self._patience = patience
+        self._give_back = give_back
         self._due = inf
         """When the answer must have gone on; monotonic seconds, and far off while nobody waits."""
         self._head_due = inf
@@ -169,18 +170,28 @@ class Connection(asyncio.Protocol):
 
     # --- for whoever sends ---
 
-    def begin(self, method: str, give_back: Callable[..., None]) -> Answer:
-        """A request is about to be written; its answer, which gives the connection back in the end."""
-        self._answer, self._is_head = Answer(self, give_back), method == "HEAD"
-        self._head_due = inf
+    async def exchange(self, method: str, path: bytes, headers: Sequence[Header], body: Content) -> Answer:
+        """Send a request, and wait for the head of its answer."""
+        self._answer = answer = Answer(self, self._give_back)
+        self._is_head, self._head_due = method == "HEAD", inf
         self._fields = self._fields_bytes = self._framing = 0
-        return self._answer
+        lines = [name + b": " + value for name, value in headers]
+        first = method.encode("ascii") + b" " + path + b" HTTP/1.1"
+        head = b"\r\n".join([first, *lines, b"\r\n"])
+        try:
+            if isinstance(body, AsyncIterator):
+                self._transport.write(head)
+                is_chunked = (b"transfer-encoding", b"chunked") in headers
+                await answer.begun(self._write_all(body, chunked=is_chunked))
+            else:
+                self._transport.writelines((head, body or b""))
+                await answer.begun()
+        except BaseException:
+            answer.end(broken=True)
+            raise
+        return answer
 
-    def write(self, *parts: bytes) -> None:
-        """Hand bytes to the socket, however much waits there already."""
-        self._transport.writelines(parts)
-
-    async def write_all(self, parts: AsyncIterator[bytes], *, chunked: bool) -> None:
+    async def _write_all(self, parts: AsyncIterator[bytes], *, chunked: bool) -> None:
         """Write a body as it comes, no faster than the upstream takes it.
 
         Raises UpstreamTimeout when it takes nothing, and whatever the body raises.
@@ -188,14 +199,14 @@ class Connection(asyncio.Protocol):
         async for part in parts:
             if not part:
                 continue
-            self.write(*((b"%x\r\n" % len(part), part, b"\r\n") if chunked else (part,)))
+            self._transport.writelines((b"%x\r\n" % len(part), part, b"\r\n") if chunked else (part,))
             try:
                 async with asyncio.timeout(None if self._may_write.is_set() else self._patience):
                     await self._may_write.wait()
             except TimeoutError as error:
                 raise UpstreamTimeout from error
         if chunked:
-            self.write(b"0\r\n\r\n")
+            self._transport.write(b"0\r\n\r\n")
 
     def news(self, answer: Answer) -> asyncio.Future[None]:
         """Done once something of an answer has come, or gone wrong: UpstreamTimeout, when nothing comes."""

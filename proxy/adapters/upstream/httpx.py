@@ -17,13 +17,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import httpx2
 
 from proxy.adapters.faults import fault_of
-from proxy.adapters.upstream.client import KEEPALIVE, Options, PooledUpstream
-from proxy.adapters.upstream.connection import HEAD_BYTES, TOO_LARGE, Header
+from proxy.adapters.upstream.client import KEEPALIVE, PooledUpstream
+from proxy.adapters.upstream.connection import HEAD_BYTES, TOO_LARGE, Content, Header
 from proxy.errors import (
     InvalidHeader,
     UnabridgedError,
@@ -41,20 +41,13 @@ _NO_CREDENTIALS = 407
 """What an outbound proxy answers whose password is not ours."""
 
 
-class HttpxUpstream(PooledUpstream["HttpxConnection"]):
+class HttpxUpstream(PooledUpstream):
     """See `PooledUpstream`. `http2` is spoken where the upstream does, by TLS."""
 
     def __init__(
-        self,
-        base_url: str,
-        *,
-        proxy: httpx2.Proxy | None = None,
-        http2: bool = False,
-        **options: Unpack[Options],
+        self, base_url: str, *, proxy: httpx2.Proxy | None = None, http2: bool = False, **options: Any
     ) -> None:
-        super().__init__(base_url, **options)
-        self.proxy = proxy and f"{proxy.url.scheme}://{proxy.url.netloc.decode('ascii')}"
-        self._is_forwarded = proxy is not None and self._url.scheme == "http"
+        super().__init__(base_url, proxy=proxy, **options)
         self._transport: Callable[[], httpx2.AsyncHTTPTransport] = lambda: httpx2.AsyncHTTPTransport(
             verify=self._tls,
             proxy=proxy,
@@ -63,46 +56,13 @@ class HttpxUpstream(PooledUpstream["HttpxConnection"]):
         )
         self._closing: set[asyncio.Task[None]] = set()
 
-    async def _exchange(
-        self,
-        method: str,
-        path: bytes,
-        headers: Sequence[Header],
-        body: bytes | AsyncIterator[bytes] | None,
-    ) -> HttpxResponse:
-        text = b"".join([part for header in headers for part in header])
-        if b"\n" in text or b"\r" in text or b"\0" in text:
-            raise InvalidHeader("A header cannot be forwarded.")
-        connection = self._pooled() or self._admit(
-            HttpxConnection(self._transport(), self._read_timeout, self._closing, over=self.proxy)
+    async def _connected(self) -> HttpxConnection:
+        timeouts = (self._connect_timeout, self._read_timeout)
+        connection = HttpxConnection(
+            self._url, self._transport(), timeouts, self._give_back, self._closing, over=self.proxy
         )
-        request = httpx2.Request(
-            method,
-            self._url,
-            headers=[(b"host", self._netloc), *headers],
-            stream=_Body(body),
-            extensions={
-                "target": path,  # the URL class would normalise it; this goes out byte for byte
-                "timeout": {
-                    "connect": self._connect_timeout,
-                    "read": self._read_timeout,
-                    "write": self._read_timeout,
-                    "pool": self._connect_timeout,
-                },
-                "trace": connection.trace,
-            },
-        )
-        try:
-            response = HttpxResponse(
-                connection, await connection.send(request, self._connect_timeout), self._give_back
-            )
-        except BaseException:
-            self._give_back(connection, broken=True)
-            raise
-        if self._is_forwarded and response.status == _NO_CREDENTIALS:
-            response.end(broken=True)
-            raise _refused(str(response.status))
-        return response
+        self._admit(connection)
+        return connection
 
     async def aclose(self) -> None:
         await super().aclose()
@@ -115,16 +75,21 @@ class HttpxConnection:
 
     def __init__(
         self,
+        url: httpx2.URL,
         transport: httpx2.AsyncHTTPTransport,
-        patience: float,
+        timeouts: tuple[float, float],
+        give_back: Callable[..., None],
         closing: set[asyncio.Task[None]],
         *,
         over: str | None,
     ) -> None:
         self.idle_since = 0.0
+        self._url = url
         self._transport = transport
-        self._patience = patience
+        self._connect_timeout, self._patience = timeouts
+        self._give_back = give_back
         self._closing = closing
+        self._is_forwarded = over is not None and url.scheme == "http"
         self._is_at_proxy = over is not None
         """Whether there is no connection to the upstream yet, but one to the outbound proxy at best."""
         self._stream: Any = None
@@ -139,18 +104,36 @@ class HttpxConnection:
         self._due = inf
         """When it must be here; monotonic seconds, and far off while the request is being written."""
 
-    async def send(self, request: httpx2.Request, connect_timeout: float) -> httpx2.Response:
+    async def exchange(
+        self, method: str, path: bytes, headers: Sequence[Header], body: Content
+    ) -> HttpxResponse:
+        connect, read = self._connect_timeout, self._patience
+        extensions: dict[str, Any] = {
+            "target": path,  # the URL class would normalise it; this goes out byte for byte
+            "timeout": {"connect": connect, "read": read, "write": read, "pool": connect},
+            "trace": self.trace,
+        }
+        request = httpx2.Request(
+            method, self._url, headers=[*headers], stream=_Body(body), extensions=extensions
+        )
         self._is_written, self._is_head, self._room, self._due = False, True, HEAD_BYTES, inf
-        self._making = making = asyncio.timeout(connect_timeout)
+        self._making = making = asyncio.timeout(connect)
         try:
-            async with making:
-                response = await self._transport.handle_async_request(request)
-        except (httpx2.TransportError, TimeoutError) as error:
-            if isinstance(error, TimeoutError) and not making.expired():
-                raise  # the body's own
-            raise self._translation(error) from error
+            try:
+                async with making:
+                    answer = await self._transport.handle_async_request(request)
+            except (httpx2.TransportError, TimeoutError) as error:
+                if isinstance(error, TimeoutError) and not making.expired():
+                    raise  # the body's own
+                raise self._translation(error) from error
+        except BaseException:
+            self._give_back(self, broken=True)
+            raise
         self._is_head = False
-        return response
+        if self._is_forwarded and answer.status_code == _NO_CREDENTIALS:
+            self._give_back(self, broken=True)
+            raise _refused(str(answer.status_code))
+        return HttpxResponse(self, answer, self._give_back)
 
     async def read(self, stream: AsyncIterator[bytes]) -> bytes:
         """The next piece of an answer's body. Raises StopAsyncIteration at its end."""
@@ -296,7 +279,7 @@ def _says_more(stream: object) -> bool:
 class _Body(httpx2.AsyncByteStream):
     """A request's body in the library's terms."""
 
-    def __init__(self, body: bytes | AsyncIterator[bytes] | None) -> None:
+    def __init__(self, body: Content) -> None:
         self._body = body
 
     async def __aiter__(self) -> AsyncIterator[bytes]:

@@ -16,7 +16,7 @@ from urllib.request import getproxies_environment
 
 import httpx2
 
-from proxy.adapters.upstream.client import HttptoolsUpstream, Options, PooledUpstream
+from proxy.adapters.upstream.client import HttptoolsUpstream, PooledUpstream
 from proxy.adapters.upstream.connection import Header
 from proxy.adapters.upstream.httpx import HttpxUpstream
 from proxy.config import Settings, is_loopback
@@ -26,7 +26,7 @@ from proxy.errors import SettingsError
 _PORTS = {"http": 80, "https": 443}
 
 
-def open_upstream(settings: Settings, credentials: Sequence[Header] = ()) -> PooledUpstream[Any]:
+def open_upstream(settings: Settings, credentials: Sequence[Header] = ()) -> PooledUpstream:
     """The upstream, as the settings and the environment say; nothing is connected yet. Raises SettingsError.
 
     `credentials` are the operator's.
@@ -34,7 +34,7 @@ def open_upstream(settings: Settings, credentials: Sequence[Header] = ()) -> Poo
     if settings.upstream_http2 and find_spec("h2") is None:
         raise SettingsError(f"{variable('upstream_http2')} needs a package: pip install 'unabridged[http2]'")
     proxy = outbound_proxy(settings.upstream)
-    options: Options = {
+    options: dict[str, Any] = {
         "connect_timeout": settings.upstream_connect_timeout,
         "read_timeout": settings.upstream_read_timeout,
         "credentials": credentials,

@@ -168,13 +168,18 @@ class ToolCall:
     """None where they are no readable text."""
 
 
-class Editor(Protocol):
-    """Makes one answer of several, from each of which it takes the calls that the proxy has answered."""
+class AnswerEditor(Protocol):
+    """Makes one answer of several, streamed or not, without the calls in them that the proxy has answered.
 
-    @property
-    def has_given_up(self) -> bool:
-        """Whether the newest answer cannot be edited to its end."""
-        ...
+    Of a stream, what is no held call passes at once; an answer in one piece is told at its end.
+    """
+
+    has_given_up: bool
+    """Whether the newest answer cannot be edited to its end: it broke off, is too large or cannot be read."""
+    has_ended: bool
+    """Whether the round has said that it is over."""
+    is_over: bool
+    """Whether nothing of the round is to come."""
 
     @property
     def visible(self) -> bytes:
@@ -184,6 +189,14 @@ class Editor(Protocol):
     @property
     def spent(self) -> Usage:
         """What the answers before the newest have used."""
+        ...
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Take the next bytes of the round, all of one in one piece: those that the client gets now."""
+        ...
+
+    def rest(self) -> bytes:
+        """The round's bytes are at their end: what goes to the client now."""
         ...
 
     def requested(self) -> list[ToolCall]:
@@ -209,40 +222,9 @@ class Editor(Protocol):
         """The answer ends with this round. ``hidden`` calls were answered; the others are the client's."""
         ...
 
-
-class StreamEditor(Editor, Protocol):
-    """The same for an answer that streams: what is no held call passes at once."""
-
-    has_ended: bool
-    """Whether the round has said that it is over."""
-    is_over: bool
-    """Whether nothing of the round is to come."""
-
-    def feed(self, chunk: bytes) -> bytes:
-        """Take the next bytes of the round; answers those that go to the client now."""
-        ...
-
-    def rest(self) -> bytes:
-        """The round's bytes are at their end: what goes to the client now."""
-        ...
-
     def end(self, comment: bytes = b"") -> bytes:
-        """The last bytes of a settled answer, a ``comment`` before its final event; what follows passes."""
-        ...
+        """The last bytes of a settled answer, or all of one in one piece.
 
-
-class AnswerEditor(Editor, Protocol):
-    """The same for answers that come in one piece."""
-
-    @property
-    def is_untouched(self) -> bool:
-        """Whether a settled answer is the upstream's own: nothing is hidden."""
-        ...
-
-    def feed(self, body: bytes) -> None:
-        """Take the next answer of the upstream, whole."""
-        ...
-
-    def end(self) -> bytes:
-        """The answer for the client: the upstream's own bytes where nothing is hidden."""
+        Of a stream what follows passes, and a ``comment`` stands before its final event.
+        """
         ...

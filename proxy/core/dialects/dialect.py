@@ -21,7 +21,6 @@ from proxy.core.dialects.answers import (
     Refusal,
     Reply,
     Rules,
-    StreamEditor,
     StreamFilter,
 )
 from proxy.core.persistent import Grown
@@ -309,7 +308,7 @@ class Dialect(Protocol):
         """Collects one that streams."""
         ...
 
-    def stream_editor(self, rules: Rules) -> StreamEditor:
+    def stream_editor(self, rules: Rules) -> AnswerEditor:
         """Edits one that streams."""
         ...
 

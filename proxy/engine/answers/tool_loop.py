@@ -1,7 +1,7 @@
 """Calls that are answered out of the client's sight, in a stream that stays live and in a whole answer.
 
-The upstream's answer is edited while it passes (:class:`~proxy.core.dialects.answers.Editor`), its rounds are
-counted by :mod:`proxy.engine.tool_rounds`; here the next request is sent and its answer takes the
+The upstream's answer is edited while it passes (:class:`~proxy.core.dialects.answers.AnswerEditor`), its
+rounds are counted by :mod:`proxy.engine.tool_rounds`; here the next request is sent and its answer takes the
 place of the one before. What was said is in the store before the client is told that its answer is over.
 """
 
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from proxy.core.conversation.messages import extend, read_message
 from proxy.core.conversation.records import HiddenCalls
-from proxy.core.dialects.answers import AnswerEditor, StreamEditor
+from proxy.core.dialects.answers import AnswerEditor
 from proxy.core.formats.json import as_mapping, loads
 from proxy.core.formats.unpacking import CODINGS, Unpacker, UnpackingError
 from proxy.engine.answers.sending import Sender
@@ -87,7 +87,7 @@ class _Course:
         sender.learn_window(self.exchange, refusal, self.rounds.tokens)
         return following
 
-    async def conclude(self, editor: StreamEditor | AnswerEditor) -> None:
+    async def conclude(self, editor: AnswerEditor) -> None:
         """Record what stands upstream for the answer, as far as the client is told another message."""
         if not self.rounds.sequence:
             return
@@ -206,7 +206,7 @@ async def _whole(sent: Sent, course: _Course) -> Sent:
                 break
             sent = await course.go_on(sent)
             editor.go_on(may_ask=course.rounds.may_ask)
-        if editor.has_given_up and not editor.is_untouched:
+        if editor.has_given_up and editor.end() is not body:
             raise UpstreamInvalidResponse  # noqa: TRY301 - it cannot be read, nor passed on as it came
         await course.conclude(editor)
     except BaseException:

@@ -7,7 +7,11 @@ import json
 import pytest
 
 from proxy.core.dialects.answers import Overflow
-from proxy.core.dialects.chat.refusals import read_overflow
+from proxy.core.dialects.registry import CHAT
+
+
+def read_overflow(status: int, body: bytes, request: bytes = b"") -> Overflow | None:
+    return CHAT.refusal(status, body, request).overflow
 
 
 def said(message: str, **members: object) -> bytes:

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxy.core.dialects.chat.answer_editor import AnswerEditor
+from proxy.core.dialects.chat.answer_editor import CompletionEditor
 from proxy.core.dialects.registry import CHAT
 from proxy.engine.tool_rounds import Answerers, Rounds
 from proxy.telemetry import Metrics
@@ -43,7 +43,7 @@ def rounds(*answerers: Scripted, room: int = 1000, limit: int = 4) -> Rounds:
 
 async def settled(of: Rounds, message: dict[str, Any]) -> tuple[bool, dict[str, Any]]:
     """Whether the upstream goes on, and the client's answer otherwise."""
-    editor = AnswerEditor(of.rules)
+    editor = CompletionEditor(of.rules)
     editor.feed(json.dumps(completion(message)).encode())
     goes_on = await of.settle(editor)
     return goes_on, {} if goes_on else json.loads(editor.end())["choices"][0]["message"]

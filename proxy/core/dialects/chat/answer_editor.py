@@ -1,72 +1,187 @@
-"""Answers in one piece, in some of which the proxy answers calls: several told as one.
+"""What becomes of the tool calls in one answer of the upstream: the client's, or answered by the proxy.
 
-Does to whole answers what :mod:`proxy.core.dialects.chat.stream_editor` does to streams, by the same merging.
+Of several answers of the upstream one is made: each but the last loses its calls, which the proxy has
+answered, and what they said is told as if one answer had said it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from enum import Enum, auto
 
 from msgspec import Raw
 
 from proxy.core.dialects.answers import Rules, ToolCall, Usage
-from proxy.core.dialects.chat.calls import Calls
 from proxy.core.dialects.chat.completion import SHARED, has_odd_choices, summed, usage_of
-from proxy.core.dialects.chat.delta import NULL, Deltas, Merger, PartialMessage, add, object_of
-from proxy.core.formats.json import elements, members
+from proxy.core.dialects.chat.delta import NESTED, NULL, Deltas, Merger, PartialCall, PartialMessage, add
+from proxy.core.formats.json import dumps, elements, members, object_of
+
+_ARGUMENTS = ("arguments", "input")
+_SAYS_NOTHING = (b'""', b"null")
+_CUT_SHORT = frozenset(
+    {b'"length"', b'"max_tokens"', b'"content_filter"', b'"error"', b'"insufficient_system_resource"'}
+)
+"""Reasons for an end after which calls may be half ones; upstreams have many words for the others."""
+
+Element = tuple[dict[str, Raw], PartialCall]
+"""What a delta says of a call, and that call."""
 
 
-class AnswerEditor:
-    """Puts answers to one request together; ``rules`` say which calls may be hidden."""
+class _Fate(Enum):
+    UNNAMED = auto()
+    OURS = auto()
+    """To be answered by the proxy, if it can."""
+    SHOWN = auto()
+    HIDDEN = auto()
+    """Answered by the proxy."""
+    DROPPED = auto()
+    """Not answered by anybody: the tool is ours, and nothing more may be asked of the upstream."""
+
+
+_UNSEEN = (_Fate.HIDDEN, _Fate.DROPPED)
+
+
+class Calls:
+    """The calls of one answer while they come in, delta by delta.
+
+    A name may come in pieces: it is known when the arguments begin, or the next call, or the answer ends.
+    ``may_ask`` is false where no further request is made: then nothing is held, and ours are dropped.
+    """
+
+    def __init__(self, rules: Rules, *, may_ask: bool) -> None:
+        self._rules = rules
+        self._may_ask = may_ask
+        self._fates: list[_Fate] = []
+        """By the place of the call."""
+        self._decided = 0
+        self.message = PartialMessage()
+        """The message that makes them, as the upstream says it."""
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether there is a call that the proxy may answer."""
+        return _Fate.OURS in self._fates
+
+    @property
+    def shows_any(self) -> bool:
+        """Whether the client sees a call."""
+        return _Fate.SHOWN in self._fates
+
+    def take(self, raw: Raw) -> list[Element]:
+        """Take what one delta says of calls."""
+        taken = self.message.add_calls(raw)
+        for delta, call in taken:
+            if call.place == len(self._fates):
+                self.name_all()
+                self._fates.append(_Fate.UNNAMED)
+            inner = (members(delta[part]) or {} for part in NESTED if part in delta)
+            values = [each[name] for each in inner for name in _ARGUMENTS if name in each]
+            if any(bytes(value) not in _SAYS_NOTHING for value in values):  # its arguments have begun
+                self._name(call.place)
+        return taken
+
+    def name_all(self) -> None:
+        """All names are complete."""
+        for place in range(self._decided, len(self._fates)):
+            self._name(place)
+
+    def _name(self, place: int) -> None:
+        if self._fates[place] is _Fate.UNNAMED:
+            tool = self.message.calls[place].name
+            is_ours = self._rules.is_ours(tool)
+            if self._may_ask and (is_ours or self._rules.holds(tool)):
+                self._fates[place] = _Fate.OURS
+            else:
+                self._fates[place] = _Fate.DROPPED if is_ours else _Fate.SHOWN
+            self._advance()
+
+    def _advance(self) -> None:
+        open_fates = (_Fate.UNNAMED, _Fate.OURS)
+        while self._decided < len(self._fates) and self._fates[self._decided] not in open_fates:
+            self._decided += 1
+
+    def are_settled(self, elements: Sequence[Element]) -> bool:
+        """Whether it is known how the client sees these: what becomes of them and of those before."""
+        return all(call.place < self._decided for _, call in elements)
+
+    def requested(self) -> list[ToolCall]:
+        """The calls that the proxy may answer."""
+        return self._those(_Fate.OURS)
+
+    def shown(self) -> list[ToolCall]:
+        """The calls that the client sees."""
+        return self._those(_Fate.SHOWN)
+
+    def _those(self, fate: _Fate) -> list[ToolCall]:
+        calls = [call for call in self.message.calls if self._fates[call.place] is fate]
+        for call in calls:
+            if not call.id:  # a result could not name it
+                call.add({"id": Raw(dumps(f"call_{call.place}"))})
+        return [ToolCall(call.place, call.id or "", call.name, call.arguments) for call in calls]
+
+    def settle(self, hidden: Collection[ToolCall] = ()) -> None:
+        """Nothing more is to be decided: all that was asked for is the client's, but for ours and these."""
+        self._may_ask = False
+        self.name_all()
+        places = {call.place for call in hidden}
+        for place, fate in enumerate(self._fates):
+            if fate is _Fate.OURS and place in places:
+                self._fates[place] = _Fate.HIDDEN
+            elif fate is _Fate.OURS:
+                is_ours = self._rules.is_ours(self.message.calls[place].name)
+                self._fates[place] = _Fate.DROPPED if is_ours else _Fate.SHOWN
+        self._advance()
+
+    def seen(self, elements: Sequence[Element]) -> list[dict[str, Raw]]:
+        """What the client is told of these: without the hidden ones, and numbered without them."""
+        shown: list[dict[str, Raw]] = []
+        for delta, call in elements:
+            before = self._fates[: call.place]
+            if self._fates[call.place] in _UNSEEN:
+                continue
+            if any(fate in _UNSEEN for fate in before):
+                shown.append({**delta, "index": Raw(b"%d" % before.count(_Fate.SHOWN))})
+            else:
+                shown.append(delta)
+        return shown
+
+    def message_without(self, calls: Collection[ToolCall]) -> bytes:
+        """The message as the upstream said it, but for these calls and those that were dropped."""
+        places = {call.place for call in calls}
+        fates = enumerate(self._fates)
+        places |= {place for place, fate in fates if fate is _Fate.DROPPED}
+        return self.message.json(without=[self.message.calls[place] for place in places])
+
+
+class Editor:
+    """What :class:`~proxy.core.dialects.answers.AnswerEditor` says, as far as all do it alike."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
-        self._shared: dict[str, Raw] = {}
-        self._spent = self._usage = b""
-        self._rounds_message = PartialMessage()
-        self._logprobs: Deltas = {}
-        self._rounds = 0
-        self._body = b""
+        self._shared: dict[str, bytes] = {}
+        self._spent = b""
+        self._visible = PartialMessage()
+        self._is_first = True
+        self.has_given_up = False
         self._begin(may_ask=True)
 
     def _begin(self, *, may_ask: bool) -> None:
         self._calls = Calls(self._rules, may_ask=may_ask)
-        self._top: dict[str, Raw] = {}
-        self._choice: dict[str, Raw] = {}
-        self._message: dict[str, Raw] = {}
-        self._is_completion = True
-
-    @property
-    def has_given_up(self) -> bool:
-        return not self._is_completion or self._calls.message.is_odd
+        self._finish = self._usage = b""
+        self.has_ended = self.is_over = False
 
     @property
     def visible(self) -> bytes:
-        return self._rounds_message.json()
+        return self._visible.json()
 
     @property
     def spent(self) -> Usage:
         return usage_of(self._spent)
 
-    def feed(self, body: bytes) -> None:
-        self._body = body
-        self._top = members(body) or {}
-        choices = elements(self._top.get("choices", NULL)) or []
-        self._choice = (members(choices[0]) if len(choices) == 1 else None) or {}
-        message = members(self._choice.get("message", NULL))
-        self._is_completion = message is not None and not has_odd_choices(self._top)
-        self._message = message or {}
-        self._calls.take(self._message.get("tool_calls", NULL))
-        self._calls.name_all()
-        self._calls.message.add(self._without_calls())
-        self._rounds_message.add(self._without_calls())
-        add(self._logprobs, members(self._choice.get("logprobs", NULL)) or {})
-        self._usage = summed(self._usage, _unless_null(self._top.get("usage", NULL)))
-        self._shared = self._shared or {name: self._top[name] for name in SHARED if name in self._top}
-
     def requested(self) -> list[ToolCall]:
-        finish = _unless_null(self._choice.get("finish_reason", NULL))
-        return [] if self.has_given_up else self._calls.requested(finish)
+        """None where the round broke off, was cut short, or cannot be read."""
+        is_whole = self.has_ended and not self.has_given_up and self._finish not in _CUT_SHORT
+        return self._calls.requested() if is_whole else []
 
     def shown(self) -> list[ToolCall]:
         return self._calls.shown()
@@ -75,41 +190,65 @@ class AnswerEditor:
         return self._calls.message_without(without)
 
     def go_on(self, *, may_ask: bool) -> None:
-        self._rounds += 1
-        self._spent = self._usage
+        self._spent = summed(self._spent, self._usage)
+        self._is_first = False
         self._begin(may_ask=may_ask)
+
+
+class CompletionEditor(Editor):
+    """Does to answers in one piece what the stream's editor does to streams, by the same merging."""
+
+    def __init__(self, rules: Rules) -> None:
+        super().__init__(rules)
+        self._logprobs: Deltas = {}
+
+    def feed(self, chunk: bytes) -> bytes:
+        self._body = chunk
+        self._top = members(chunk) or {}
+        choices = elements(self._top.get("choices", NULL)) or []
+        self._choice = (members(choices[0]) if len(choices) == 1 else None) or {}
+        message = members(self._choice.get("message", NULL))
+        self._others = {name: raw for name, raw in (message or {}).items() if name != "tool_calls"}
+        self._calls.take((message or {}).get("tool_calls", NULL))
+        self._calls.name_all()
+        self._calls.message.add(self._others)
+        self._visible.add(self._others)
+        add(self._logprobs, members(self._choice.get("logprobs", NULL)) or {})
+        self._usage = _unless_null(self._top.get("usage", NULL))
+        self._finish = _unless_null(self._choice.get("finish_reason", NULL))
+        if not self._shared:
+            self._shared = {name: bytes(self._top[name]) for name in SHARED if name in self._top}
+        self.has_given_up = message is None or has_odd_choices(self._top) or self._calls.message.is_odd
+        self.has_ended = self.is_over = True
+        return b""
+
+    def rest(self) -> bytes:
+        return b""
 
     def settle(self, hidden: Collection[ToolCall]) -> None:
         self._calls.settle(hidden)
         for call in self._calls.shown():
-            self._rounds_message.add(
-                {"tool_calls": Raw(b"[" + self._calls.message.calls[call.place].written()[0] + b"]")}
-            )
+            written, _ = self._calls.message.calls[call.place].written()
+            self._visible.add({"tool_calls": Raw(b"[%b]" % written)})
 
-    @property
-    def is_untouched(self) -> bool:
-        return not self._rounds and len(self._calls.shown()) == len(self._calls.message.calls)
-
-    def end(self) -> bytes:
-        """The answer for the client: the upstream's own bytes where nothing is hidden.
+    def end(self, comment: bytes = b"") -> bytes:
+        """The upstream's own bytes where nothing is hidden; they have no place for a ``comment``.
 
         Its message has whatever the last round's says besides.
         """
-        if self.is_untouched:
+        if self._is_first and len(self._calls.shown()) == len(self._calls.message.calls):
             return self._body
-        shown_members = members(self.visible) or {}
-        others = {name: raw for name, raw in self._without_calls().items() if name not in shown_members}
-        choice = {**self._choice, "message": object_of({**shown_members, **others}.items())}
-        if self._choice.get("finish_reason") == Raw(b'"tool_calls"') and not self._calls.shows_any:
+        message: dict[str, bytes | Raw] = {**(members(self.visible) or {})}
+        message |= {name: raw for name, raw in self._others.items() if name not in message}
+        choice = {**self._choice, "message": object_of(message.items())}
+        if self._finish == b'"tool_calls"' and not self._calls.shows_any:
             choice["finish_reason"] = b'"stop"'
         if logprobs := Merger().merged(self._logprobs):
             choice["logprobs"] = object_of(logprobs.items())
-        top = {**self._top, **{name: raw for name, raw in self._shared.items() if name in self._top}}
-        usage = {"usage": self._usage} if self._usage else {}
-        return object_of({**top, "choices": b"[" + object_of(choice.items()) + b"]", **usage}.items())
-
-    def _without_calls(self) -> dict[str, Raw]:
-        return {name: raw for name, raw in self._message.items() if name != "tool_calls"}
+        shared = {name: raw for name, raw in self._shared.items() if name in self._top}
+        usage = summed(self._spent, self._usage)
+        edited = {"choices": b"[" + object_of(choice.items()) + b"]"} | ({"usage": usage} if usage else {})
+        return object_of({**self._top, **shared, **edited}.items())
 
 
 def _unless_null(raw: Raw) -> bytes:

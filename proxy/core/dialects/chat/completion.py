@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Raw
 
 from proxy.core.dialects.answers import Answer, Reply, Usage
-from proxy.core.dialects.chat.delta import ROLES, PartialMessage, object_of
+from proxy.core.dialects.chat.delta import NULL, ROLES, PartialMessage
 from proxy.core.formats.json import (
     UNREADABLE,
     as_mapping,
@@ -25,6 +25,7 @@ from proxy.core.formats.json import (
     integer,
     loads,
     members,
+    object_of,
     string,
     well_formed,
 )
@@ -45,35 +46,12 @@ TRUNCATED_EVENT = (
 SHARED = ("id", "created", "model")
 """What all chunks of one stream have in common, and all rounds of one answer."""
 _DONE = b"data: [DONE]\n\n"
-_ABSENT = Raw(b"null")
-
-
-class _CachedTokens(msgspec.Struct):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: _CachedTokens | None = None
-    prompt_cache_hit_tokens: int | None = None
-    """The same as DeepSeek tells it."""
-    cache_creation_input_tokens: int | None = None
-    """What is written to a cache, as gateways before Anthropic's models tell it."""
-
-
-class _Timings(msgspec.Struct):
-    """What llama.cpp tells beside the usage."""
-
-    cache_n: int | None = None
-    """Prompt tokens that it had in its cache."""
 
 
 class _Choice(msgspec.Struct, gc=False):
     index: int | None = 0
     delta: dict[str, Raw] | None = None
-    message: Raw = _ABSENT
+    message: Raw = NULL
     finish_reason: str | None = None
 
 
@@ -81,11 +59,11 @@ class _Completion(msgspec.Struct, gc=False):
     """A completion, or a chunk of one: what we read of it."""
 
     choices: list[_Choice] | None = None
-    usage: _Usage | None = None
-    timings: _Timings | None = None
-    error: Raw = _ABSENT
-    id: str | None = None
-    model: str | None = None
+    usage: Raw = NULL
+    timings: Raw = NULL
+    error: Raw = NULL
+    id: Raw = NULL
+    model: Raw = NULL
 
 
 _COMPLETION = msgspec.json.Decoder(_Completion)
@@ -99,7 +77,7 @@ class StreamCollector:
         self._room = answer_limit
         self._message = PartialMessage()
         self._finish: dict[int, str | None] = {}  # of every choice seen
-        self._usage: Usage | None = None
+        self._usage: tuple[Raw, Raw] = (NULL, NULL)  # with what llama.cpp tells beside it
         self._error: bytes | None = None
         self._id: str | None = None
         self._model: str | None = None
@@ -144,11 +122,12 @@ class StreamCollector:
         seen = 0 in self._finish
         finish_reason = self._finish.get(0)
         ended = seen and (finish_reason is not None or self._done)
-        is_odd = self._hole or self._message.is_odd
+        message, is_odd = self._message.written()
+        is_odd = is_odd or self._hole
         return Answer(
-            message=well_formed(self._message.json()) if seen else None,
+            message=well_formed(message) if seen else None,
             finish_reason=finish_reason,
-            usage=self._usage,
+            usage=_usage(*self._usage),
             complete=ended and self._error is None and not (self._unread or is_odd or self.overflowed),
             is_odd=is_odd,
             tool_calls=self._message.has_calls,
@@ -160,12 +139,12 @@ class StreamCollector:
 
     def _take(self, fields: _Completion, event: Event) -> None:
         self._unread = False
-        if fields.error is not _ABSENT or event.name == "error":
+        if fields.error != NULL or event.name == "error":
             self._error = self._error or _error_of(fields, event.data)
         if not (self._id and self._model):
-            self._id, self._model = self._id or fields.id, self._model or fields.model
-        if fields.usage is not None:
-            self._usage = _usage(fields, fields.usage)
+            self._id, self._model = self._id or string(fields.id), self._model or string(fields.model)
+        if bytes(fields.usage)[:1] == b"{":
+            self._usage = fields.usage, fields.timings
         if fields.choices:
             self._room -= len(event.data)
             if len(fields.choices) > 1 and len({each.index or 0 for each in fields.choices}) < len(
@@ -195,21 +174,20 @@ def read_completion(body: bytes) -> Answer:
             [("role", b'"assistant"'), *((n, raw) for n, raw in fields.items() if n != "role")]
         )
     written = well_formed(written)
-    usage = _usage(completion, completion.usage) if completion.usage is not None else None
-    error = _error_of(completion, body) if completion.error is not _ABSENT else None
+    error = _error_of(completion, body) if completion.error != NULL else None
     has_calls, is_odd = _checked(fields or {})
     is_odd = is_odd or not is_whole
     return Answer(
         message=written if fields is not None else None,
         finish_reason=choice.finish_reason or None,
-        usage=usage,
+        usage=_usage(completion.usage, completion.timings),
         complete=fields is not None and error is None and not is_odd,
         is_odd=is_odd,
         tool_calls=has_calls,
         choices=len(completion.choices or []),
         error=error,
-        id=completion.id,
-        model=completion.model,
+        id=string(completion.id),
+        model=string(completion.model),
     )
 
 
@@ -227,72 +205,58 @@ def _checked(message: Mapping[str, Raw]) -> tuple[bool, bool]:
 def _read(data: bytes) -> tuple[_Completion | None, bool]:
     """Read a completion or a chunk, and whether all of its choices could be read; None: it is no object."""
     try:
-        completion = _COMPLETION.decode(data)
+        return _COMPLETION.decode(data), True
     except UNREADABLE:
         top = members(data)
-        return (None, False) if top is None else (_read_loosely(top), not has_odd_choices(top))
-    if completion.error is not _ABSENT and bytes(completion.error) == b"null":
-        completion.error = _ABSENT
-    return completion, True
-
-
-def _read_loosely(top: dict[str, Raw]) -> _Completion:
-    """The same, member by member, so that one of a wrong type costs only itself."""
-    choices = [members(raw) for raw in elements(top.get("choices", _ABSENT)) or []]
-    usage, error = members(top.get("usage", _ABSENT)), top.get("error", _ABSENT)
-    details = members((usage or {}).get("prompt_tokens_details", _ABSENT)) or {}
-    return _Completion(
+    if top is None:
+        return None, False
+    choices = [members(raw) for raw in elements(top.get("choices", NULL)) or []]
+    completion = _Completion(  # so that a member of a wrong type costs only itself
         choices=[
             _Choice(
                 index=integer(choice.get("index")),
-                delta=members(choice.get("delta", _ABSENT)),
-                message=choice.get("message", _ABSENT),
+                delta=members(choice.get("delta", NULL)),
+                message=choice.get("message", NULL),
                 finish_reason=string(choice.get("finish_reason")),
             )
             for choice in choices
             if choice is not None
         ],
-        usage=_Usage(
-            integer(usage.get("prompt_tokens")),
-            integer(usage.get("completion_tokens")),
-            _CachedTokens(*(integer(details.get(each)) for each in _CachedTokens.__struct_fields__))
-            if details
-            else None,
-            integer(usage.get("prompt_cache_hit_tokens")),
-            integer(usage.get("cache_creation_input_tokens")),
-        )
-        if usage is not None
-        else None,
-        timings=_Timings(integer((members(top.get("timings", _ABSENT)) or {}).get("cache_n"))),
-        error=error if bytes(error) != b"null" else _ABSENT,
-        id=string(top.get("id")),
-        model=string(top.get("model")),
+        **{name: top[name] for name in _Completion.__struct_fields__[1:] if name in top},
     )
+    return completion, not has_odd_choices(top)
 
 
 def has_odd_choices(top: Mapping[str, Raw]) -> bool:
     """Whether something of the choices of a completion, or of a chunk, has another type than the API's."""
-    choices = elements(top.get("choices", _ABSENT))
+    choices = elements(top.get("choices", NULL))
     if choices is None:
-        return top.get("choices", _ABSENT) != _ABSENT
+        return top.get("choices", NULL) != NULL
     for choice in map(members, choices):
         if choice is None:
             return True
         for name, read in (("index", integer), ("delta", members), ("finish_reason", string)):
-            value = choice.get(name, _ABSENT)
-            if value != _ABSENT and read(value) is None:
+            value = choice.get(name, NULL)
+            if value != NULL and read(value) is None:
                 return True
     return False
 
 
-def _usage(completion: _Completion, usage: _Usage) -> Usage:
-    details, timings = usage.prompt_tokens_details, completion.timings
-    cached = details.cached_tokens if details else usage.prompt_cache_hit_tokens
-    if cached is None and timings is not None:
-        cached = timings.cache_n
-    written = details.cache_write_tokens if details else None
-    written = usage.cache_creation_input_tokens if written is None else written
-    told = (usage.prompt_tokens, usage.completion_tokens, cached, written)
+def _usage(usage: bytes | Raw, timings: bytes | Raw = NULL) -> Usage | None:
+    """The usage as OpenAI, DeepSeek, gateways before Anthropic's models and llama.cpp tell it."""
+    counts = members(usage)
+    if counts is None:
+        return None
+    details = members(counts.get("prompt_tokens_details", NULL))
+    cached = integer(
+        counts.get("prompt_cache_hit_tokens") if details is None else details.get("cached_tokens")
+    )
+    if cached is None:
+        cached = integer((members(timings) or {}).get("cache_n"))
+    written = integer((details or {}).get("cache_write_tokens"))
+    if written is None:
+        written = integer(counts.get("cache_creation_input_tokens"))
+    told = (integer(counts.get("prompt_tokens")), integer(counts.get("completion_tokens")), cached, written)
     return Usage(*(None if tokens is not None and tokens < 0 else tokens for tokens in told))
 
 
@@ -300,7 +264,7 @@ def _error_of(completion: _Completion | None, data: bytes) -> bytes:
     """The error as JSON: the `error` member, else the whole event, wrapped where it is only text."""
     if completion is None:
         return json.dumps({"message": data.decode("utf-8", "replace")}).encode()
-    return well_formed(data if completion.error is _ABSENT else bytes(completion.error))
+    return well_formed(data if completion.error == NULL else bytes(completion.error))
 
 
 def stored_answer(
@@ -351,7 +315,7 @@ def stored_answer(
 
 def usage_of(usage: bytes) -> Usage:
     """A usage, as JSON or empty, as it is read of an answer."""
-    return (read_completion(b'{"usage":%b}' % usage).usage if usage else None) or Usage()
+    return _usage(usage or b"{}") or Usage()
 
 
 def summed(*usages: bytes) -> bytes:

@@ -25,6 +25,7 @@ _DEEPEST = 8
 _MANY = 256
 """Values of one member that are merged before the answer is over, so that they take little memory."""
 NESTED = ("function", "custom")
+_TEXTS = frozenset({"content", "reasoning_content", "reasoning"})
 _LEADING = ("role", "content", "refusal")
 NULL = Raw(b"null")
 
@@ -167,12 +168,15 @@ def _block_of(blocks: list[Deltas], piece: Mapping[str, Raw]) -> Deltas:
 
 
 class PartialCall:
-    """One call of a tool under construction; `index` is its place in the message."""
+    """One call of a tool under construction."""
 
-    __slots__ = ("_deltas", "_is_index_odd", "id", "index")
+    __slots__ = ("_deltas", "_is_index_odd", "id", "index", "place")
 
-    def __init__(self, index: int, call_id: str | None) -> None:
+    def __init__(self, place: int, index: int, call_id: str | None) -> None:
+        self.place = place
+        """Among the calls of its message, in the order in which they began."""
         self.index = index
+        """By which its message orders them."""
         self.id = call_id
         self._deltas: Deltas = {}
         self._is_index_odd = False
@@ -297,8 +301,18 @@ class PartialMessage:
                 return call
             if index is None and (call.id == call_id if call_id else not _is_named(delta)):
                 return call
-        self.calls.append(PartialCall(len(self.calls) if index is None else index, call_id))
+        place = len(self.calls)
+        self.calls.append(PartialCall(place, place if index is None else index, call_id))
         return self.calls[-1]
+
+
+def is_odd(delta: Mapping[str, Raw]) -> bool:
+    """Whether a delta by itself says what no message may say."""
+    if delta.keys() <= _TEXTS and all(bytes(raw)[:1] in (b'"', b"n") for raw in delta.values()):
+        return False
+    message = PartialMessage()
+    message.add(delta)
+    return message.is_odd
 
 
 def _is_named(call: Mapping[str, Raw]) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, cast
 import msgspec
 
 from proxy.core.dialects.answers import Ask
-from proxy.core.dialects.chat.answer_editor import AnswerEditor
+from proxy.core.dialects.chat.answer_editor import CompletionEditor
 from proxy.core.dialects.chat.body import read_body
 from proxy.core.dialects.chat.completion import (
     TRUNCATED_EVENT,
@@ -84,7 +84,7 @@ class ChatCompletions:
     read_answer = staticmethod(read_completion)
     answer_stream = StreamCollector
     stream_editor = StreamEditor
-    answer_editor = AnswerEditor
+    answer_editor = CompletionEditor
     usage_remover = UsageRemover
     final_event = FinalEvent
     stored_answer = staticmethod(stored_answer)

@@ -9,6 +9,7 @@ completion that has the limit, and is one where prompt and completion together p
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import msgspec
 
@@ -117,35 +118,6 @@ _RATE_LIMIT = re.compile(
 _PART = re.compile(r"(\d+) (?:of |in |for )?(?:the |your )?([a-z ]+)", re.IGNORECASE)
 
 
-def read_overflow(status: int, body: bytes, request: bytes = b"") -> Overflow | None:
-    """What a refusal says of the context window; None where it is about anything else.
-
-    `body` is that of an error response, or the data of an error event in a stream of status 200. `request` is
-    the body that was refused: upstreams quote what they do not understand, and words of its own refuse
-    nothing.
-    """
-    if status not in _STATUSES or not body:
-        return None
-    if status == _OK and b'"choices"' in body and b'"error"' not in body:  # part of an answer
-        return None
-    refusal = _error_text(body, status)
-    if refusal is None or not (refusal.text or refusal.codes):
-        return None
-    has_code = bool(_CODES & refusal.codes)
-    if not has_code and _RATE_LIMIT.search(" ".join((refusal.text, *refusal.codes))):
-        return None
-    matches = filter(None, (wording.search(refusal.text) for wording in _WORDINGS))
-    found = next((match for match in matches if has_code or match[0].encode() not in request), None)
-    if found is None and not has_code:
-        return None
-    stated = found.groupdict() if found else {}
-    prompt_tokens = _number(stated.get("prompt")) or _prompt_of(stated.get("parts"))
-    return Overflow(
-        window=refusal.window or _number(stated.get("window")),
-        prompt_tokens=refusal.prompt_tokens or prompt_tokens,
-    )
-
-
 def _error_text(body: bytes, status: int) -> _ErrorText | None:
     """The error in a body: OpenAI's shape, a list of one (Gemini), a bare object, a string (Ollama), text."""
     top = members((elements(body) or [body])[0])
@@ -169,12 +141,6 @@ def _number(text: str | None) -> int | None:
     return int(text.removesuffix(".0").replace(",", "").replace("_", "")) if text else None
 
 
-def _prompt_of(parts: str | None) -> int | None:
-    """The prompt's share of "4500 in the messages, 500 in the completion": all but what it may generate."""
-    shares = [(int(share), what) for share, what in _PART.findall(parts or "")]
-    return sum(share for share, what in shares if "completion" not in what and "output" not in what) or None
-
-
 # --- what is refused beside length ---
 
 
@@ -185,7 +151,6 @@ _TOOLLESS = (*_INVALID, 500)
 _WANTS_ALTERNATION = re.compile(
     rb"roles?[^.]{0,40}alternat|consecutive[^.]{0,40}(?:role|user)|role .?user.? after role", re.IGNORECASE
 )
-_CACHE_KEY = b"prompt_cache_key"
 _UNKNOWN_PARAMETER = re.compile(
     rb"(?:unknown|unrecogni[sz]ed|unexpected|unsupported|extra|additional|invalid)[^.]{0,40}"
     rb"(?:parameter|argument|field|propert|name|input|key|param)"
@@ -201,8 +166,6 @@ _NO_TOOLS = re.compile(
     rb'|"body", ?"tools"',
     re.IGNORECASE,
 )
-
-
 _QUOTE = r"[`'\"\\]{0,3}"
 _OF_REASONING = re.compile(
     # Anthropic, also where it says more: by which part of the prefix, and how to have it dropped instead
@@ -216,25 +179,46 @@ _OF_REASONING = re.compile(
 _ENCRYPTED = "invalid_encrypted_content"
 
 
-def _is_of_reasoning(status: int, body: bytes, request: bytes) -> bool:
-    if status not in _STATUSES or (status == _OK and b'"error"' not in body):
-        return False
-    refusal = _error_text(body, status)
-    found = _OF_REASONING.search(refusal.text) if refusal is not None else None
-    if refusal is not None and _ENCRYPTED in refusal.codes:
-        return True
-    return found is not None and found[0].encode() not in request
-
-
 def read_refusal(status: int, body: bytes, request: bytes = b"") -> Refusal:
-    """What a refusal says that another request may heed; the arguments are those of `read_overflow`."""
-    overflow, is_invalid = read_overflow(status, body, request), status in _INVALID
+    """See :meth:`proxy.core.dialects.dialect.Dialect.refusal`."""
+    if status == _OK and b'"choices"' in body and b'"error"' not in body:  # part of an answer
+        return Refusal()
+    text = _error_text(body, status) if status in _STATUSES and body else None
+    is_invalid = status in _INVALID
     return Refusal(
-        overflow=overflow,
+        overflow=None if text is None else _overflow_of(text, request),
         wants_alternation=status == _BAD_REQUEST and _WANTS_ALTERNATION.search(body) is not None,
         takes_no_tools=status in _TOOLLESS and _NO_TOOLS.search(body) is not None,
-        is_of_reasoning=_is_of_reasoning(status, body, request),
+        is_of_reasoning=text is not None
+        and (_ENCRYPTED in text.codes or _said(text, (_OF_REASONING,), request) is not None),
         is_invalid=is_invalid,
         is_of_parameter=is_invalid and _UNKNOWN_PARAMETER.search(body) is not None,
-        is_of_cache_key=is_invalid and _CACHE_KEY in body,
+        is_of_cache_key=is_invalid and b"prompt_cache_key" in body,
     )
+
+
+def _overflow_of(refusal: _ErrorText, request: bytes) -> Overflow | None:
+    """What a refusal says of the context window; None where it is about anything else."""
+    has_code = bool(_CODES & refusal.codes)
+    if not has_code and _RATE_LIMIT.search(" ".join((refusal.text, *refusal.codes))):
+        return None
+    found = _said(refusal, _WORDINGS, b"" if has_code else request)
+    if found is None and not has_code:
+        return None
+    stated = found.groupdict() if found else {}
+    # The prompt's share of "4500 in the messages, 500 in the completion": all but what it may generate.
+    shares = [(int(share), what) for share, what in _PART.findall(stated.get("parts") or "")]
+    share = sum(share for share, what in shares if "completion" not in what and "output" not in what)
+    return Overflow(
+        window=refusal.window or _number(stated.get("window")),
+        prompt_tokens=refusal.prompt_tokens or _number(stated.get("prompt")) or share or None,
+    )
+
+
+def _said(refusal: _ErrorText, wordings: Sequence[re.Pattern[str]], request: bytes) -> re.Match[str] | None:
+    """The first wording that a refusal has by itself.
+
+    Upstreams quote what they do not understand, and words of the request refuse nothing.
+    """
+    matches = filter(None, (wording.search(refusal.text) for wording in wordings))
+    return next((match for match in matches if match[0].encode() not in request), None)

@@ -5,69 +5,145 @@ and, where the proxy may answer it, until the round is over; calls after it wait
 and numbers are right. Then what ends the answer is held back as well: the reason, the usage and `[DONE]`.
 
 Sans-I/O, and the same for every cut of the bytes. Whoever pumps the bytes asks at the end of a round for the
-calls to be answered (:meth:`StreamEditor.requested`), and goes on with the next round's bytes or ends the
-answer.
+calls to be answered, and goes on with the next round's bytes or ends the answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Self
 
 from msgspec import Raw
 
-from proxy.core.dialects.answers import Rules, ToolCall, Usage
-from proxy.core.dialects.chat.calls import Calls, Element
-from proxy.core.dialects.chat.chunk import Chunk, is_done
-from proxy.core.dialects.chat.completion import SHARED, summed, usage_of
-from proxy.core.dialects.chat.delta import PartialCall, PartialMessage, object_of
-from proxy.core.formats.sse import EVENT_LIMIT, RawEvents
+from proxy.core.dialects.answers import Rules, ToolCall
+from proxy.core.dialects.chat.answer_editor import Editor, Element
+from proxy.core.dialects.chat.completion import SHARED, has_odd_choices, summed
+from proxy.core.dialects.chat.delta import NULL, PartialCall, is_odd
+from proxy.core.formats.json import elements, integer, members, object_of
+from proxy.core.formats.sse import BOM, EVENT_LIMIT, RawEvents, read_raw
 
 _HELD_BYTES = 16 * 2**20
 """Of calls that are held back; beyond them they are the client's."""
+_LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)?")
+_FIRST = Raw(b"0")
+_SAYS_NOTHING = (b"null", b'""', b"[]", b"{}")
 
-Held = tuple[Chunk, list[Element]]
+
+class Chunk:
+    """One event that carries a chunk of a completion; it can be changed, and else passes byte for byte."""
+
+    def __init__(self, raw: bytes, top: dict[str, Raw], *, is_error: bool, is_damaged: bool = False) -> None:
+        self.raw = raw
+        self.is_error = is_error
+        """Whether the upstream says in it that something went wrong."""
+        self._is_changed = False
+        self.top = top
+        self.choices = elements(top.get("choices", NULL)) or []
+        self.choice = (members(self.choices[0]) if self.choices else None) or {}
+        self.delta = members(self.choice.get("delta", NULL)) or {}
+        is_whole = "delta" not in self.choice and members(self.choice.get("message", NULL)) is not None
+        is_odd_chunk = is_damaged or is_whole or len(self.choices) > 1 or has_odd_choices(top)
+        self.is_odd = is_odd_chunk or is_odd(self.delta)
+        """Whether some of it cannot be read, or is not about one choice."""
+
+    @classmethod
+    def read(cls, raw: bytes) -> Self | None:
+        """The chunk in an event; None where it carries none."""
+        event = read_raw(raw)
+        if event is not None and event.name == "error":
+            return cls(raw, {}, is_error=True)
+        if event is None or event.name != "message":
+            return None
+        top = members(event.data)
+        if top is None:
+            is_damaged = event.data.lstrip().startswith(b"{")
+            return cls(raw, {}, is_error=False, is_damaged=True) if is_damaged else None
+        return cls(raw, top, is_error=top.get("error", NULL) != NULL)
+
+    @property
+    def is_other_choice(self) -> bool:
+        """Whether it speaks of other choices than the first."""
+        index = self.choice.get("index", _FIRST)
+        return index != _FIRST and bool(integer(index))
+
+    @property
+    def finish(self) -> bytes:
+        """The reason for which the answer ends here, as JSON; empty where it goes on."""
+        return bytes(self.choice.get("finish_reason", NULL)).removeprefix(b"null")
+
+    @property
+    def usage(self) -> bytes:
+        """The usage, as JSON; empty where it has none."""
+        return bytes(self.top.get("usage", NULL)).removeprefix(b"null")
+
+    def says(self, *, besides: Sequence[str]) -> bool:
+        """Whether its delta says anything ``besides`` these members."""
+        said = [bytes(value) for name, value in self.delta.items() if name not in besides]
+        return any(value not in _SAYS_NOTHING for value in said)
+
+    def put(self, **top: bytes) -> None:
+        """Give members of the chunk that it has other values."""
+        for name, value in top.items():
+            if name in self.top and bytes(self.top[name]) != value:
+                self.top[name] = Raw(value)
+                self._is_changed = True
+
+    def finish_with(self, reason: bytes) -> None:
+        """Let the answer end for another reason, or go on (`null`)."""
+        if self.finish != reason:
+            self.choice["finish_reason"] = Raw(reason)
+            self._is_changed = True
+
+    def keep(self, delta: Mapping[str, bytes | Raw]) -> None:
+        """Let its delta be this."""
+        self.delta = {name: Raw(bytes(value)) for name, value in delta.items()}
+        self._is_changed = True
+
+    def encoded(self) -> bytes:
+        """The event: its own bytes, or with only its data written anew, in one line."""
+        if not self._is_changed:
+            return self.raw
+        top = dict(self.top)
+        if self.choices:
+            delta = {"delta": object_of(self.delta.items())} if "delta" in self.choice else {}
+            top["choices"] = Raw(b"[" + object_of({**self.choice, **delta}.items()) + b"]")
+        written, is_written = bytearray(BOM if self.raw.startswith(BOM) else b""), False
+        for line in _LINE.findall(self.raw.removeprefix(BOM)):
+            bare = line.rstrip(b"\r\n")
+            if bare != b"data" and not bare.startswith(b"data:"):
+                written += line
+            elif not is_written:
+                written += b"data: " + object_of(top.items()) + line[len(bare) :]
+                is_written = True
+        return bytes(written)
 
 
-class StreamEditor:
+def _is_done(raw: bytes) -> bool:
+    event = read_raw(raw) if b"[DONE]" in raw else None
+    return event is not None and event.data.startswith(b"[DONE]")
+
+
+class StreamEditor(Editor):
     """Edits the bytes of one stream; ``rules`` say which calls may be hidden."""
 
     def __init__(self, rules: Rules, limit: int = EVENT_LIMIT) -> None:
-        self._rules = rules
         self._limit = limit
-        self._events = RawEvents(limit)
-        self._shared: dict[str, bytes] = {}
-        self._spent = b""
-        self._visible = PartialMessage()
         self._has_role = False
         self._passes_all = False
-        self.has_given_up = False
-        """Whether the stream is not edited to its end: it broke off, is too large or cannot be read."""
-        self._begin(may_ask=True)
+        self._last = b""
+        super().__init__(rules)
 
-    def _begin(self, *, may_ask: bool, is_first: bool = True) -> None:
-        self._is_first = is_first
-        self._calls = Calls(self._rules, may_ask=may_ask)
-        self._held: list[Held] = []
+    def _begin(self, *, may_ask: bool) -> None:
+        super()._begin(may_ask=may_ask)
+        self._events = RawEvents(self._limit)
+        self._held: list[tuple[Chunk, list[Element]]] = []
         self._held_bytes = 0
         self._behind: set[PartialCall] = set()
-        self._tail: list[Held] = []
+        """Calls of which something is held."""
+        self._waits = not self._is_first
+        """Whether the end of the answer is held back."""
         self._done = b""
-        self._finish = b""
-        self._usage = b""
-        self._waits = not is_first
-        self._last = b""
-        self.has_ended = False
-        """Whether the round has said that it is over."""
-        self.is_over = False
-        """Whether nothing of the round is to come."""
-
-    @property
-    def visible(self) -> bytes:
-        return self._visible.json()
-
-    @property
-    def spent(self) -> Usage:
-        return usage_of(self._spent)
 
     def feed(self, chunk: bytes) -> bytes:
         if self._passes_all:
@@ -81,7 +157,7 @@ class StreamEditor:
 
     def rest(self) -> bytes:
         left = self._events.rest()
-        if self._passes_all or is_done(left):
+        if self._passes_all or _is_done(left):
             return self._event(left)
         self.is_over = True
         if b"tool_calls" in left:  # half an event means nothing to a client, and this one may not be its own
@@ -90,24 +166,9 @@ class StreamEditor:
             return self._release() + left
         return b"" if self._waits else left
 
-    def requested(self) -> list[ToolCall]:
-        """The calls of the round that the proxy may answer, in their order; none where it broke off."""
-        return self._calls.requested(self._finish) if self.has_ended and not self.has_given_up else []
-
-    def shown(self) -> list[ToolCall]:
-        return self._calls.shown()
-
-    def message(self, without: Collection[ToolCall] = ()) -> bytes:
-        return self._calls.message_without(without)
-
-    def go_on(self, *, may_ask: bool) -> None:
-        self._spent = summed(self._spent, self._usage)
-        self._events = RawEvents(self._limit)
-        self._begin(may_ask=may_ask, is_first=False)
-
     def settle(self, hidden: Collection[ToolCall]) -> None:
         self._calls.settle(hidden)
-        self._last = self._flushed() + self._ended()
+        self._last = self._flush_all()
 
     def end(self, comment: bytes = b"") -> bytes:
         """The last bytes of a settled answer; what follows passes. A ``comment`` stands before `[DONE]`."""
@@ -115,23 +176,21 @@ class StreamEditor:
         return self._last + comment + self._done + self._events.rest()
 
     def _event(self, raw: bytes) -> bytes:
-        if self._passes_all:
-            return raw
-        if self.is_over:
-            return b""
-        if is_done(raw):
+        if self._passes_all or self.is_over:
+            return raw if self._passes_all else b""
+        if _is_done(raw):
             return self._over(raw)
         chunk = Chunk.read(raw)
-        if chunk is None:
-            return raw
-        if chunk.is_error:
-            return self._release() + raw
-        if chunk.is_odd:
-            return self._show_all() + raw
-        if chunk.is_other_choice:
-            return raw
-        self._note(chunk)
-        return self._choice(chunk) if chunk.choices else self._beside(chunk)
+        if chunk is None or chunk.is_error:
+            return raw if chunk is None else self._release() + raw
+        if chunk.is_odd or chunk.is_other_choice:
+            return self._show_all() + raw if chunk.is_odd else raw
+        self._share(chunk)
+        if chunk.choices:
+            return self._choice(chunk)
+        if not chunk.usage or not self._waits:
+            return chunk.encoded()
+        return self._told(chunk, []) if self.has_ended else b""
 
     def _over(self, raw: bytes) -> bytes:
         passed = b"" if self.has_ended else self._close()
@@ -142,8 +201,8 @@ class StreamEditor:
         self._passes_all = True
         return passed + raw
 
-    def _note(self, chunk: Chunk) -> None:
-        """What all rounds share, and what they cost."""
+    def _share(self, chunk: Chunk) -> None:
+        """What all rounds have in common, and what they cost together."""
         if self._is_first:
             for name in SHARED:
                 if name in chunk.top:
@@ -154,78 +213,78 @@ class StreamEditor:
             self._usage = chunk.usage
             chunk.put(usage=summed(self._spent, chunk.usage) if self._spent else chunk.usage)
 
-    def _beside(self, chunk: Chunk) -> bytes:
-        """A chunk without choices: the usage, or something of the upstream's own."""
-        if chunk.usage and self._waits:
-            if self.has_ended:
-                self._tail.append((chunk, []))
-            return b""
-        return chunk.encoded()
-
     def _choice(self, chunk: Chunk) -> bytes:
-        delta, calls = chunk.delta, list[Element]()
-        if "tool_calls" in delta:
-            calls = self._calls.take(delta["tool_calls"])
-            delta = {name: raw for name, raw in delta.items() if name != "tool_calls"}
-        self._calls.message.add(delta)
-        passed = self._show_all() if self._calls.message.is_odd else b""
-        if chunk.finish:
-            self._finish = chunk.finish
-            passed += self._close()
-        else:
-            passed += self._flushed()
-        if chunk.finish and self._waits:
-            passed += self._edited(chunk)
-            self._tail.append((chunk, calls))
-        elif self._may_pass(calls):
-            passed += self._shown(chunk, calls)
-        else:
-            passed += self._edited(chunk)
-            self._hold(chunk, calls)
-        return passed
-
-    def _hold(self, chunk: Chunk, calls: list[Element]) -> None:
-        self._held.append((chunk, calls))
-        self._held_bytes += chunk.size
-        self._behind.update(call for _, call in calls)
-
-    def _may_pass(self, calls: list[Element]) -> bool:
-        """Whether it is known what becomes of these, and nothing that was said of them before is held."""
-        return self._calls.are_settled(calls) and not any(call in self._behind for _, call in calls)
+        calls = self._calls.take(chunk.delta.get("tool_calls", NULL))
+        self._calls.message.add({name: raw for name, raw in chunk.delta.items() if name != "tool_calls"})
+        self._finish = chunk.finish or self._finish
+        passed = self._close() if chunk.finish else self._flushed()
+        return passed + self._told(chunk, calls)
 
     def _close(self) -> bytes:
         """The round is complete: all names are known, and whether anything is to be waited for."""
         self.has_ended = True
         self._calls.name_all()
+        if self._calls.message.is_odd:
+            return self._show_all()
         self._waits = self._waits or self._calls.is_asking
         return self._flushed()
 
-    def _edited(self, chunk: Chunk) -> bytes:
-        """What is text in a chunk that is held for its calls, or for the end that it brings."""
-        if not chunk.says(besides=("role", "tool_calls")):
-            return b""
-        text, calls = chunk.copy(), chunk.delta.get("tool_calls")
-        text.keep({name: raw for name, raw in chunk.delta.items() if name != "tool_calls"})
-        text.finish_with(b"null")
-        text.put(usage=b"null")
-        chunk.keep({} if calls is None else {"tool_calls": calls})
-        return self._passed(text)
+    # --- what must wait ---
+
+    def _is_due(self, chunk: Chunk, calls: list[Element]) -> bool:
+        """Whether it is known how the client sees a chunk: what becomes of its calls, and of the answer."""
+        is_end = bool(chunk.finish) or not chunk.choices
+        return not (self._waits and is_end) and self._calls.are_settled(calls)
+
+    def _told(self, chunk: Chunk, calls: list[Element]) -> bytes:
+        """What the client sees of a chunk now: of one that must wait, the text alone."""
+        if self._is_due(chunk, calls) and not any(call in self._behind for _, call in calls):
+            return self._shown(chunk, calls)
+        passed = b""
+        if chunk.says(besides=("role", "tool_calls")):
+            text = Chunk(chunk.raw, dict(chunk.top), is_error=False)
+            text.keep({name: raw for name, raw in chunk.delta.items() if name != "tool_calls"})
+            text.finish_with(b"null")
+            text.put(usage=b"null")
+            chunk.keep({name: raw for name, raw in chunk.delta.items() if name == "tool_calls"})
+            passed = self._passed(text)
+        self._held.append((chunk, calls))
+        self._held_bytes += len(chunk.raw)
+        self._behind.update(call for _, call in calls)
+        return passed
 
     def _flushed(self) -> bytes:
         """What was held and is settled by now."""
-        if not self._held or not self._calls.are_settled(self._held[0][1]):
+        if not self._held or not self._is_due(*self._held[0]):
             return b""
-        held, self._held, self._behind = self._held, [], set()
-        passed: list[bytes] = []
-        for chunk, calls in held:
-            if self._may_pass(calls):
-                passed.append(self._shown(chunk, calls))
-            else:
-                self._hold(chunk, calls)
-        return b"".join(passed)
+        held, self._held, self._held_bytes, self._behind = self._held, [], 0, set()
+        return b"".join([self._told(chunk, calls) for chunk, calls in held])
+
+    def _flush_all(self) -> bytes:
+        """All that was held, with a reason for the end that fits what the client has seen."""
+        self._waits = False
+        for chunk, _ in self._held:
+            if chunk.finish == b'"tool_calls"' and not self._calls.shows_any:
+                chunk.finish_with(b'"stop"')
+        return self._flushed()
+
+    def _show_all(self) -> bytes:
+        """Some of the answer cannot be read: no call is answered, and the client's go to it as they come."""
+        self.has_given_up = True
+        self._calls.settle()
+        return self._flushed()
+
+    def _release(self) -> bytes:
+        """Give up editing: what is surely the client's goes to it, and so does all that comes."""
+        self._passes_all = True
+        return self._show_all() + self._flush_all()
+
+    # --- what passes ---
 
     def _shown(self, chunk: Chunk, calls: list[Element]) -> bytes:
         """A chunk whose calls are settled, as the client sees it."""
+        if not chunk.choices:
+            return chunk.encoded()
         seen = self._calls.seen(calls)
         if seen == [delta for delta, _ in calls]:
             return self._passed(chunk)
@@ -246,24 +305,3 @@ class StreamEditor:
         self._has_role = self._has_role or "role" in chunk.delta
         self._visible.add(chunk.delta)
         return chunk.encoded()
-
-    def _ended(self) -> bytes:
-        """What ends the answer, for a reason that fits what the client has seen."""
-        tail, self._tail = self._tail, []
-        for chunk, _ in tail:
-            if chunk.finish == b'"tool_calls"' and not self._calls.shows_any:
-                chunk.finish_with(b'"stop"')
-        return b"".join(
-            self._shown(chunk, calls) if chunk.choices else chunk.encoded() for chunk, calls in tail
-        )
-
-    def _show_all(self) -> bytes:
-        """Some of the answer cannot be read: no call is answered, and the client's go to it as they come."""
-        self.has_given_up = True
-        self._calls.settle()
-        return self._flushed()
-
-    def _release(self) -> bytes:
-        """Give up editing: what is surely the client's goes to it, and so does all that comes."""
-        self._passes_all = True
-        return self._show_all() + self._ended()
