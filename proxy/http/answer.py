@@ -130,7 +130,7 @@ async def _until_stored(
     async for chunk in chunks:
         if passed := final.feed(chunk):
             yield passed
-        if final.is_here:
+        if final.has_found:
             break
     if await acknowledged():
         yield final.rest()

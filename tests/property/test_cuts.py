@@ -136,6 +136,6 @@ def test_what_waits_for_its_record_waits_wherever_the_stream_is_cut(name: str, e
     for first, second in itertools.pairwise((*range(len(stream) + 1), len(stream))):
         final = FinalEvent()
         passed = b"".join(map(final.feed, (stream[:first], stream[first:second], stream[second:])))
-        assert final.is_here is (done >= 0)
-        assert passed == (stream[:done] if final.is_here else passed)
+        assert final.has_found is (done >= 0)
+        assert passed == (stream[:done] if final.has_found else passed)
         assert passed + final.rest() == stream

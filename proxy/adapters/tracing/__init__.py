@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Callable
+import time
+from collections.abc import AsyncIterator, Callable
 from importlib import import_module
+from urllib.parse import urlsplit
 
-from proxy.adapters.tracing.upstream import TracedUpstream
+from proxy.core.dialects.dialect import Dialect
+from proxy.ports import Upstream, UpstreamResponse
 from proxy.telemetry import log_warning
-from proxy.tracing import DATABASE, DATABASE_OPERATION, STORE, Tracer, current
-
-__all__ = ["TracedUpstream", "open_tracer", "traced_store"]
+from proxy.tracing import (
+    CHAT,
+    DATABASE,
+    DATABASE_OPERATION,
+    NAME,
+    OPERATION,
+    PROVIDER,
+    REQUEST_MODEL,
+    SERVER_ADDRESS,
+    SERVER_PORT,
+    STATUS,
+    STORE,
+    Attributes,
+    Headers,
+    Span,
+    Tracer,
+    current,
+)
 
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 """Variables of every program that speaks OpenTelemetry."""
+_PORTS = {"http": 80, "https": 443}
+_FAILED = 400
 
 
 def open_tracer() -> Tracer | None:
@@ -41,3 +62,72 @@ def traced_store(timed: Callable[[str, float], None]) -> Callable[[str, float], 
             trace.span.child(f"{STORE} {operation}", attributes, is_call=True, seconds=seconds).end()
 
     return told
+
+
+class TracedUpstream:
+    """The same upstream. What is asked beside the model, such as its list of models, is not told."""
+
+    def __init__(self, upstream: Upstream, url: str, wire: Dialect) -> None:
+        """``wire`` says how a model is called below ``url``."""
+        parts = urlsplit(url)
+        self._upstream = upstream
+        self._wire = wire
+        self._told: Attributes = {
+            OPERATION: CHAT,
+            PROVIDER: "openai",  # whose API it is: who answers behind it, nobody says
+            SERVER_ADDRESS: parts.hostname,
+            SERVER_PORT: parts.port or _PORTS[parts.scheme],
+        }
+        self.aclose = upstream.aclose
+
+    async def send(
+        self,
+        method: str,
+        target: str,
+        headers: Headers,
+        body: bytes | AsyncIterator[bytes] | None,
+        *,
+        at_root: bool = False,
+    ) -> UpstreamResponse:
+        trace = current()
+        is_chat = target.partition("?")[0] == self._wire.path
+        if trace is None or not is_chat or not isinstance(body, bytes):
+            return await self._upstream.send(method, target, headers, body, at_root=at_root)
+        model = self._wire.model_of(body)[:NAME]
+        call = trace.span.child(f"{CHAT} {model}", {**self._told, REQUEST_MODEL: model}, is_call=True)
+        trace.called(call)
+        try:
+            response = await self._upstream.send(method, target, call.continued(headers), body)
+        except BaseException as error:
+            call.fail(type(error).__name__)
+            call.end()
+            raise
+        call.tell({STATUS: response.status})
+        if response.status >= _FAILED:
+            call.fail(str(response.status))
+        return _TracedResponse(response, call)
+
+
+class _TracedResponse:
+    """An answer that ends its span when it is closed."""
+
+    def __init__(self, response: UpstreamResponse, call: Span) -> None:
+        self.status = response.status
+        self.headers = response.headers
+        self._response = response
+        self._call = call
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._response.chunks():
+                yield chunk
+        except Exception as error:
+            self._call.fail(type(error).__name__)
+            raise
+
+    async def aclose(self) -> None:
+        try:
+            await self._response.aclose()
+        finally:
+            # Who has asked reads the answer now, and tells what it says of itself.
+            asyncio.get_running_loop().call_soon(self._call.end, time.time())

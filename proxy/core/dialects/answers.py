@@ -123,7 +123,10 @@ class AnswerStream(Protocol):
 
 
 class StreamFilter(Protocol):
-    """Lets a stream's bytes pass, but for something."""
+    """Lets a stream's bytes pass, but for something: the usage, or the event that says that it is over."""
+
+    has_found: bool
+    """Whether that has begun, or cannot be found any more."""
 
     def feed(self, chunk: bytes) -> bytes:
         """The bytes that may go on to the client, now that this chunk is here."""
@@ -131,15 +134,6 @@ class StreamFilter(Protocol):
 
     def rest(self) -> bytes:
         """What is left when the stream has ended."""
-        ...
-
-
-class FinalEvent(StreamFilter, Protocol):
-    """Holds back the event that says that a stream is over."""
-
-    @property
-    def is_here(self) -> bool:
-        """Whether the final event has begun."""
         ...
 
 

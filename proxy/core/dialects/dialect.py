@@ -17,7 +17,6 @@ from proxy.core.dialects.answers import (
     AnswerEditor,
     AnswerStream,
     Ask,
-    FinalEvent,
     Refusal,
     Reply,
     Rules,
@@ -320,7 +319,7 @@ class Dialect(Protocol):
         """Takes the usage out of one stream whose client did not ask for it (law 1)."""
         ...
 
-    def final_event(self) -> FinalEvent:
+    def final_event(self) -> StreamFilter:
         """Holds back the final event of one stream."""
         ...
 

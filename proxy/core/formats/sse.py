@@ -38,73 +38,56 @@ class Decoder:
     searched.
     """
 
-    __slots__ = ("_after_cr", "_limit", "_overflowed", "_pending", "_started")
+    __slots__ = ("_after_cr", "_is_started", "_limit", "_pending", "overflowed")
 
     def __init__(self, limit: int = EVENT_LIMIT) -> None:
         self._limit = limit
         self._pending = bytearray()  # an unfinished event, its line ends already LF
-        self._started = False
+        self._is_started = False
         self._after_cr = False
-        self._overflowed = False
+        self.overflowed = False
+        """Whether an event passed the limit. There is no way back: no further event is dispatched."""
 
     @property
     def is_within_event(self) -> bool:
         """Whether the bytes so far end within an event, so that what is appended would be part of it."""
-        return bool(self._pending)
-
-    @property
-    def overflowed(self) -> bool:
-        """Whether an event passed the limit. There is no way back: no further event is dispatched."""
-        return self._overflowed
+        return bool(self._pending.strip(b"\n"))
 
     def feed(self, chunk: bytes) -> list[Event]:
         """Take the next bytes and give the events that they complete."""
-        if self._overflowed or not chunk:
+        if self.overflowed or not chunk:
             return []
-        if not self._started:
-            # One BOM is no part of the stream; wait while the bytes so far may still become one.
-            chunk = bytes(self._pending) + chunk
-            if len(chunk) < len(BOM) and BOM.startswith(chunk):
-                self._pending[:] = chunk
-                return []
-            self._started = True
-            self._pending.clear()
-            chunk = chunk.removeprefix(BOM)
-        if self._after_cr or b"\r" in chunk:
-            chunk = self._with_lf(chunk)
-        is_short = len(self._pending) + len(chunk) <= self._limit
-        text = self._finished(chunk)
-        return read_events(text if is_short else self._within_limit(text))
-
-    def _with_lf(self, chunk: bytes) -> bytes:
-        """End every line by LF. A CR ends its line at once; an LF right after it is no line of its own."""
-        if not chunk:
-            return chunk
-        if self._after_cr:
-            chunk = chunk.removeprefix(b"\n")
-        self._after_cr = chunk.endswith(b"\r")
-        return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-
-    def _finished(self, chunk: bytes) -> bytes:
-        """The blocks of lines that a blank line has ended; what follows the last of them is kept pending."""
         pending = self._pending
-        if not pending:
-            chunk = chunk.lstrip(b"\n")
-        ends_across = chunk.startswith(b"\n") and pending.endswith(b"\n")
-        if b"\n\n" not in chunk and not ends_across:
-            pending += chunk
-            return b""
-        text, _, rest = (bytes(pending) + chunk if pending else chunk).rpartition(b"\n\n")
-        self._pending = bytearray(rest.lstrip(b"\n"))
-        return text
+        if not self._is_started:
+            # One BOM is no part of the stream; wait while the bytes so far may still become one.
+            chunk = bytes(pending) + chunk
+            if len(chunk) < len(BOM) and BOM.startswith(chunk):
+                pending[:] = chunk
+                return []
+            self._is_started = True
+            pending.clear()
+            chunk = chunk.removeprefix(BOM)
+        if chunk and (self._after_cr or b"\r" in chunk):  # a CR ends its line at once, an LF after it none
+            chunk = chunk.removeprefix(b"\n") if self._after_cr else chunk
+            self._after_cr = chunk.endswith(b"\r")
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        start = max(len(pending) - 1, 0)
+        pending += chunk
+        end = pending.rfind(b"\n\n", start)
+        text = bytes(pending[: max(end, 0)])
+        if end >= 0:
+            del pending[: end + 2]
+        if len(text) + len(pending) > self._limit:
+            text = self._within_limit(text)
+        return read_events(text) if text else []
 
     def _within_limit(self, text: bytes) -> bytes:
         """The blocks before the first one that is too long, if any is."""
         position = 0
         for block in (*text.split(b"\n\n"), self._pending):
             if len(block) > self._limit and len(block.strip(b"\n")) > self._limit:
-                self._overflowed = True
-                self._pending = bytearray()
+                self.overflowed = True
+                self._pending.clear()
                 return text[:position]
             position += len(block) + 2
         return text

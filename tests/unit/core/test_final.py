@@ -47,7 +47,7 @@ def test_text_is_not_kept_waiting() -> None:
 def test_the_final_event_may_be_the_first() -> None:
     final = FinalEvent()
     assert final.feed(b"data: [DONE]") == b""
-    assert final.is_here
+    assert final.has_found
 
 
 def test_a_stream_without_a_final_event_holds_nothing_back() -> None:

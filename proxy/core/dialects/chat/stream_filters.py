@@ -17,19 +17,19 @@ class UsageRemover:
 
     def __init__(self) -> None:
         self._events = RawEvents(_LONGEST)
-        self._is_over = False
+        self.has_found = False
 
     def feed(self, chunk: bytes) -> bytes:
-        if self._is_over:
+        if self.has_found:
             return chunk
         passed: list[bytes] = []
         for event in self._events.feed(chunk):
-            if not self._is_over and _is_usage_only(event):
-                self._is_over = True
+            if not self.has_found and _is_usage_only(event):
+                self.has_found = True
             else:
                 passed.append(event)
-        self._is_over = self._is_over or self._events.is_too_long
-        return b"".join(passed) + (self._events.rest() if self._is_over else b"")
+        self.has_found = self.has_found or self._events.is_too_long
+        return b"".join(passed) + (self._events.rest() if self.has_found else b"")
 
     def rest(self) -> bytes:
         return self._events.rest()
@@ -54,32 +54,23 @@ class FinalEvent:
     """Lets a stream's bytes pass as they come, but for ``data: [DONE]`` and what follows it."""
 
     def __init__(self) -> None:
-        self._before: bytes = b"\n"
-        """The last byte that has passed."""
-        self._doubtful: bytes = b""
-        """The beginning of a line that may become the final one."""
-        self._held: bytes = b""
-
-    @property
-    def is_here(self) -> bool:
-        return bool(self._held)
+        self.has_found = False
+        self._pending = b"\n"
+        """The last byte that has passed, then what has not: the final line, or what may become it."""
 
     def feed(self, chunk: bytes) -> bytes:
-        if self._held:
-            self._held += chunk
+        if self.has_found:
+            self._pending += chunk
             return b""
-        text = self._before + self._doubtful + chunk
+        text = self._pending + chunk
         found = _FINAL.search(text)
         held_from = found.start() + 1 if found else len(text) - _undecided(text)
-        if found:
-            self._held, self._doubtful = text[held_from:], b""
-        else:
-            self._doubtful = text[held_from:]
-        self._before = text[held_from - 1 : held_from]
+        self.has_found = found is not None
+        self._pending = text[held_from - 1 :]
         return text[1:held_from]
 
     def rest(self) -> bytes:
-        held, self._held, self._doubtful = self._held + self._doubtful, b"", b""
+        held, self._pending = self._pending[1:], self._pending[:1]
         return held
 
 
