@@ -6,7 +6,7 @@ whole. The rules themselves are `core/policy/policy.py`.
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from stat import S_ISREG
 from typing import Self, cast
@@ -19,15 +19,15 @@ from proxy.core.policy.policy import Policy
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
-Mark = tuple[int, ...]
-"""A file at one moment. Two marks are equal exactly where nothing wrote, replaced or unlocked it.
+Stamp = tuple[int, ...]
+"""A file at one moment. Two are equal exactly where nothing wrote, replaced or unlocked it.
 
 Of a copy its time of modification may be kept, never that of its change (not so on Windows).
 """
 
 
-def mark(path: Path) -> Mark | None:
-    """The mark of a file, links followed; None where there is none that can be looked at."""
+def stamp_of(path: Path) -> Stamp | None:
+    """The stamp of a file, links followed; None where there is none that can be looked at."""
     try:
         found = path.stat()
     except (OSError, ValueError):  # ValueError: no file system takes such a name
@@ -38,13 +38,10 @@ def mark(path: Path) -> Mark | None:
     return *identity, found.st_size, found.st_mode, found.st_mtime_ns, found.st_ctime_ns
 
 
-def is_same_file(one: Mark | None, other: Mark | None) -> bool:
-    """Whether both are of one file, whatever became of its content."""
-    return one is not None and other is not None and one[:2] == other[:2]
-
-
-Sight = tuple[list[str], Mapping[Path, Mark | None]]
-"""The names that there are, and the files that were looked for."""
+def _is_same_file(one: Path, other: Path) -> bool:
+    """Whether both are one file, by whatever names."""
+    stamp, another = stamp_of(one), stamp_of(other)
+    return stamp is not None and another is not None and stamp[:2] == another[:2]
 
 
 # --- the library ---
@@ -109,7 +106,6 @@ class PolicyLibrary:
 
     def __init__(self, directories: Sequence[Path] = ()) -> None:
         self._directories: tuple[Path, ...] = (*directories, shipped_policies())
-        self._marks: dict[Path, Mark | None] = {}
 
     @classmethod
     def of(cls, directory: Path | None) -> Self:
@@ -118,31 +114,16 @@ class PolicyLibrary:
             raise PolicyError(str(directory), None, "is not a directory of policies")
         return cls(() if directory is None else (directory,))
 
-    def anew(self) -> Self:
-        """The same library, which has not looked at a file yet."""
-        return type(self)(self._directories[:-1])
-
-    @property
-    def marks(self) -> Mapping[Path, Mark | None]:
-        """Every file that was looked for so far, as it was before it was first read; None where none was.
-
-        While these are the same, so is what `load` answers.
-        """
-        return self._marks
-
     def names(self) -> list[str]:
-        return sorted(
-            {
-                file.stem
-                for directory in self._directories
-                for file in directory.glob("*.toml")
-                if _NAME.fullmatch(file.stem)
-            }
-        )
+        return sorted({file.stem for file in self._files() if _NAME.fullmatch(file.stem)})
 
-    def sight(self, files: Iterable[Path]) -> Sight:
-        """Every name that can be loaded, and the marks of these files now."""
-        return self.names(), {file: mark(file) for file in files}
+    def stamps(self, others: Iterable[Path]) -> Mapping[Path, Stamp | None]:
+        """Every policy file, and these beside them, as they are now."""
+        return {file: stamp_of(file) for file in (*self._files(), *others)}
+
+    def _files(self) -> Iterator[Path]:
+        for directory in self._directories:
+            yield from directory.glob("*.toml")
 
     def load(self, name_or_path: str | Path) -> Policy:
         """A policy by its name, or by a path: what has a separator or ends in `.toml`.
@@ -162,23 +143,15 @@ class PolicyLibrary:
         if isinstance(name_or_path, str) and not is_path(text):
             return self._read_named(text)
         path = Path(name_or_path)
-        self._look_at(path)
         return self._policy(PolicyFile.read(path), (path.parent, *self._directories))
 
     def _read_named(self, name: str) -> tuple[Policy, PolicyFile]:
         return self._policy(PolicyFile.read(self._find(name, self._directories)), self._directories)
 
-    def _look_at(self, path: Path) -> Mark | None:
-        found = mark(path)
-        self._marks.setdefault(path, found)
-        return found
-
     def _find(self, name: str, directories: Sequence[Path], without: Path | None = None) -> Path:
-        left_out = without and self._look_at(without)
         for directory in directories if _NAME.fullmatch(name) else ():
             file = directory / f"{name}.toml"
-            found = self._look_at(file)
-            if found and not is_same_file(found, left_out):
+            if stamp_of(file) and not (without and _is_same_file(file, without)):
                 return file
         raise PolicyError(name or '""', None, self._absence(name, without.stem if without else ""))
 
@@ -224,8 +197,7 @@ class PolicyLibrary:
         except PolicyError as error:
             message = f"`extends = {json.dumps(name, ensure_ascii=False)}`: {error.message}"
             raise child.error(message, ("extends",)) from None
-        own, others = self._look_at(path), [self._look_at(seen.path) for seen in chain]
-        if any(is_same_file(own, other) for other in others):
+        if any(_is_same_file(path, seen.path) for seen in chain):
             circle = " -> ".join([*(seen.name for seen in chain), name])
             raise child.error(f"policies extend each other in a circle: {circle}", ("extends",))
         return path

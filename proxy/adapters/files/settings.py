@@ -16,7 +16,7 @@ from typing import Self, get_args
 
 from pydantic import ValidationError
 
-from proxy.adapters.files.policies import Mark, PolicyLibrary, is_path, mark
+from proxy.adapters.files.policies import PolicyLibrary, Stamp, is_path, stamp_of
 from proxy.adapters.files.toml_file import FileError, Location, PolicyError, TomlFile, complaints
 from proxy.config import Settings
 from proxy.core.policy.policy import Rule
@@ -45,7 +45,7 @@ class SettingsFile:
     """What a settings file says, by itself."""
 
     file: TomlFile
-    mark: Mark | None
+    stamp: Stamp | None
     """Of the file, before it was read."""
     decided: frozenset[str]
     """Settings that flags and variables decide, whatever the file says."""
@@ -56,7 +56,7 @@ class SettingsFile:
     @classmethod
     def read(cls, path: Path, decided: frozenset[str]) -> Self:
         """Read and check a file. Raises FileError, with its line."""
-        before, file = mark(path), TomlFile.read(path)
+        before, file = stamp_of(path), TomlFile.read(path)
         if "config" in file.table:
             raise file.error("unknown key `config`: a settings file names no other", ("config",))
         try:

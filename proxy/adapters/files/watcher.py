@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from proxy.adapters.files.policies import Mark, PolicyLibrary, Sight
+from proxy.adapters.files.policies import PolicyLibrary, Stamp, is_path
 from proxy.adapters.files.settings import DEFAULT, SettingsFile
 from proxy.adapters.files.toml_file import FileError, PolicyError
 from proxy.core.policy.policy import Policy, PolicySet
@@ -40,12 +40,13 @@ class WatchedPolicies:
         """What is wrong with the settings file now."""
         self._refused: dict[str, str] = {}
         """What is wrong with policies now, by their names."""
+        self._seen = self._applied = self._stamps()
         if written is not None:
+            self._applied = {**self._applied, written.file.path: written.stamp}
             written.check(library)
         first = library.load(default)
         self._name = first.name
-        found, self._taken = self._read({written.file.path: written.mark} if written else {})
-        self._seen = self._taken
+        found = self._read()
         self._put_in_force({first.name: first, **_usable(found)})
         _warn_of_retired_keys(self.in_force.by_name.values())
         self._refuse(_reasons(found))
@@ -73,37 +74,40 @@ class WatchedPolicies:
         while True:
             await asyncio.sleep(_EVERY)
             try:
-                await asyncio.to_thread(self.look)
+                await asyncio.to_thread(self.poll)
             except Exception as error:  # noqa: BLE001 - policies serve on as they are; the next look may succeed
                 log_fault("policy files could not be looked at", error)
 
-    def look(self) -> None:
-        """Take what was edited, if it was so already at the look before. Blocks while files are read."""
-        now = self._library.sight(self._taken[1])
+    def poll(self) -> None:
+        """Apply what was edited, if it was so already at the poll before. Blocks while files are read."""
+        now = self._stamps()
         has_settled, self._seen = now == self._seen, now
-        if not has_settled or now == self._taken:
+        if not has_settled or now == self._applied:
             return
+        self._applied = now
         before, former = self.in_force.by_name, self._name
         if self._written is not None:
             before = {**before, **self._reread(self._written)}
-        path = self._written.file.path if self._written is not None else None
-        found, self._taken = self._read({path: now[1].get(path)} if path else {})
+        found = self._read()
         if former != self._name and former not in found:  # it had its name by its path alone
             before = {name: policy for name, policy in before.items() if name != former}
-        self._take(found, before)
+        self._apply(found, before)
 
-    def _read(self, others: Mapping[Path, Mark | None]) -> tuple[dict[str, Policy | PolicyError], Sight]:
-        """Every policy, or what is wrong with it, and the files as they were before they were read.
+    def _stamps(self) -> Mapping[Path, Stamp | None]:
+        """Every file that may count, as it is now."""
+        others = [self._written.file.path] if self._written is not None else []
+        if is_path(self._source):
+            path = Path(self._source)
+            others += [path, *path.parent.glob("*.toml")]
+        return self._library.stamps(others)
 
-        ``others`` are marks of files that are no policies.
-        """
-        library = self._library.anew()
-        names = library.names()
-        found = {name: _attempt(library, name) for name in names}
-        found[self._name] = _attempt(library, self._source)
-        return found, (names, {**library.marks, **others})
+    def _read(self) -> dict[str, Policy | PolicyError]:
+        """Every policy, or what is wrong with it."""
+        found = {name: _attempt(self._library, name) for name in self._library.names()}
+        found[self._name] = _attempt(self._library, self._source)
+        return found
 
-    def _take(self, found: Mapping[str, Policy | PolicyError], before: Mapping[str, Policy]) -> None:
+    def _apply(self, found: Mapping[str, Policy | PolicyError], before: Mapping[str, Policy]) -> None:
         loaded = _usable(found)
         edited = sorted(
             name for name, policy in loaded.items() if name in self._refused or policy != before.get(name)

@@ -71,8 +71,8 @@ def log() -> Iterator[list[dict[str, object]]]:
 
 def settle(policies: WatchedPolicies) -> None:
     """Time enough for an edit to be taken: two looks."""
-    policies.look()
-    policies.look()
+    policies.poll()
+    policies.poll()
 
 
 RECENT = "[keep]\nrecent = {}\n"
@@ -121,9 +121,9 @@ def test_an_edit_is_in_force_once_it_has_settled(
     house.write("mine", RECENT.format(0.1))
     policies = house.open(default)
     house.write("mine", RECENT.format(0.2))
-    policies.look()
+    policies.poll()
     assert recent(policies, "mine") == 0.1, "half a file may be written by now"
-    policies.look()
+    policies.poll()
     assert recent(policies, "mine") == 0.2
     assert recent(policies, "") == (0.2 if default == "mine" else 0.25)
     assert log == [{"level": "info", "message": "policies were read anew", "policies": ["mine"]}]
@@ -135,9 +135,9 @@ def test_a_file_that_is_still_being_written_waits(house: House) -> None:
     policies = house.open()
     for share in (0.2, 0.21, 0.212):
         house.write("mine", RECENT.format(share))
-        policies.look()
+        policies.poll()
         assert recent(policies, "mine") == 0.1
-    policies.look()
+    policies.poll()
     assert recent(policies, "mine") == 0.212
 
 
@@ -346,8 +346,8 @@ def test_a_key_that_does_nothing_any_more_is_told_of_at_the_start_and_after_an_e
     house.write("mine", text)
     policies = house.open()
     house.write("mine", text + "rounds = 2\n")
-    policies.look()
-    policies.look()
+    policies.poll()
+    policies.poll()
     told = [line for line in log if line["message"] == "a policy has a key that does nothing"]
     assert [line["policy"] for line in told] == ["mine", "mine"]
     assert all("`recall.embeddings` has no effect any more" in str(line["reason"]) for line in told)
