@@ -42,7 +42,7 @@ class NewerStore(RedisStore):
         self._scripts = Scripts(self._connection.run, both)
 
     def _codec(self, key: SessionKey) -> Codec:
-        return NewerCodec(key, self._keyring, self._tell)
+        return NewerCodec(key, self._keyring, self._warn_of_newer)
 
 
 def install_newer(patch: pytest.MonkeyPatch) -> None:

@@ -56,10 +56,6 @@ class Prices(msgspec.Struct, frozen=True):
         """How many of ``shared`` leading tokens the provider has kept."""
         return shared // self.step * self.step if shared >= self.least else 0
 
-    def of_prompt(self, tokens: int, cached: int) -> float:
-        """Dollars for a prompt of so many tokens, ``cached`` of them from the cache."""
-        return ((tokens - cached) * self.written + cached * self.cached) / MILLION
-
 
 UNKNOWN_PRICES = Prices()
 
@@ -74,7 +70,6 @@ class Prompt(msgspec.Struct, frozen=True):
 
     def dollars(self, prices: Prices) -> float:
         """What it costs."""
-        if self.written is None:
-            return prices.of_prompt(self.tokens, self.cached)
-        fresh = self.tokens - self.cached - self.written
-        return (fresh * prices.fresh + self.written * prices.written + self.cached * prices.cached) / MILLION
+        written = self.tokens - self.cached if self.written is None else self.written
+        fresh = self.tokens - self.cached - written
+        return (fresh * prices.fresh + written * prices.written + self.cached * prices.cached) / MILLION

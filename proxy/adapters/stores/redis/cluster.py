@@ -84,8 +84,8 @@ class Cluster:
         self._nodes: dict[_Address, Server] = {}
         self._slots: list[_Slots] = []
         self._sources: deque[_Address] = deque([self._first])
-        self._is_known = False
-        self._learning = asyncio.Lock()
+        self._has_slots = False
+        self._lock = asyncio.Lock()
 
     async def run(self, commands: Sequence[Command], *, transaction: bool = False) -> list[Any]:
         """As a server's: one trip to each node that they concern; in a transaction that is one.
@@ -93,7 +93,7 @@ class Cluster:
         What is refused because its slot has moved is sent once more.
         """
         if commands[0] == _EVERYWHERE:
-            await self._know()
+            await self._learn_slots()
             answers = await asyncio.gather(*(self._sent(node, commands) for node in self._nodes.values()))
             return answers[0]
         answers = await self._routed(commands, transaction=transaction)
@@ -123,31 +123,31 @@ class Cluster:
         except MovedError as moved:  # of a transaction, of which nothing was done
             answers = [moved] * len(commands)
         except BaseException as failure:
-            self._is_known = self._is_known and isinstance(failure, ResponseError)
+            self._has_slots = self._has_slots and isinstance(failure, ResponseError)
             raise
         for moved in (answer for answer in answers if isinstance(answer, MovedError)):
             host = cast("str", moved.host)  # pyright: ignore[reportUnknownMemberType]
             if host:  # else the node that answered does not know its own name
                 # Ask whom it has named: others may not have heard of it yet.
                 self._sources.appendleft(_Address(host, moved.port))
-            self._is_known = False
+            self._has_slots = False
         return answers
 
     async def _owner(self, slot: int) -> Server:
         """The node that holds a slot. Raises RedisClusterException where none does."""
-        await self._know()
+        await self._learn_slots()
         at = bisect_right(self._slots, slot, key=lambda slots: slots.first) - 1
         if at < 0 or slot > self._slots[at].last:
-            self._is_known = False
+            self._has_slots = False
             raise RedisClusterException("a slot is held by no node")
         return self._nodes[self._slots[at].owner]
 
-    async def _know(self) -> None:
+    async def _learn_slots(self) -> None:
         """Ask one node after the other who holds which slots; the next time, begin with another."""
-        if self._is_known:
+        if self._has_slots:
             return
-        async with self._learning:
-            if self._is_known:
+        async with self._lock:
+            if self._has_slots:
                 return
             timeouts, asked = self._timeouts, min(len(self._sources), _ASKED)
             for _ in range(len(self._sources)):
@@ -174,7 +174,7 @@ class Cluster:
         self._nodes = {address: self._node(address) for address in owners}
         self._slots = sorted(slots)
         self._sources = deque(dict.fromkeys([*owners, self._first]))
-        self._is_known = True
+        self._has_slots = True
         for node in gone:  # calls that are under way end there
             await node.pool.disconnect(inuse_connections=False)
 

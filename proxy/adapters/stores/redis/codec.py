@@ -147,19 +147,19 @@ def beginnings(keyring: Keyring | None) -> tuple[bytes, ...]:
 class Codec:
     """Encodes and decodes the records of one session; a record's `place` is where in it that stands.
 
-    `tell` is called where one was written by another release.
+    `warn_of_newer` is called where one was written by another release.
     """
 
     def __init__(
         self,
         key: SessionKey,
         keyring: Keyring | None = None,
-        tell: Callable[[SessionKey], None] = lambda _: None,
+        warn_of_newer: Callable[[SessionKey], None] = lambda _: None,
     ) -> None:
         self._session = f"{key.tag}/{key.sid}"
         self._keyring = keyring
         self._key = key
-        self._tell = tell
+        self._warn_of_newer = warn_of_newer
 
     def encode(self, record: object, place: bytes, version: bytes = VERSION) -> bytes:
         """The record as it is stored."""
@@ -184,7 +184,7 @@ class Codec:
         if plain[:1] not in versions:
             fault = _fault(plain)
             if isinstance(fault, UnknownVersion):
-                self._tell(self._key)
+                self._warn_of_newer(self._key)
             raise fault
         try:
             return _decoder_of(kind).decode(memoryview(plain)[1:]), plain[:1]

@@ -59,11 +59,11 @@ async def examine(url: str, clock: Clock, patience: float, secrets: Sequence[str
     node = Connection(url.replace(CLUSTER, "://", 1), patience, Breaker(clock, 0.0), 0.0)
     async with aclosing(node):
         with node.patience():
-            await _asked(node, "PING")
+            await _answer(node, "PING")
             trips = list[float]()
             for _ in range(_TRIPS):
                 began = perf_counter()
-                await _asked(node, "PING")
+                await _answer(node, "PING")
                 trips.append(perf_counter() - began)
             info: dict[str, Any] = await _or_none(node, "INFO") or {}
             saves: dict[Any, str] | None = await _or_none(node, "CONFIG GET", "save")
@@ -97,7 +97,7 @@ async def _used(url: str, clock: Clock, patience: float) -> tuple[dict[str, str]
         with whole.patience():
             written: set[bytes] = await _or_none(whole, "SMEMBERS", keys.SECRETS) or set()
             try:
-                await _asked(whole, "SET", keys.PROBE, "", "PX", _PROBE_MILLISECONDS)
+                await _answer(whole, "SET", keys.PROBE, "", "PX", _PROBE_MILLISECONDS)
             except StoreUnavailable as error:
                 refusals["write"] = error.message
         try:
@@ -107,13 +107,13 @@ async def _used(url: str, clock: Clock, patience: float) -> tuple[dict[str, str]
     return refusals, written
 
 
-async def _asked(connection: Connection, *command: Word) -> Any:
+async def _answer(connection: Connection, *command: Word) -> Any:
     return await connection.ask("", *command, trips=2)
 
 
 async def _or_none(connection: Connection, *command: str) -> Any:
     """What the server answers; None where it refuses to."""
     try:
-        return await _asked(connection, *command)
+        return await _answer(connection, *command)
     except StoreUnavailable:
         return None

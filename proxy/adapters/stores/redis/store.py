@@ -40,7 +40,7 @@ from proxy.ports import (
 )
 from proxy.telemetry import log_warning
 
-_TOLD: Final = 10_000
+_WARNED: Final = 10_000
 """Sessions of which it is remembered that they were told of."""
 
 
@@ -68,7 +68,7 @@ class RedisStore:
         self._keyring = keyring
         self._connection = Connection(url, timeout, Breaker(clock, rest), linger or 0.0, timed)
         self._scripts = Scripts(self._connection.run, beginnings(keyring))
-        self._tell = lru_cache(_TOLD)(_tell_of_another_release)
+        self._warn_of_newer = lru_cache(_WARNED)(_warn_of_newer_release)
         self._listing = Listing(self._connection, self._scripts)
         self._migration = Migration(self._connection, self._scripts, self._codec)
         self.bills = RedisBills(self._connection, self._scripts)
@@ -109,7 +109,7 @@ class RedisStore:
         return sorted(tag.decode() for tag in tags)
 
     def _codec(self, key: SessionKey) -> Codec:
-        return Codec(key, self._keyring, self._tell)
+        return Codec(key, self._keyring, self._warn_of_newer)
 
     async def begin_epoch(self, key: SessionKey, epoch: Epoch, seen: int, ttl: float) -> tuple[Epoch, ...]:
         codec = self._codec(key)
@@ -309,7 +309,7 @@ class RedisStore:
         await self._connection.aclose()
 
 
-def _tell_of_another_release(key: SessionKey) -> None:
+def _warn_of_newer_release(key: SessionKey) -> None:
     log_warning(
         "a session holds records of a newer release; they stay as they are", session=f"{key.tag}.{key.sid}"
     )

@@ -89,23 +89,23 @@ class _Measuring(AbstractConnection):
         self._timeouts = timeouts
         self._is_timed = self.socket_timeout is not None
         """Whether each answer has its time; else whoever uses the connection sees to it."""
-        self._making: asyncio.Task[None] | None = None
+        self._connecting: asyncio.Task[None] | None = None
         self._sent = 0.0
 
     async def connect(self) -> None:
         """Wait until it is connected. TimeoutError where that takes too long; it is made nevertheless."""
-        making = self._making
-        if making is None or making.done():
-            making = self._making = None
+        connecting = self._connecting
+        if connecting is None or connecting.done():
+            connecting = self._connecting = None
             if not self.is_connected:
-                making = self._making = asyncio.create_task(self._make(), name="connecting")
+                connecting = self._connecting = asyncio.create_task(self._make(), name="connecting")
                 # Its failure is that of whoever waits for it, if anybody does: asyncio need not complain.
-                making.add_done_callback(lambda made: made.cancelled() or made.exception())
-        if making is not None:
-            await asyncio.wait({making}, timeout=self._timeouts.connect.seconds)
-            if not making.done():
+                connecting.add_done_callback(lambda task: task.cancelled() or task.exception())
+        if connecting is not None:
+            await asyncio.wait({connecting}, timeout=self._timeouts.connect.seconds)
+            if not connecting.done():
                 raise self._timeouts.failure or TimeoutError("No connection was made in time.")
-            making.result()
+            connecting.result()
         self.socket_timeout = self._timeouts.trip.seconds if self._is_timed else None
 
     async def _make(self) -> None:
@@ -127,11 +127,11 @@ class _Measuring(AbstractConnection):
 
     async def disconnect(self, *args: Any, **options: Any) -> None:
         """End it, also while it is being made."""
-        making = self._making
-        if making is not None and making is not asyncio.current_task():
-            self._making = None
-            making.cancel()
-            await asyncio.wait({making})
+        connecting = self._connecting
+        if connecting is not None and connecting is not asyncio.current_task():
+            self._connecting = None
+            connecting.cancel()
+            await asyncio.wait({connecting})
         await super().disconnect(*args, **options)
 
     async def send_packed_command(self, *args: Any, **options: Any) -> None:
