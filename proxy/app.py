@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 
 from proxy.adapters import prices
 from proxy.adapters.files.policies import PolicyLibrary
-from proxy.adapters.files.settings import SettingsFile, kept_secret
+from proxy.adapters.files.settings import SettingsFile, persistent_secret
 from proxy.adapters.files.watcher import WatchedPolicies
 from proxy.adapters.plugins import load_plugins
 from proxy.adapters.search import SqliteSearch
@@ -351,7 +351,7 @@ async def _check_secret(store: SessionStore) -> None:
 
 def _secrets(settings: Settings) -> tuple[str, ...]:
     """The secrets, newest first: as set, else one made at the first start and kept beside the data."""
-    return settings.secrets or (kept_secret(settings.data_dir / SECRET_FILE),)
+    return settings.secrets or (persistent_secret(settings.data_dir / SECRET_FILE),)
 
 
 def _for_people(settings: Settings, outside: Outside, inside: Inside, drain: Drain) -> list[BaseRoute]:
@@ -378,7 +378,7 @@ def _for_people(settings: Settings, outside: Outside, inside: Inside, drain: Dra
     if settings.admin_token is not None:
         token = settings.admin_token.get_secret_value()
     else:
-        token = kept_secret(settings.data_dir / ADMIN_TOKEN_FILE)
+        token = persistent_secret(settings.data_dir / ADMIN_TOKEN_FILE)
     stats = Stats(store, outside.bills, inside.billing, clock)
     door = Door(token, clock.now, is_secure=(settings.public_url or "").startswith("https:"))
     operations = (

@@ -22,7 +22,7 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
 from proxy.adapters.files.policies import PolicyLibrary
-from proxy.adapters.files.settings import SettingsFile, kept_secret, load_settings
+from proxy.adapters.files.settings import SettingsFile, load_settings, persistent_secret
 from proxy.adapters.files.toml_file import FileError
 from proxy.adapters.plugins import load_plugins
 from proxy.adapters.stores import open_store
@@ -138,8 +138,8 @@ def _fault_of(settings: Settings) -> str:
 
 def _complete(settings: Settings, store: str, port: int) -> Settings:
     """The settings with what the first start makes and every later one finds."""
-    secret = settings.secret or SecretStr(kept_secret(settings.data_dir / SECRET_FILE))
-    token = settings.admin_token or SecretStr(kept_secret(settings.data_dir / ADMIN_TOKEN_FILE))
+    secret = settings.secret or SecretStr(persistent_secret(settings.data_dir / SECRET_FILE))
+    token = settings.admin_token or SecretStr(persistent_secret(settings.data_dir / ADMIN_TOKEN_FILE))
     made = {"store": store, "secret": secret, "admin_token": token, "port": port}
     return settings.model_copy(update=made)
 

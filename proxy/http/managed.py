@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.core.budget.budget import Stage
 from proxy.core.conversation.extension import MEMBER
-from proxy.core.policy.policy import Ways
+from proxy.core.policy.policy import Candidates
 from proxy.engine.append.append import Appends, StoredAnswer
 from proxy.engine.flow import Exchange, Incoming, Sent
 from proxy.engine.pipeline import Pipeline
@@ -92,13 +92,13 @@ class Managed:
             head = self._heads.of(scope)
             if head.warning:
                 send = passage.send = with_headers(send, (b"x-unabridged-warning", head.warning))
-            ways = head.ways(self._policies.in_force)
+            candidates = head.candidates(self._policies.in_force)
             # Where a policy cuts nothing, and the client sends its history, nothing has to be read.
-            if head.mode == "off" or (head.mode != "append" and ways.are_off):
+            if head.mode == "off" or (head.mode != "append" and candidates.are_off):
                 await self._relay(scope, receive, send)
                 return
-            with Permit(self._admission, ways.streams) as permit:
-                if not await self._manage(head, ways, passage, permit):
+            with Permit(self._admission, candidates.streams) as permit:
+                if not await self._manage(head, candidates, passage, permit):
                     permit.keep_body_alone()
                     await self._relay(scope, receive, send)
                     return
@@ -120,11 +120,11 @@ class Managed:
             passage.status = error.status
             await send_error(passage.scope, passage.send, error, unread=unread)
 
-    async def _manage(self, head: Head, ways: Ways, passage: _Passage, permit: Permit) -> bool:
+    async def _manage(self, head: Head, candidates: Candidates, passage: _Passage, permit: Permit) -> bool:
         """Answer the request; False where it is to be relayed: its policy, or shadow, wants that."""
         self._metrics.streams_active += 1
         try:
-            incoming = await self._read(head, ways, passage, permit)
+            incoming = await self._read(head, candidates, passage, permit)
             if incoming is None:
                 return False
             with passage.scope[CLIENT]:
@@ -143,9 +143,11 @@ class Managed:
             self._metrics.streams_active -= 1
         return True
 
-    async def _read(self, head: Head, ways: Ways, passage: _Passage, permit: Permit) -> Incoming | None:
+    async def _read(
+        self, head: Head, candidates: Candidates, passage: _Passage, permit: Permit
+    ) -> Incoming | None:
         """The request with its whole body, decoded; None where its model's policy has it relayed."""
-        limit = ways.body
+        limit = candidates.body
         client: Client = passage.scope[CLIENT]
         body = client.whole_body()
         if body is not None:
@@ -162,18 +164,20 @@ class Managed:
         if head.encoding:
             decoded = await decode_body(body, head.encoding, limit)
             permit.take(len(decoded) if decoded is not body else 0)
-        options = ways.options
-        way = options[0] if len(options) == 1 else ways.chosen(self._pipeline.wire.model_of(decoded))
-        policy = way.policy
+        options = candidates.options
+        candidate = (
+            options[0] if len(options) == 1 else candidates.chosen(self._pipeline.wire.model_of(decoded))
+        )
+        policy = candidate.policy
         if head.mode != "append" and policy.strategy.name == "off":
             client.put_back(body)
             return None
         if len(decoded) > policy.limits.body:
             raise RequestTooLarge
         if head.mode != "shadow":
-            return Incoming(envelope, decoded, policy, self._now(), way.by)
+            return Incoming(envelope, decoded, policy, self._now(), candidate.by)
         passage.body = body
-        return Incoming(envelope, decoded, policy.in_shadow, self._now(), way.by, is_shadow=True)
+        return Incoming(envelope, decoded, policy.in_shadow, self._now(), candidate.by, is_shadow=True)
 
     async def _shadow(self, incoming: Incoming, passage: _Passage) -> bool:
         """Answer a request of which nothing is changed; False where it cannot be decided on.

@@ -18,7 +18,7 @@ from operator import attrgetter
 from starlette.types import Scope
 
 from proxy.cache import Lru, Memory
-from proxy.core.policy.policy import PolicySet, Ways
+from proxy.core.policy.policy import Candidates, PolicySet
 from proxy.engine.intake.naming import (
     BOUNDARY_HEADER,
     BUDGET_HEADER,
@@ -287,14 +287,14 @@ class Head:
         """What every answer says of headers that look like ours; mostly nothing."""
         self._envelope: Envelope | None = None
         self._policies: PolicySet | None = None
-        self._ways: Ways | None = None
+        self._candidates: Candidates | None = None
 
-    def ways(self, policies: PolicySet) -> Ways:
+    def candidates(self, policies: PolicySet) -> Candidates:
         """What may choose the policy of its requests, of those in force. Raises InvalidPolicy."""
-        if self._ways is None or policies is not self._policies:
+        if self._candidates is None or policies is not self._policies:
             named = self._named.get(POLICY_HEADER, b"").decode("latin-1").strip()
-            self._ways, self._policies = policies.ways(named, self._named), policies
-        return self._ways
+            self._candidates, self._policies = policies.candidates(named, self._named), policies
+        return self._candidates
 
     @cached_property
     def mode(self) -> str:

@@ -113,7 +113,7 @@ def load_settings(**flags: object) -> tuple[Settings, SettingsFile | None]:
     return Settings.load(written.values, **{**flags, "config": path}), written
 
 
-def kept_secret(path: Path) -> str:
+def persistent_secret(path: Path) -> str:
     """The secret in the file `path`, made on the first call: 43 characters that a URL and a header can hold.
 
     Of several processes that make it at once, all get the one that was there first. The file is its owner's

@@ -168,7 +168,7 @@ class Rule(Section):
         return ", ".join(parts) or "any request"
 
 
-class Way(msgspec.Struct, frozen=True):
+class Candidate(msgspec.Struct, frozen=True):
     """A policy that a request may get."""
 
     policy: Policy
@@ -178,10 +178,10 @@ class Way(msgspec.Struct, frozen=True):
     """The pattern that the model must match; None where any does."""
 
 
-class Ways(msgspec.Struct, frozen=True):
+class Candidates(msgspec.Struct, frozen=True):
     """The policies that a request may get by its head, in order, and what holds whichever of them it gets."""
 
-    options: tuple[Way, ...]
+    options: tuple[Candidate, ...]
     streams: int
     """Requests at a time, by the widest limit."""
     body: int
@@ -189,9 +189,9 @@ class Ways(msgspec.Struct, frozen=True):
     are_off: bool
     """Whether none of them cuts anything."""
 
-    def chosen(self, model: str) -> Way:
+    def chosen(self, model: str) -> Candidate:
         """The first that is open to a model."""
-        return next(way for way in self.options if way.model is None or fnmatchcase(model, way.model))
+        return next(each for each in self.options if each.model is None or fnmatchcase(model, each.model))
 
 
 class PolicySet(msgspec.Struct, frozen=True):
@@ -210,24 +210,24 @@ class PolicySet(msgspec.Struct, frozen=True):
             raise InvalidPolicy(f"There is no usable policy {name!r}.")
         return policy
 
-    def ways(self, named: str, headers: Mapping[bytes, bytes]) -> Ways:
+    def candidates(self, named: str, headers: Mapping[bytes, bytes]) -> Candidates:
         """What may choose the policy of a request with this head, which ``named`` one or none.
 
         Raises InvalidPolicy.
         """
-        options = [Way(self.named(named), "the request's header")] if named else list[Way]()
+        options = [Candidate(self.named(named), "the request's header")] if named else list[Candidate]()
         for number, rule in enumerate(() if named else self.rules, 1):
             if rule.fits(headers):
                 by = f"use rule {number} ({rule.conditions})"
-                options.append(Way(self.named(rule.policy), by, rule.model))
+                options.append(Candidate(self.named(rule.policy), by, rule.model))
                 if rule.model is None:
                     break
         if not options or options[-1].model is not None:
-            options.append(Way(self.default, "the server's default"))
-        limits = [way.policy.limits for way in options]
-        return Ways(
+            options.append(Candidate(self.default, "the server's default"))
+        limits = [candidate.policy.limits for candidate in options]
+        return Candidates(
             tuple(options),
             streams=max(each.streams for each in limits),
             body=max(each.body for each in limits),
-            are_off=all(way.policy.strategy.name == "off" for way in options),
+            are_off=all(candidate.policy.strategy.name == "off" for candidate in options),
         )

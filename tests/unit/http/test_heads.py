@@ -65,7 +65,8 @@ def test_a_head_tells_what_is_asked(heads: Heads) -> None:
     head = heads.of(scope(KEY, *asked.items(), query=b"x=1"))
     envelope = head.envelope(NAMING)
     agent = Policy(name="agent")
-    assert [way.policy for way in head.ways(PolicySet(Policy(), {"agent": agent})).options] == [agent]
+    candidates = head.candidates(PolicySet(Policy(), {"agent": agent}))
+    assert [each.policy for each in candidates.options] == [agent]
     assert (head.mode, head.encoding) == ("append", b"gzip")
     assert (envelope.target, envelope.budget, envelope.is_boundary) == ("/chat/completions?x=1", 900, True)
     assert (envelope.channel, envelope.workspace) == ("general", "acme")

@@ -10,7 +10,7 @@ from threading import Barrier
 
 import pytest
 
-from proxy.adapters.files.settings import kept_secret
+from proxy.adapters.files.settings import persistent_secret
 from proxy.errors import SettingsError
 
 
@@ -19,15 +19,15 @@ def mode(path: Path) -> int:
 
 
 def test_a_secret_is_made_once_and_found_again(tmp_path: Path) -> None:
-    first = kept_secret(tmp_path / "token")
+    first = persistent_secret(tmp_path / "token")
     assert re.fullmatch(r"[A-Za-z0-9_-]{43}", first)
-    assert kept_secret(tmp_path / "token") == first
-    assert kept_secret(tmp_path / "other") != first
+    assert persistent_secret(tmp_path / "token") == first
+    assert persistent_secret(tmp_path / "other") != first
 
 
 def test_a_secret_is_its_owners_alone(tmp_path: Path) -> None:
     path = tmp_path / "data" / "token"
-    kept_secret(path)
+    persistent_secret(path)
     assert (mode(path), mode(path.parent)) == (0o600, 0o700)
 
 
@@ -35,7 +35,7 @@ def test_a_secret_that_others_may_read_is_closed_again(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("kept\n")
     path.chmod(0o664)
-    assert kept_secret(path) == "kept"
+    assert persistent_secret(path) == "kept"
     assert mode(path) == 0o600
 
 
@@ -44,7 +44,7 @@ def test_all_who_make_a_secret_at_once_get_the_same_one(tmp_path: Path) -> None:
 
     def start(_: int) -> str:
         together.wait()
-        return kept_secret(tmp_path / "token")
+        return persistent_secret(tmp_path / "token")
 
     with ThreadPoolExecutor(8) as pool:
         assert len(set(pool.map(start, range(8)))) == 1
@@ -54,10 +54,10 @@ def test_all_who_make_a_secret_at_once_get_the_same_one(tmp_path: Path) -> None:
 def test_an_empty_secret_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "token").touch(0o600)
     with pytest.raises(SettingsError, match="is empty"):
-        kept_secret(tmp_path / "token")
+        persistent_secret(tmp_path / "token")
 
 
 def test_a_place_that_cannot_hold_a_secret_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SettingsError, match="cannot be kept: "):
-        kept_secret(tmp_path / "file" / "token")
+        persistent_secret(tmp_path / "file" / "token")
