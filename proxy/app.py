@@ -57,6 +57,7 @@ from proxy.engine.models.stated_windows import StatedWindows
 from proxy.engine.pipeline import Pipeline
 from proxy.engine.planning.decisions import Decisions
 from proxy.engine.planning.epochs import Epochs
+from proxy.engine.proof import Proofs
 from proxy.engine.recording.backlog import Backlog
 from proxy.engine.recording.recorder import Recorder
 from proxy.engine.sessions.attachments import Attachments
@@ -260,6 +261,19 @@ def assembled(settings: Settings, outside: Outside, wire: Dialect = CHAT) -> Ins
         epochs=Epochs(store, summary_jobs, counter, clock, metrics, learned),
         recall=Recall(outside.search, counter, metrics, memory, remembered=memories.recalled).of,
     )
+    proofs = Proofs(
+        decisions=decisions,
+        asking=asking,
+        foreground=foreground,
+        background=background,
+        billing=billing,
+        store=outside.bills,
+        clock=clock,
+        counter=counter,
+        metrics=metrics,
+        credentials=_operator_credentials(settings),
+    )
+
     backlog = Backlog(store, pause=settings.store_breaker)
     recorder = Recorder(
         recognition=recognition,
@@ -272,7 +286,7 @@ def assembled(settings: Settings, outside: Outside, wire: Dialect = CHAT) -> Ins
         backlog=backlog,
         patience=settings.save_timeout,
         billed=billing.add,
-        recorded=turns.after,
+        recorded=(turns.after, proofs.after),
     )
     sender = Sender(wire, upstream, models, decisions, clock)
     pipeline = Pipeline(
@@ -391,7 +405,7 @@ def _for_people(settings: Settings, outside: Outside, inside: Inside, drain: Dra
         *Home(inspection, outside.policies, stats, clock.now).pages(),
         *SessionPages(inspection, memories, stats, edits, forks).pages(),
         *MemoryPages(memories).pages(),
-        *PolicyPages(outside.policies, inspection, prices.prices_of).pages(),
+        *PolicyPages(outside.policies, inspection, prices.prices_of, stats).pages(),
     )
     return [*AdminAPI(operations, door).routes(), *Frame(door, Renderer(clock.now), pages).routes()]
 

@@ -130,6 +130,17 @@ class Metrics:
             "unabridged_price_unknown", "Requests, and calls of our own, whose price nobody knows."
         )
 
+        self.regret = counter(
+            "unabridged_regret",
+            "Messages that were asked for again while they were cut.",
+            ("policy", "signal", "kind", "retention"),
+        )
+        self.proof = counter(
+            "unabridged_proof",
+            "Answers asked for once more, by what was asked: same, different, or why not compared.",
+            ("policy", "arm", "result"),
+        )
+
     def relayed(self, status: int) -> None:
         self._relayed(status).inc()
 

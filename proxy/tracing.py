@@ -29,6 +29,7 @@ CHAT: Final = "chat"
 ROUND: Final = "hidden round"
 SUMMARY: Final = "summary"
 MEMORY: Final = "memory"
+PROOF: Final = "proof"
 
 # --- attributes: of the conventions ---
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 
@@ -16,6 +16,11 @@ _COLUMNS = (
     *(">requests", ">received", ">sent", ">cached", ">spent $", ">without $", ">saved $"),
     *(">would have failed", ">epochs"),
 )
+_PAIRS = (
+    *("policy", "model", ">whole history", ">the same", ">same view", ">the same"),
+    ">difference",
+)
+_MISSED = ("policy", "model", "message", "class", "how", ">while cut", ">while shown")
 _NAME = 40
 _TO_THE_MINUTE = len("2026-11-22T03:47")
 UNKNOWN = "unknown"
@@ -46,8 +51,42 @@ def told(answer: Json) -> Iterator[RenderableType]:
     yield table((answer["by"], *_COLUMNS), rows)
     yield ""
     yield facts(_details(answer["total"]))
+    yield from _cuts(answer["proof"])
     if answer["by"] == "session":
         yield "Sessions are billed for all of their life, the sum below them is of that time alone."
+
+
+def _cuts(rows: Sequence[Json]) -> Iterator[RenderableType]:
+    """What cuts did, where anything was found out about that."""
+    pairs = [
+        (
+            *(row["policy"], row["model"], row["whole"]["compared"], _interval(row["whole"]["agree"])),
+            *(row["control"]["compared"], _interval(row["control"]["agree"]), _interval(row["difference"])),
+        )
+        for row in rows
+        if row["whole"]["compared"] or row["control"]["compared"]
+    ]
+    if pairs:
+        yield ""
+        yield table(_PAIRS, pairs, title="second answers: how many say the same, and with 95 % confidence")
+    missed = [
+        (
+            row["policy"],
+            row["model"],
+            *(each[name] for name in ("kind", "retention", "signal", "cut", "shown")),
+        )
+        for row in rows
+        for each in row["missed"]
+    ]
+    if missed:
+        yield ""
+        yield table(_MISSED, missed, title="messages that were asked for again")
+
+
+def _interval(told: Json | None) -> str | None:
+    if told is None:
+        return None
+    return f"{told['value']:.0%} ({told['low']:.0%} to {told['high']:.0%})"
 
 
 def _key(row: Json) -> str:
@@ -79,7 +118,7 @@ def bill_facts(bill: Json) -> Iterator[tuple[str, object]]:
 def _details(bill: Json) -> Iterator[tuple[str, object]]:
     """What the table leaves out; nothing that was not there at all."""
     dollars = bill["dollars"]
-    for kind in ("answers", "hidden", "summaries", "memory"):
+    for kind in ("answers", "hidden", "summaries", "memory", "proof"):
         if dollars and dollars[kind]:
             yield f"spent on {kind} $", _dollars(dollars, kind)
     if bill["tokens"]["shadow_cut"]:

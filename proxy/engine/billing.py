@@ -12,10 +12,12 @@ import asyncio
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from proxy.core.budget.prices import Prices
 from proxy.core.dialects.answers import Usage
 from proxy.core.economics.bill import NANO, NOTHING, Bill, added, bounded, money, prompt_of
+from proxy.core.proof.evidence import Counts
 from proxy.engine.models.asking import Caller
 from proxy.errors import StoreUnavailable
 from proxy.ports import BillStore, Clock, Group, SessionKey
@@ -27,14 +29,22 @@ _MOST_SESSIONS, _MOST_MODELS = 10_000, 100
 _MODEL = 80
 """Characters of a model's name."""
 _OTHERS = "others"
-_KINDS = ("answers", "hidden", "summaries", "memory", "without")
+BETWEEN = "\0"
+"""Between a policy and a model in the name of their evidence."""
+_KINDS = ("answers", "hidden", "summaries", "memory", "proof", "without")
 """Of money, as the metric has them."""
 _PAUSE = 1.0
 """Seconds from one writing to the next."""
 
 _Amounts = dict[str, int]
-_Place = SessionKey | int
-"""What a bill is of: a session, or an hour."""
+
+
+class _EvidenceOf(NamedTuple):
+    hour: int
+
+
+_Place = SessionKey | int | _EvidenceOf
+"""What amounts are of: the bill of a session or an hour, or what was found out about cuts in an hour."""
 
 
 @dataclass
@@ -71,13 +81,21 @@ class Billing:
         """Something was done by a model, for a session with this ttl (seconds) where it is one's alone."""
         amounts = bill.amounts()
         self._count(bill)
-        hour = self._place(int(self._clock.now()) // HOUR)
-        name = model[:_MODEL] if model in hour.new or len(hour.new) < _MOST_MODELS else _OTHERS
-        hour.new[name] = added(hour.new.get(name, {}), amounts)
+        self._owe(int(self._clock.now()) // HOUR, model, amounts)
         if session is not None:
             owed = self._place(session)
             owed.new[""] = added(owed.new.get("", {}), amounts)
             owed.ttl = max(owed.ttl, ttl)
+
+    def find(self, policy: str, model: str, counts: Counts) -> None:
+        """Something was found out about the cuts of a policy, for conversations with a model."""
+        self._owe(_EvidenceOf(int(self._clock.now()) // HOUR), model, counts, f"{policy}{BETWEEN}")
+
+    def _owe(self, place: _Place, model: str, amounts: Counts, prefix: str = "") -> None:
+        owed, name = self._place(place), prefix + model[:_MODEL]
+        if name not in owed.new and len(owed.new) >= _MOST_MODELS:
+            name = prefix + _OTHERS
+        owed.new[name] = added(owed.new.get(name, {}), amounts)
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write(), name="bills")
 
@@ -88,7 +106,7 @@ class Billing:
             bill = Bill(unpriced=1)
         else:
             cost = money(prompt_of(usage), bounded(usage.completion_tokens), prices)
-            bill = Bill(memory=cost) if caller.purpose == "memory" else Bill(summaries=cost)
+            bill = Bill.of({caller.purpose: cost})
         self.add(caller.model, bill, caller.session, caller.ttl)
 
     def failed(self, caller: Caller, reason: str) -> None:
@@ -145,6 +163,9 @@ class Billing:
         return True
 
     async def _added(self, place: _Place, owed: _Owed, group: Group) -> None:
+        if isinstance(place, _EvidenceOf):
+            await self._store.add_evidence(place.hour, owed.sent, group)
+            return
         bills: Mapping[str, Bill] = {name: Bill.of(amounts) for name, amounts in owed.sent.items()}
         if isinstance(place, SessionKey):
             await self._store.add_to_session(place, bills.get("", NOTHING), owed.ttl, group)

@@ -1,9 +1,10 @@
-"""Where bills are kept: by hour and model, and by session."""
+"""Where bills are kept: by hour and model, and by session; and what was found out about cuts, by the hour."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from proxy.core.economics.bill import Bill
+from proxy.core.proof.evidence import Counts
 from proxy.ports.session_store import SessionKey
 
 HOUR: Final = 3_600
@@ -37,6 +38,14 @@ class BillStore(Protocol):
 
     async def hours(self, first: int, last: int) -> dict[int, dict[str, Bill]]:
         """The bills of the hours from the first to the last, by model; those without any are left out."""
+        ...
+
+    async def add_evidence(self, hour: int, evidence: Mapping[str, Counts], group: Group) -> None:
+        """Add counts to an hour's evidence, by whatever it is of."""
+        ...
+
+    async def evidence(self, first: int, last: int) -> dict[int, dict[str, Counts]]:
+        """The evidence of the hours from the first to the last; those without any are left out."""
         ...
 
     async def of_sessions(self, keys: Sequence[SessionKey]) -> list[Bill]:

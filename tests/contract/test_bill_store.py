@@ -45,6 +45,22 @@ class TestHours:
         assert (await bills.hours(HOUR, HOUR))[HOUR] == dict.fromkeys(odd, ONE)
 
 
+class TestEvidence:
+    async def test_counts_add_up_by_hour_and_name_apart_from_bills(self, bills: BillStore) -> None:
+        names = {"policy\0a model": {"whole:same": 1, "cut:result:disposable": 7}}
+        await bills.add_evidence(HOUR, names, Group("w", 1))
+        await bills.add_evidence(HOUR, names | {"other\0m": {"spent": 10**12}}, Group("w", 2))
+        await bills.add_to_hour(HOUR, {"m": ONE}, Group("w", 3))
+        assert await bills.evidence(HOUR - 1, HOUR + 1) == {
+            HOUR: {
+                "policy\0a model": {"whole:same": 2, "cut:result:disposable": 14},
+                "other\0m": {"spent": 10**12},
+            }
+        }
+        assert await bills.hours(HOUR, HOUR) == {HOUR: {"m": ONE}}
+        assert await bills.evidence(HOUR + 1, HOUR + 2) == {}
+
+
 class TestSessions:
     async def test_a_bill_adds_up_beside_those_of_others(self, store: Store, bills: BillStore) -> None:
         for key in (KEY, OTHER, STRANGER):

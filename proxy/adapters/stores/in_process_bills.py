@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from proxy.core.economics.bill import NOTHING, Bill
+from proxy.core.economics.bill import NOTHING, Bill, added
+from proxy.core.proof.evidence import Counts
 from proxy.ports import Clock, Group, SessionKey
 from proxy.ports.bill_store import HOUR, KEPT
 
@@ -18,6 +20,7 @@ class InProcessBills:
         self._is_gone = is_gone
         self._most = most
         self._hours: dict[int, dict[str, Bill]] = {}
+        self._evidence: dict[int, dict[str, Counts]] = {}
         self._sessions: OrderedDict[SessionKey, Bill] = OrderedDict()
         """By last write, oldest first."""
 
@@ -26,9 +29,18 @@ class InProcessBills:
         of_hour = self._hours.setdefault(hour, {})
         for model, bill in bills.items():
             of_hour[model] = of_hour.get(model, NOTHING) + bill
+        self._forget(self._hours)
+
+    async def add_evidence(self, hour: int, evidence: Mapping[str, Counts], group: Group) -> None:
+        of_hour = self._evidence.setdefault(hour, {})
+        for name, counts in evidence.items():
+            of_hour[name] = added(of_hour.get(name, {}), counts)
+        self._forget(self._evidence)
+
+    def _forget(self, hours: dict[int, Any]) -> None:
         oldest = int(self._clock.now()) // HOUR - KEPT
-        for each in [each for each in self._hours if each < oldest]:
-            del self._hours[each]
+        for each in [each for each in hours if each < oldest]:
+            del hours[each]
 
     async def add_to_session(self, key: SessionKey, bill: Bill, ttl: float, group: Group) -> None:
         """`ttl` says nothing here: the session takes its bill along when it goes."""
@@ -41,6 +53,9 @@ class InProcessBills:
 
     async def hours(self, first: int, last: int) -> dict[int, dict[str, Bill]]:
         return {hour: dict(bills) for hour, bills in self._hours.items() if first <= hour <= last}
+
+    async def evidence(self, first: int, last: int) -> dict[int, dict[str, Counts]]:
+        return {hour: dict(each) for hour, each in self._evidence.items() if first <= hour <= last}
 
     async def of_sessions(self, keys: Sequence[SessionKey]) -> list[Bill]:
         return [self._sessions.get(key, NOTHING) for key in keys]

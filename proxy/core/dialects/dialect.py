@@ -273,6 +273,10 @@ class Dialect(Protocol):
 
     # What follows is made of bodies that were read before, and keeps every other byte.
 
+    def repeated(self, raw: bytes) -> bytes:
+        """A client's request as we ask it once more: in one piece, in nobody's name, and not to be kept."""
+        ...
+
     def asking_for_usage(self, raw: bytes) -> bytes:
         """A streamed request's body that also asks for the usage of its answer, if it can."""
         ...

@@ -47,6 +47,8 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True):
     """For requests of one answer that the client does not see: calls were answered in between."""
     summaries: int = 0
     memory: int = 0
+    proof: int = 0
+    """For second answers, by which it is found out whether cuts change the first."""
     without: int = 0
     """What doing nothing would have cost, as far as it would have worked."""
     beyond: int = 0
@@ -89,7 +91,7 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def spent(self) -> int:
         """All that was paid, in nano-dollars."""
-        return self.answers + self.hidden + self.summaries + self.memory
+        return self.answers + self.hidden + self.summaries + self.memory + self.proof
 
     @property
     def saved(self) -> int:

@@ -27,6 +27,7 @@ from proxy.core.policy.sections import (
     Ledger,
     Limits,
     Memory,
+    Proof,
     Recall,
     Retention,
     Section,
@@ -68,6 +69,7 @@ class Policy(Section):
     tool_results: ToolResults = ToolResults()
     recall: Recall = Recall()
     memory: Memory = Memory()
+    proof: Proof = Proof()
     append: Append = Append()
     store: Store = Store()
     limits: Limits = Limits()
@@ -109,6 +111,7 @@ class Policy(Section):
             "summary": summary.model_copy(update=written),
             "recall": Recall(),
             "memory": Memory(),
+            "proof": Proof(),
             "store": self.store.model_copy(update={"on_fault": "open"}),
         }
         return self.model_copy(update=quiet)

@@ -329,6 +329,17 @@ class Memory(Section):
     maintain_at: TimeOfDay = "03:00"
 
 
+class Proof(Section):
+    """Whether cuts change answers, found out by asking once more."""
+
+    share: Share = 0.0
+    """Of the requests whose view is cut: so many are asked once more, behind all users; 0 is none."""
+    daily_dollars: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
+    """What that may cost in a day (UTC)."""
+    daily_tokens: Count = 0
+    """Tokens of prompts and answers that it may take in a day, of models whose price nobody knows."""
+
+
 class Append(Section):
     """Clients that send only what is new."""
 

@@ -34,6 +34,17 @@ def tfidf(texts: Sequence[str]) -> "Vectors":
     return Vectors([_vector(found, spread, len(texts)) for found in counts])
 
 
+def likeness(one: str, other: str) -> float:
+    """How alike two texts are by all of their words: no others tell which of these matter."""
+    counts = [Counter(_terms(text)) for text in (one, other)]
+    if counts[0] == counts[1]:
+        return 1.0
+    weights = [{term: 1 + math.log(count) for term, count in found.items()} for found in counts]
+    shared = sum(weight * weights[1][term] for term, weight in weights[0].items() if term in weights[1])
+    lengths = [math.sqrt(sum(weight**2 for weight in each.values())) for each in weights]
+    return min(shared / (lengths[0] * lengths[1]), 1.0) if shared else 0.0
+
+
 class Vectors:
     """Texts as the weights of their words, each of length 1."""
 

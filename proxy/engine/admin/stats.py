@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from proxy.core.economics.bill import Bill, total
-from proxy.engine.billing import Billing
+from proxy.core.proof.evidence import Counts, Evidence
+from proxy.engine.billing import BETWEEN, Billing
 from proxy.ports import BillStore, Clock, SessionAdmin, SessionKey
 from proxy.ports.bill_store import HOUR, KEPT
 
@@ -47,6 +48,21 @@ class Stats:
         hours = await self.bills.hours(first, last)
         summed, rows = await asyncio.to_thread(_grouped, hours, by)
         return first * HOUR, summed, await self._sessions(first * HOUR) if by == "session" else rows
+
+    async def evidence(self, seconds: float) -> list[tuple[str, str, Evidence]]:
+        """What was found out about cuts for so long back, by policy and model."""
+        await self.billing.written()
+        last = int(self.clock.now()) // HOUR
+        first = max(int(self.clock.now() - seconds) // HOUR, last - KEPT)
+        found: defaultdict[str, list[Counts]] = defaultdict(list)
+        for of_hour in (await self.bills.evidence(first, last)).values():
+            for name, counts in of_hour.items():
+                found[name].append(counts)
+        rows: list[tuple[str, str, Evidence]] = []
+        for name in sorted(found):
+            policy, _, model = name.partition(BETWEEN)
+            rows.append((policy, model, Evidence.total(found[name])))
+        return rows
 
     async def of_session(self, key: SessionKey) -> Bill:
         """A session's bill until now."""

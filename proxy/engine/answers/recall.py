@@ -71,6 +71,8 @@ class Recaller:
     recall: Recall
     request: Request
     reach: Reach
+    found: set[int] = field(default_factory=set[int])
+    """Positions of the messages that it was asked for, or that answered best."""
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
@@ -129,12 +131,15 @@ class Recaller:
         if not wanted.query and wanted.first is None and wanted.last is None:
             return await asyncio.to_thread(overview_text, self.reach, count, room), "range"
         if not wanted.query:
+            first, last = wanted.first or 1, wanted.last or len(self.reach.chain)
+            self.found.update(place for place in self.reach.positions if first <= place + 1 <= last)
             return await asyncio.to_thread(range_text, self.reach, wanted, count, room), "range"
         try:
             hits, by = await self.find(wanted)
         except (SearchUnavailable, TimeoutError) as error:
             log_fault("recall could not search", error)
             return f"What was left out cannot be searched now, but read by number. {USAGE}", "failed"
+        self.found.update(self.reach.pieces[each].position for each in (hits[0] if hits else ()))
         return await asyncio.to_thread(found_text, self.reach, hits, count, room), by
 
     async def find(self, wanted: Wanted) -> tuple[list[range], str]:

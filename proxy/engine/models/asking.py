@@ -39,7 +39,7 @@ class Caller:
     """The caller's credentials; held in memory only."""
     timeout: float
     """Seconds that one call may take."""
-    purpose: Literal["summaries", "memory"] = "summaries"
+    purpose: Literal["summaries", "memory", "proof"] = "summaries"
     """As what its calls are billed."""
     session: SessionKey | None = None
     """To whose bill, where that is one's alone,"""
@@ -128,18 +128,33 @@ class Asking:
             body = self.wire.question_after(behind, ask, plain=plain)
         else:
             body = self.wire.question(ask, caller.model, plain=plain)
+        answer = await self._post(caller, body, may_refuse=not plain)
+        if answer is None:
+            return await self._answer(caller, ask, behind, plain=True)
+        if plain:  # what is refused in plain words too, was not refused for its parameters
+            self._plain.put(caller.model[:_NAME], value=True)
+        return answer
+
+    async def again(self, caller: Caller, body: bytes) -> Answer:
+        """What the model answers to a client's request, asked once more. Raises as :meth:`answer` does."""
+        async with asyncio.timeout(caller.timeout):
+            answer = await self._post(caller, self.wire.repeated(body))
+        if answer is None:
+            raise Unanswered("refused")
+        return answer
+
+    async def _post(self, caller: Caller, body: bytes, *, may_refuse: bool = False) -> Answer | None:
+        """The answer, which is billed; None where parameters were refused, and ``may_refuse`` be."""
         request = "POST", self.wire.path, caller.headers, body
         status, content, limit = await fetch(self._upstream, *request, _ANSWER_BYTES)
         if limit is not None:
             raise RateLimited(limit)
         if content is None:
             raise Unanswered("too_long")
-        if status in _REFUSED_PARAMETERS and not plain:
-            return await self._answer(caller, ask, behind, plain=True)
+        if status in _REFUSED_PARAMETERS and may_refuse:
+            return None
         if status != 200:
             raise Unanswered("refused", is_passing=status >= 500 or status in _PASSING)
-        if plain:  # what is refused in plain words too, was not refused for its parameters
-            self._plain.put(caller.model[:_NAME], value=True)
         answer = self.wire.read_answer(content)
         self.accounts.called(caller, answer.usage)
         if (trace := current()) is not None:

@@ -7,7 +7,7 @@ the session's tree, named by their chain hashes, so that writing a turn twice wr
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,8 +69,8 @@ class Recorder:
     """Seconds for which the client of an appended turn waits until its turn is stored."""
     billed: Callable[[str, Bill, SessionKey, float], None] = lambda _, __, ___, ____: None
     """Called with a turn's model and bill, and its session with that one's ttl; it makes nobody wait."""
-    recorded: Callable[[Exchange, Turn], None] = lambda _, __: None
-    """Called after a turn was written that may be remembered; it makes nobody wait."""
+    recorded: Sequence[Callable[[Exchange, Turn], None]] = ()
+    """Each is called after a turn was written; none makes anybody wait."""
     writing: defaultdict[SessionKey, set[asyncio.Task[bool]]] = field(
         default_factory=lambda: defaultdict(set)
     )
@@ -186,8 +186,8 @@ class Recorder:
             if cached.lookup is not None:
                 cached.learn_turn(request.session.lane.id, turn, ttl)
                 self.recognition.cache.keep(key, cached)
-            if request.home is not None:
-                self.recorded(exchange, turn)
+            for after in self.recorded:
+                after(exchange, turn)
         else:
             cached.lookup = None
             self._lose(exchange)

@@ -36,7 +36,7 @@ def bill_of(exchange: Exchange, usage: Usage | None, output: int) -> Bill:
         prompt = prompt_of(told)
     else:
         sent = exchange.full if is_shadow else exchange.sent
-        before = EMPTY if is_shadow else _plan_before(exchange)
+        before = EMPTY if is_shadow else plan_before(exchange)
         prompt = estimate(sent if told is None else bounded(told.prompt_tokens), before, plan)
     whole, fits, cut = prompt, True, exchange.full - exchange.sent
     if plan != EMPTY:
@@ -44,14 +44,14 @@ def bill_of(exchange: Exchange, usage: Usage | None, output: int) -> Bill:
         fits = _fits(request.budget, whole.tokens + output)
     bill = Bill.of_request(prompt, output, whole, paid, fits=fits)
     if plan != decision.plan:
-        view = estimate(max(prompt.tokens - cut, 0), _plan_before(exchange), decision.plan)
+        view = estimate(max(prompt.tokens - cut, 0), plan_before(exchange), decision.plan)
         bill = replace(bill, shadow_cut=cut, shadow=money(prompt, 0, paid) - money(view, 0, paid))
     return replace(
         bill,
         hidden=money(prompt_of(hidden), bounded(hidden.completion_tokens), paid),
         estimated=0 if told is not None else 1,
         unpriced=bill.unpriced + (rounds.count if rounds is not None and told is None else 0),
-        epochs=1 if _began(exchange) else 0,
+        epochs=1 if has_begun(exchange) else 0,
         tool_calls=rounds.answered if rounds is not None else 0,
     )
 
@@ -76,15 +76,15 @@ def _kept(exchange: Exchange, prices: Prices, before: Plan, plan: Plan) -> int:
     return kept_prompt(request.chain, before, plan, request.budget, prices)
 
 
-def _began(exchange: Exchange) -> bool:
+def has_begun(exchange: Exchange) -> bool:
     """Whether an epoch began at this request."""
     before, now = exchange.request.log, exchange.decision.log
     return before is not None and now is not None and len(now.epochs) > len(before.epochs)
 
 
-def _plan_before(exchange: Exchange) -> Plan:
+def plan_before(exchange: Exchange) -> Plan:
     """The plan under which the lane's last request went out: that before an epoch which began at this one."""
     decision = exchange.decision
-    if not _began(exchange) or decision.epoch is None or decision.log is None:
+    if not has_begun(exchange) or decision.epoch is None or decision.log is None:
         return decision.plan
     return next((each.plan for each in decision.log.epochs if each.id == decision.epoch.parent), EMPTY)

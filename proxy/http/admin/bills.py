@@ -10,6 +10,7 @@ from starlette.requests import Request
 
 from proxy.core.economics.bill import NANO, Bill
 from proxy.core.policy.values import seconds
+from proxy.core.proof.evidence import Arm, Evidence, Interval, Signal, Unproven
 from proxy.engine.admin.stats import By, Stats
 from proxy.errors import InvalidType
 from proxy.http.admin.api import Operation, Query, Table
@@ -44,6 +45,8 @@ class DollarsTold(Shape):
     """For requests between which calls were answered out of the client's sight."""
     summaries: float
     memory: float
+    proof: float
+    """For second answers, which tell whether cuts change the first."""
     spent: float
     """All of these."""
     without: float
@@ -82,6 +85,96 @@ class StatsRow(BillTold):
     """What a client sends as `X-Unabridged-Session`, of a session."""
 
 
+class IntervalTold(Shape):
+    """A share, or a difference of shares, and between what it lies with a confidence of 95 %."""
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, interval: Interval | None) -> IntervalTold | None:
+        """An interval as the API tells it."""
+        return None if interval is None else cls.model_validate(interval._asdict())
+
+
+class PairsTold(Shape):
+    """Answers, and second ones to the same requests."""
+
+    compared: int
+    agree: IntervalTold | None
+    """The share of them that say the same; null of none."""
+    likeness: list[int]
+    """How many are how alike, in tenths, those least alike first."""
+
+
+class MissedTold(Shape):
+    """How often messages of one kind were asked for again."""
+
+    kind: str
+    """Who said them: user, assistant, system, or result, of a tool."""
+    retention: str
+    """Their retention class."""
+    signal: Signal
+    """recalled, rerun, reread, said_again, or used: an exact string of one was in a second answer alone."""
+    cut: int
+    """While they were cut, cleared or clipped."""
+    shown: int
+    """While they stood in the view."""
+
+
+class CutTold(Shape):
+    """Messages that were cut, cleared or clipped."""
+
+    kind: str
+    retention: str
+    messages: int
+
+
+class ProofRow(Shape):
+    """What was found out about the cuts of a policy in conversations with a model."""
+
+    policy: str
+    model: str
+    whole: PairsTold
+    """Second answers to the whole history."""
+    control: PairsTold
+    """Second answers to the same view."""
+    difference: IntervalTold | None
+    """By how much a model agrees more with itself; null where one of both was not compared yet."""
+    unproven: dict[Unproven, int]
+    """Answers that were chosen and not compared, by the reason."""
+    dollars: float
+    """For second answers."""
+    tokens: int
+    cut: list[CutTold]
+    missed: list[MissedTold]
+
+    @classmethod
+    def of(cls, policy: str, model: str, evidence: Evidence) -> ProofRow:
+        """Evidence as the API tells it."""
+        pairs = {
+            arm.value: PairsTold(
+                compared=evidence.pairs(arm),
+                agree=IntervalTold.of(evidence.agreement(arm)),
+                likeness=evidence.likeness(arm),
+            )
+            for arm in Arm
+        }
+        cuts = sorted(evidence.cut.items())
+        return cls(
+            policy=policy,
+            model=model,
+            **pairs,
+            difference=IntervalTold.of(evidence.difference),
+            unproven=evidence.unproven,
+            dollars=evidence.dollars,
+            tokens=evidence.tokens,
+            cut=[CutTold(kind=kind, retention=of, messages=number) for (kind, of), number in cuts],
+            missed=[MissedTold.model_validate(each._asdict()) for each in evidence.missed],
+        )
+
+
 class StatsTold(Shape):
     """What requests took and cost over a time."""
 
@@ -92,6 +185,8 @@ class StatsTold(Shape):
     """Of all hours since then."""
     rows: list[StatsRow]
     """Of sessions: those that were used since then, each with the bill of all its life."""
+    proof: list[ProofRow]
+    """What was found out about cuts since then."""
 
 
 class BilledSession(SessionTold):
@@ -129,7 +224,7 @@ class StatsOperations:
 
     @_TABLE.operation("GET", "/stats", _SINCE, _BY)
     async def bills(self, request: Request, body: NoBody) -> StatsTold:
-        """What requests took and cost."""
+        """What requests took and cost, and what cuts did to answers."""
         asked = request.query_params.get("since", _USUAL)
         by = request.query_params.get("by", "day")
         if by not in get_args(By):
@@ -144,4 +239,5 @@ class StatsOperations:
             by=cast("By", by),
             total=BillTold(**told(total)),
             rows=[StatsRow(key=each.key, name=each.name or None, **told(each.bill)) for each in rows],
+            proof=[ProofRow.of(*each) for each in await self.stats.evidence(duration)],
         )

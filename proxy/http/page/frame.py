@@ -214,6 +214,9 @@ def _time(seconds: float) -> datetime:
 
 _FILTERS: Mapping[str, Callable[[Any], str]] = {
     "number": lambda value: "—" if value is None else f"{value:,.0f}",
+    "interval": lambda found: (
+        "—" if found is None else f"{found.value:.0%} ({found.low:.0%} to {found.high:.0%})"
+    ),
     "percent": lambda share: "—" if share is None else f"{share:.0%}",
     "dollars": dollars,
     "day": lambda seconds: _time(seconds).strftime("%Y-%m-%d %H:%M"),

@@ -15,11 +15,14 @@ from proxy.core.economics.consequences import EXAMPLE_WINDOW, budget_of, consequ
 from proxy.core.economics.simulate import Outcome, replay, totals
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.warnings import warnings_of
+from proxy.core.proof.evidence import Evidence
 from proxy.engine.admin.inspection import Branch, Inspected, Inspection
+from proxy.engine.admin.stats import Stats
 from proxy.errors import StoreUnavailable
 from proxy.http.limits import Policies
 from proxy.http.page.frame import Form, Page, Shown
 from proxy.http.page.session import ONE
+from proxy.ports.bill_store import HOUR, KEPT
 
 _COMPARED = 4
 """Policies that are tried at a time."""
@@ -37,6 +40,7 @@ class PolicyPages:
     inspection: Inspection
     prices: Callable[[str], Prices]
     """What a model's tokens cost."""
+    stats: Stats
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Sessions are tried one after the other: that takes seconds, and users' requests go on meanwhile."""
 
@@ -75,6 +79,7 @@ class PolicyPages:
             ],
             "differences": [*_differences(policy)],
             "sessions": await self._newest(),
+            "evidence": await self._evidence(policy.name),
         }
         return Shown("policy.html", policy.name, content)
 
@@ -84,6 +89,14 @@ class PolicyPages:
             return (await self.inspection.newest(_OFFERED))[0]
         except StoreUnavailable:
             return []
+
+    async def _evidence(self, policy: str) -> list[tuple[str, Evidence]]:
+        """What was found out about its cuts, by model; empty where that is nothing, or cannot be read."""
+        try:
+            found = await self.stats.evidence(KEPT * HOUR)
+        except StoreUnavailable:
+            return []
+        return [(model, evidence) for name, model, evidence in found if name == policy]
 
     async def _try(self, request: Request, form: Form) -> Shown:
         found = await self.inspection.find(request.path_params["id"])

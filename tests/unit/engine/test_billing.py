@@ -10,6 +10,7 @@ from proxy.adapters.stores.in_process import InProcessStore
 from proxy.core.budget.prices import UNKNOWN_PRICES, Prices
 from proxy.core.dialects.answers import Usage
 from proxy.core.economics.bill import NANO, Bill
+from proxy.core.proof.evidence import Counts
 from proxy.engine.billing import Billing
 from proxy.engine.models.asking import Caller
 from proxy.errors import StoreUnavailable
@@ -76,6 +77,28 @@ async def test_a_call_whose_cost_nobody_knows_is_told_as_such(
     assert await this_hour(store, clock) == {model: Bill(unpriced=1)}
 
 
+async def test_a_second_answer_is_billed_as_what_it_is(store: InProcessStore, clock: HandClock) -> None:
+    billing = billing_to(store.bills, clock)
+    billing.called(Caller("priced", [], 1.0, purpose="proof"), USED)
+    await billing.aclose()
+    (bill,) = (await this_hour(store, clock)).values()
+    assert bill.proof == bill.spent > 0
+
+
+async def test_what_is_found_out_is_written_by_policy_and_model(
+    store: InProcessStore, clock: HandClock
+) -> None:
+    billing = billing_to(store.bills, clock)
+    for model in ("priced", "other", "priced"):
+        billing.find("default", model, {"whole:same": 1})
+    await billing.aclose()
+    hour = int(clock.now()) // HOUR
+    assert await store.bills.evidence(hour, hour) == {
+        hour: {"default\0priced": {"whole:same": 2}, "default\0other": {"whole:same": 1}}
+    }
+    assert await store.bills.hours(hour, hour) == {}
+
+
 async def test_models_beyond_a_hundred_share_one_name(store: InProcessStore, clock: HandClock) -> None:
     billing = billing_to(store.bills, clock)
     for number in range(150):
@@ -93,11 +116,15 @@ class Away:
     def __init__(self, store: BillStore) -> None:
         self.is_there = False
         self.store = store
-        self.of_sessions, self.hours = store.of_sessions, store.hours
+        self.of_sessions, self.hours, self.evidence = store.of_sessions, store.hours, store.evidence
 
     async def add_to_hour(self, hour: int, bills: Mapping[str, Bill], group: Group) -> None:
         self._reach()
         await self.store.add_to_hour(hour, bills, group)
+
+    async def add_evidence(self, hour: int, evidence: Mapping[str, Counts], group: Group) -> None:
+        self._reach()
+        await self.store.add_evidence(hour, evidence, group)
 
     async def add_to_session(self, key: SessionKey, bill: Bill, ttl: float, group: Group) -> None:
         self._reach()

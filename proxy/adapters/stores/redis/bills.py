@@ -7,13 +7,14 @@ is not known here, are left out.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from proxy.adapters.stores.redis import keys as names
 from proxy.adapters.stores.redis.connection import Connection
 from proxy.adapters.stores.redis.scripts import Scripts
 from proxy.core.economics.bill import Bill
+from proxy.core.proof.evidence import Counts
 from proxy.ports import Group, SessionKey
 from proxy.ports.bill_store import HOUR, KEPT
 
@@ -29,14 +30,20 @@ class RedisBills:
         self._scripts = scripts
 
     async def add_to_hour(self, hour: int, bills: Mapping[str, Bill], group: Group) -> None:
-        amounts = [
+        by_model = {model: bill.amounts() for model, bill in bills.items()}
+        await self._add(names.hour(hour), by_model, group)
+
+    async def add_evidence(self, hour: int, evidence: Mapping[str, Counts], group: Group) -> None:
+        await self._add(names.evidence(hour), evidence, group)
+
+    async def _add(self, key: str, amounts: Mapping[str, Counts], group: Group) -> None:
+        words = [
             word
-            for model, bill in bills.items()
-            for name, amount in bill.amounts().items()
-            for word in (f"{name} {model}".encode(errors="replace"), amount)
+            for label, counts in amounts.items()
+            for name, amount in counts.items()
+            for word in (f"{name} {label}".encode(errors="replace"), amount)
         ]
-        life = names.milliseconds(KEPT * HOUR)
-        await self._scripts.of_key("add_to_hour", names.hour(hour), life, *group, *amounts)
+        await self._scripts.of_key("add_to_hour", key, names.milliseconds(KEPT * HOUR), *group, *words)
 
     async def add_to_session(self, key: SessionKey, bill: Bill, ttl: float, group: Group) -> None:
         amounts = [word for pair in bill.amounts().items() for word in pair]
@@ -44,12 +51,21 @@ class RedisBills:
         await self._scripts.of_session("add_to_session", key, life, *group, *amounts)
 
     async def hours(self, first: int, last: int) -> dict[int, dict[str, Bill]]:
-        found: dict[int, dict[str, Bill]] = {}
+        found = await self._hours(names.hour, first, last)
+        return {hour: {model: Bill.of(each) for model, each in of.items()} for hour, of in found.items()}
+
+    async def evidence(self, first: int, last: int) -> dict[int, dict[str, Counts]]:
+        return await self._hours(names.evidence, first, last)
+
+    async def _hours(
+        self, key_of: Callable[[int], str], first: int, last: int
+    ) -> dict[int, dict[str, Counts]]:
+        found: dict[int, dict[str, Counts]] = {}
         for start in range(first, last + 1, _AT_ONCE):
             asked = range(start, min(start + _AT_ONCE, last + 1))
-            stored = await self._read([names.hour(each) for each in asked])
-            bills = zip(asked, map(_by_model, stored), strict=True)
-            found |= {hour: by_model for hour, by_model in bills if by_model}
+            stored = await self._read([key_of(each) for each in asked])
+            hours = zip(asked, map(_by_label, stored), strict=True)
+            found |= {hour: by_label for hour, by_label in hours if by_label}
         return found
 
     async def of_sessions(self, keys: Sequence[SessionKey]) -> list[Bill]:
@@ -63,12 +79,12 @@ class RedisBills:
         return await self._connection.ask_all("inspect", *(("HGETALL", name) for name in stored))
 
 
-def _by_model(stored: Mapping[bytes, bytes]) -> dict[str, Bill]:
+def _by_label(stored: Mapping[bytes, bytes]) -> dict[str, Counts]:
     found: defaultdict[str, dict[str, int]] = defaultdict(dict)
     for name, amount in _amounts(stored):
-        kind, _, model = name.partition(" ")
-        found[model][kind] = amount
-    return {model: Bill.of(amounts) for model, amounts in found.items()}
+        kind, _, label = name.partition(" ")
+        found[label][kind] = amount
+    return dict(found)
 
 
 def _amounts(stored: Mapping[bytes, bytes]) -> Iterator[tuple[str, int]]:

@@ -40,6 +40,7 @@ a script may touch them together. Law 6 rests on the tag: it is derived from the
 | `u1:{memories}:index:ends` | sorted set | `kind/tag` of those that end, by when (milliseconds since 1970) |
 | `u1:probe` | string | for a second: whether somebody who looks after the server may write |
 | `u1:{bills}:<hour>` | hash | name of an amount and a model → its sum in that hour (numbered since 1970) |
+| `u1:{proof}:<hour>` | hash | name of a count, a policy and (after a NUL) a model → its sum: what cuts did |
 | `u1:secrets` | set | ids of the secrets that servers began with, so that one with another can be told |
 
 Lifetimes: all keys of a session are renewed together, so none outlives another; but `line`, `leases` and
@@ -219,6 +220,11 @@ def session(key: SessionKey) -> str:
 def hour(number: int) -> str:
     """The bills of an hour; no tag has the bucket's name, being hex."""
     return f"{bucket('bills')}{number}"
+
+
+def evidence(number: int) -> str:
+    """What was found out about cuts in an hour."""
+    return f"{bucket('proof')}{number}"
 
 
 def epochs(key: SessionKey, lane: str) -> str:

@@ -49,6 +49,8 @@ _OF_THE_PROMPT = (
     *("service_tier", "provider"),
 )
 """What decides how a prompt begins, and where its provider, or a local server, looks for what it has kept."""
+_OF_THE_CLIENT = ("stream", "stream_options", "store", "metadata", "user", "safety_identifier")
+"""How an answer comes, who asks, and what its provider keeps of it."""
 _SUMMARY: dict[str, Any] = {
     "type": "object",
     "properties": {"summary": {"type": "string"}},
@@ -143,6 +145,9 @@ class ChatCompletions:
                 return read_body(raw, len(raw)).model
             except RequestError:  # whoever reads the rest says what is wrong with it
                 return ""
+
+    def repeated(self, raw: bytes) -> bytes:
+        return JSONObject.read(raw).changed(dict.fromkeys(_OF_THE_CLIENT)).raw
 
     def asking_for_usage(self, raw: bytes) -> bytes:
         written = JSONObject.read(raw)

@@ -1,0 +1,145 @@
+"""What a message asks for again that was there before: regret of a cut, where that was cut.
+
+Seen without asking any model: a tool runs again with the same arguments, a file is read again, a user says
+the same again. That happens to what still stands in the view too, so both are told. Keeps law 8 (O(new)): of
+a long conversation the newest messages are looked at, and of these only what shares a word is decoded.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from proxy.core.conversation.messages import HEAD_ROLES, TOOL_ROLES
+from proxy.core.dialects.dialect import Content
+from proxy.core.extraction.facts import kind_of as kind_of_word
+from proxy.core.planning.chain import Chain
+from proxy.core.planning.plan import Plan
+from proxy.core.planning.situation import Situation
+from proxy.core.proof.evidence import Signal
+from proxy.core.text.similarity import likeness
+from proxy.core.tool_cache.cache import key_of
+
+_MOST = 400
+"""Messages that are looked at, the newest before the one that asks."""
+_FURTHEST = 40
+"""Messages before a result within which its call is looked for."""
+_SAME = 0.85
+"""Likeness of a user's words from which they are the same again, if all numbers in them are."""
+_LEAST_WORDS = 6
+_WORD = re.compile(r"[\w./-]{4,}", re.ASCII)
+_ANY_WORD = re.compile(r"\w+")
+_NUMBER = re.compile(r"\w*\d\w*")
+
+
+class Regret(NamedTuple):
+    """A message that was asked for again."""
+
+    signal: Signal
+    position: int
+    is_cut: bool
+    """Whether the view lacked it, all or in part."""
+
+
+def regret_of(asking: Content, chain: Chain, plan: Plan, end: int) -> list[Regret]:
+    """What a message asks for again of those before ``end``, as the plan showed them."""
+    if asking.role == "user" and not asking.answers:
+        return _said_again(asking.text, chain, plan, end)
+    return [
+        found
+        for _, name, arguments in asking.calls
+        if (found := _called_again(name, arguments, chain, plan, end)) is not None
+    ]
+
+
+def _called_again(name: str, arguments: str, chain: Chain, plan: Plan, end: int) -> Regret | None:
+    """The newest result of the same call, or of one on the same file by the same tool."""
+    key, files = key_of(name, arguments), _files_in(arguments)
+    word = max(files or _WORD.findall(arguments) or [name], key=len).encode(errors="replace")
+    for position in range(end - 1, max(end - 1 - _MOST, -1), -1):
+        for answered in chain.messages[position].answers:
+            call = _call(answered, word, chain, position)
+            if call is None or call[0] != name:
+                continue
+            if key_of(*call) == key:
+                return Regret(Signal.RERUN, position, not plan.shows(position))
+            if files & _files_in(call[1]):
+                return Regret(Signal.REREAD, position, not plan.shows(position))
+    return None
+
+
+def _call(answered: str, word: bytes, chain: Chain, position: int) -> tuple[str, str] | None:
+    """The call of a result, by name and arguments; None where it has not the word, or is far away."""
+    for place in range(position - 1, max(position - 1 - _FURTHEST, -1), -1):
+        if answered in chain.messages[place].calls:
+            if word not in chain.raws[place]:
+                return None
+            calls = chain.content(place).calls
+            return next(((name, arguments) for call, name, arguments in calls if call == answered), None)
+    return None
+
+
+def _files_in(arguments: str) -> set[str]:
+    """Paths and names of files, of text that may be JSON."""
+    return {word for word in _WORD.findall(arguments) if kind_of_word(word) in ("path", "file")}
+
+
+def _said_again(text: str, chain: Chain, plan: Plan, end: int) -> list[Regret]:
+    words = _ANY_WORD.findall(text)
+    if len(words) < _LEAST_WORDS:
+        return []
+    numbers = {*_NUMBER.findall(text)}
+    ascii_words = _WORD.findall(text)
+    word = max(ascii_words, key=len).encode() if ascii_words else b""
+    for position in range(end - 1, max(end - 1 - _MOST, -1), -1):
+        if chain.messages[position].role != "user" or chain.messages[position].answers:
+            continue
+        raw = chain.raws[position]
+        if not len(raw) / 3 <= len(text.encode(errors="replace")) <= 3 * len(raw) or word not in raw:
+            continue
+        earlier = chain.content(position).text
+        if likeness(text, earlier) >= _SAME and {*_NUMBER.findall(earlier)} == numbers:
+            return [Regret(Signal.SAID_AGAIN, position, not plan.shows(position))]
+    return []
+
+
+# --- how it is counted ---
+
+
+def kind_of(situation: Situation, position: int) -> str:
+    """The kind of a message, and its retention class."""
+    role = situation.role(position)
+    if role in TOOL_ROLES or situation.chain.messages[position].is_result:
+        role = "result"
+    elif role in HEAD_ROLES:
+        role = "system"
+    return f"{role}:{situation.classes.of(situation.unit_at(position))}"
+
+
+def counts_of(situation: Situation, found: Iterable[Regret]) -> Counter[str]:
+    """What was asked for again, by signal and kind."""
+    counts = Counter[str]()
+    for each in found:
+        is_output = situation.role(each.position) in TOOL_ROLES
+        if each.signal is Signal.SAID_AGAIN and is_output:
+            continue  # no user says what a program prints, though it came as a user's message
+        prefix = "" if each.is_cut else "shown:"
+        counts[f"{prefix}{each.signal}:{kind_of(situation, each.position)}"] += 1
+    return counts
+
+
+def cut_counts(situation: Situation, before: Plan) -> Counter[str]:
+    """Messages that the situation's plan has cut, cleared or clipped, and one before it had not, by kind."""
+    positions = (place for place in cut_by(situation.plan) if before.shows(place))
+    return Counter(f"cut:{kind_of(situation, place)}" for place in positions)
+
+
+def cut_by(plan: Plan) -> Iterator[int]:
+    """Positions of what a view lacks, all or in part, the newest first."""
+    places = {place for gap in plan.gaps for place in range(gap.start, gap.end)}
+    yield from sorted(places | {edit.position for edit in plan.replacements}, reverse=True)
+
+
+def cut_texts(situation: Situation) -> Iterator[tuple[int, str]]:
+    """What a view lacks, all or in part, the newest first, each read as it is asked for."""
+    return ((place, situation.content(place).countable()) for place in cut_by(situation.plan))

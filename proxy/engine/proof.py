@@ -1,0 +1,259 @@
+"""After the answer: whether its view lacked what mattered, found out without keeping anybody waiting.
+
+What is asked for again is seen in each turn whose view is cut. Of some such turns, where the policy says so,
+the model is asked once more, with the whole history or, as a control, with the same view, and both answers
+are compared. These calls are the operator's own: they go out with the operator's key, behind all users, under
+the policy's daily ceiling. Contents are compared in memory, and counts alone are kept.
+"""
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from proxy.core.budget.prices import Prompt
+from proxy.core.conversation.records import Node, Turn
+from proxy.core.dialects.answers import Answer
+from proxy.core.economics.bill import NANO, bounded, money, prompt_of
+from proxy.core.planning.plan import EMPTY
+from proxy.core.planning.situation import Situation
+from proxy.core.proof.comparison import compared, strings_of, used
+from proxy.core.proof.evidence import SIGNALS, Arm, Counts, Evidence, Signal, Unproven
+from proxy.core.proof.regret import Regret, counts_of, cut_counts, cut_texts, regret_of
+from proxy.engine.answers.recall import Recaller
+from proxy.engine.background import Background
+from proxy.engine.billing import BETWEEN, Billing
+from proxy.engine.flow import Decision, Exchange
+from proxy.engine.foreground import Foreground
+from proxy.engine.models.asking import Asking, Caller, Unanswered
+from proxy.engine.planning.decisions import Decisions
+from proxy.engine.recording.turn_bill import has_begun, plan_before
+from proxy.errors import StoreUnavailable, UnabridgedError
+from proxy.ports import BillStore, Clock, TokenCounter
+from proxy.ports.bill_store import HOUR
+from proxy.telemetry import Metrics, log_warning
+from proxy.tracing import PROOF, step
+
+_MOST_WAITING = 4
+"""Requests, each held in memory whole, that wait to be asked once more."""
+_SECONDS = 300.0
+"""That a second answer may take."""
+_DAY = 24
+
+
+class _Ceiling(Exception):  # noqa: N818 - no error: nothing is asked
+    """The day's ceiling would be passed, or nobody can say whether it is."""
+
+
+class _Sample(NamedTuple):
+    """An answer that was chosen to be asked for once more."""
+
+    exchange: Exchange
+    answer: Node
+    arm: Arm
+
+
+class _Cost(NamedTuple):
+    """What a second answer takes."""
+
+    money: int
+    """Nano-dollars; 0 where nobody knows the price."""
+    tokens: int
+    is_priced: bool
+
+
+@dataclass
+class Proofs:
+    """Finds out what cuts do. ``credentials`` are the operator's; empty where there is no key."""
+
+    decisions: Decisions
+    asking: Asking
+    foreground: Foreground
+    background: Background
+    billing: Billing
+    store: BillStore
+    clock: Clock
+    counter: TokenCounter
+    metrics: Metrics
+    credentials: Sequence[tuple[bytes, bytes]]
+    _waiting: int = 0
+    _is_told: bool = False
+    """Whether it was said that there is no key."""
+    _alone: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """One is asked at a time, so that each knows what those before it have spent."""
+
+    def after(self, exchange: Exchange, turn: Turn) -> None:
+        """A turn was written; nobody waits for what is made of it."""
+        if exchange.is_shadow or exchange.decision.plan == EMPTY:
+            return
+        self.background.run(self._regretted(exchange, turn), is_needed=False)
+        answer = turn.nodes[-1] if turn.nodes and turn.nodes[-1].answer else None
+        is_one = exchange.rounds is None or exchange.rounds.count == 0
+        arm = self._chosen(exchange) if answer is not None and answer.complete and is_one else None
+        if arm is None or answer is None:
+            return
+        if not self.credentials:
+            if not self._is_told:
+                self._is_told = True
+                log_warning("nothing is proven without the operator's key: set UNABRIDGED_UPSTREAM_KEY")
+        elif self._waiting >= _MOST_WAITING:
+            self._found(exchange, {f"unproven:{Unproven.BUSY}": 1})
+        else:
+            self._waiting += 1
+            self.background.run(self._proven(_Sample(exchange, answer, arm)), is_needed=False)
+
+    def _chosen(self, exchange: Exchange) -> Arm | None:
+        """What is asked once more, if anything; the same on every worker."""
+        request, share = exchange.request, exchange.request.incoming.policy.proof.share
+        if not share:
+            return None
+        key = request.session.key
+        digest = hashlib.sha256(f"{key.tag}\0{key.sid}\0".encode() + request.history.tip).digest()
+        if int.from_bytes(digest[:8]) >= share * 2**64:
+            return None
+        return Arm.WHOLE if digest[8] & 1 else Arm.CONTROL
+
+    def _found(self, exchange: Exchange, counts: Counts) -> None:
+        policy = exchange.request.incoming.policy.name
+        for name, number in counts.items():
+            first, _, rest = name.partition(":")
+            if first in SIGNALS:
+                kind, _, retention = rest.partition(":")
+                self.metrics.regret.labels(policy, first, kind, retention).inc(number)
+            elif first == "unproven" or rest in ("same", "different"):
+                self.metrics.proof.labels(policy, first, rest).inc(number)
+        if counts:
+            self.billing.find(policy, exchange.request.model.name, counts)
+
+    # --- regret ---
+
+    async def _regretted(self, exchange: Exchange, turn: Turn) -> None:
+        """What the turn asked for again, the user in what is new, the model in its answer."""
+        self._found(exchange, await asyncio.to_thread(self._regret, exchange, turn))
+
+    def _regret(self, exchange: Exchange, turn: Turn) -> Counts:
+        request, plan = exchange.request, exchange.decision.plan
+        chain, before = request.chain, plan_before(exchange)
+        found, newest = list[Regret](), chain.sent_before
+        for node in turn.nodes:
+            if node.answer:
+                found += regret_of(chain.dialect.read(node.raw), chain, plan, len(chain))
+            elif newest < node.sequence < len(chain) and chain.messages[node.sequence].role == "user":
+                found += regret_of(chain.content(node.sequence), chain, before, node.sequence)
+        for each in exchange.answerers:
+            if isinstance(each, Recaller):
+                found += (Regret(Signal.RECALLED, place, is_cut=True) for place in sorted(each.found))
+        if not (found or has_begun(exchange)):
+            return {}
+        situation = self._situation(exchange)
+        counts = counts_of(situation, found)
+        if has_begun(exchange):
+            counts += cut_counts(situation, before)
+        return counts
+
+    def _situation(self, exchange: Exchange) -> Situation:
+        request, plan = exchange.request, exchange.decision.plan
+        policy = request.incoming.policy
+        return Situation(request.chain, plan, policy, request.budget, self.counter.count)
+
+    # --- proof ---
+
+    async def _proven(self, sample: _Sample) -> None:
+        """Ask once more, and count what comes of it."""
+        exchange = sample.exchange
+        try:
+            async with self._alone:
+                self._found(exchange, await self._outcome(sample))
+        finally:
+            self._waiting -= 1
+
+    async def _outcome(self, sample: _Sample) -> Counts:
+        exchange = sample.exchange
+        budget = exchange.request.budget
+        needed, limit = exchange.full + budget.real(sample.answer.tokens), budget.window.limit
+        if limit is not None and needed > limit:  # nor is the view asked again: both are of the same requests
+            return {f"unproven:{Unproven.BEYOND}": 1}
+        try:
+            with step(PROOF, is_aside=True):
+                second = await self.foreground.run(partial(self._ask, sample), asyncio.Event())
+        except _Ceiling:
+            return {f"unproven:{Unproven.CEILING}": 1}
+        except (Unanswered, TimeoutError, UnabridgedError) as failure:
+            log_warning("no second answer to compare", why=str(failure) or type(failure).__name__)
+            return {f"unproven:{Unproven.FAILED}": 1}
+        counts = Counter(self._spent(sample, second))
+        if second.message is None or not second.complete:
+            counts[f"unproven:{Unproven.FAILED}"] += 1
+        else:
+            counts += await asyncio.to_thread(self._compared, sample, second.message)
+        return counts
+
+    async def _ask(self, sample: _Sample) -> Answer:
+        """The second answer. Raises _Ceiling before anything is sent."""
+        request = sample.exchange.request
+        if await self._is_past_ceiling(sample):
+            raise _Ceiling
+        caller = Caller(request.model.name, self.credentials, _SECONDS, purpose="proof")
+        ttl = request.incoming.policy.store.ttl
+        return await self.asking.again(caller.billed_to(request.session.key, ttl), self._body(sample))
+
+    def _body(self, sample: _Sample) -> bytes:
+        exchange = sample.exchange
+        if sample.arm is Arm.CONTROL:
+            return exchange.body
+        # What the model thought since the first cut was thought behind another beginning (law 9).
+        request = replace(exchange.request, tool=b"")
+        return self.decisions.body(request, replace(Decision.under(request, EMPTY), is_unsigned=True))
+
+    def _expected(self, sample: _Sample) -> _Cost:
+        """What asking will take, with nothing in the provider's cache, and an answer like the first."""
+        exchange = sample.exchange
+        prompt = exchange.full if sample.arm is Arm.WHOLE else exchange.sent
+        return _cost(exchange, Prompt(prompt, 0), exchange.request.budget.real(sample.answer.tokens))
+
+    async def _is_past_ceiling(self, sample: _Sample) -> bool:
+        """Whether this call would pass what its policy allows in a day (UTC), for all workers together."""
+        policy, cost = sample.exchange.request.incoming.policy, self._expected(sample)
+        hour = int(self.clock.now()) // HOUR
+        try:
+            if not await self.billing.written():
+                return True
+            hours = await self.store.evidence(hour - hour % _DAY, hour)
+        except StoreUnavailable:
+            return True
+        prefix = f"{policy.name}{BETWEEN}"
+        spent = Evidence.total(
+            counts for of in hours.values() for name, counts in of.items() if name.startswith(prefix)
+        )
+        if cost.is_priced:
+            return spent.spent + cost.money > policy.proof.daily_dollars * NANO
+        return spent.tokens + cost.tokens > policy.proof.daily_tokens
+
+    def _spent(self, sample: _Sample, second: Answer) -> Counts:
+        """What it has cost, as far as the upstream tells."""
+        cost, usage = self._expected(sample), second.usage
+        if usage is not None:
+            cost = _cost(sample.exchange, prompt_of(usage), bounded(usage.completion_tokens))
+        return {"spent": cost.money, "tokens": cost.tokens}
+
+    def _compared(self, sample: _Sample, message: bytes) -> Counter[str]:
+        exchange, dialect = sample.exchange, sample.exchange.request.chain.dialect
+        first, second = dialect.read(sample.answer.raw), dialect.read(message)
+        counts = Counter(compared(first, second).counts(sample.arm))
+        if sample.arm is Arm.WHOLE:
+            situation = self._situation(exchange)
+            found = used(second, first, strings_of(exchange.body), cut_texts(situation))
+            counts += counts_of(situation, (Regret(Signal.USED, place, is_cut=True) for _, place in found))
+        return counts
+
+
+def _cost(exchange: Exchange, prompt: Prompt, output: int) -> _Cost:
+    request = exchange.request
+    prices = request.model.prices.under(request.incoming.policy.economy)
+    paid = prices if prices.is_known else None
+    return _Cost(money(prompt, output, paid), prompt.tokens + output, is_priced=paid is not None)
