@@ -1,7 +1,6 @@
 """`unabridged check FILE`: whether a policy is valid, what follows from it, and all that it says."""
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any, NamedTuple, cast
 
 from proxy.adapters import prices
 from proxy.adapters.files.policies import PolicyFile, PolicyLibrary, shipped_policies
-from proxy.adapters.files.toml_file import PolicyError, toml_key
+from proxy.adapters.files.toml_file import PolicyError, toml_key, toml_value
 from proxy.adapters.plugins import load_plugins
 from proxy.cli.terminal import add_json_option, facts, positive, print_json, show
 from proxy.core.economics.consequences import EXAMPLE_WINDOW, budget_of, consequences, decisions
@@ -95,14 +94,5 @@ def as_toml(rules: Mapping[str, Any]) -> str:
 
 def _entries(section: Mapping[str, Any], plain: Mapping[str, Any]) -> Iterator[str]:
     for key, value in section.items():
-        remark = "" if value == plain[key] else f"  # default: {_value(plain[key])}"
-        yield f"{toml_key(key)} = {_value(value)}{remark}"
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, dict):
-        pairs = cast("Mapping[str, Any]", value).items()
-        return "{" + ", ".join(f"{toml_key(key)} = {_value(each)}" for key, each in pairs) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_value, cast("list[Any]", value))) + "]"
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        remark = "" if value == plain[key] else f"  # default: {toml_value(plain[key])}"
+        yield f"{toml_key(key)} = {toml_value(value)}{remark}"

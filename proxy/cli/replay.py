@@ -24,6 +24,9 @@ from proxy.adapters.files.policies import PolicyLibrary
 from proxy.adapters.plugins import load_plugins
 from proxy.adapters.tokens import TiktokenCounter
 from proxy.cache import Memory
+from proxy.cli.replay_learn import as_json as learned_json
+from proxy.cli.replay_learn import as_toml as learned_toml
+from proxy.cli.replay_learn import learn
 from proxy.cli.replay_report import as_json, page, tables
 from proxy.cli.terminal import CommandError, add_json_option, notes, positive, print_json, seconds, show
 from proxy.core.budget.budget import Budget, budget_tokens
@@ -34,6 +37,7 @@ from proxy.core.dialects.registry import CHAT
 from proxy.core.economics.simulate import USUAL_SUMMARY, Outcome, replay
 from proxy.core.planning.chain import Chain
 from proxy.core.policy.policy import Policy
+from proxy.core.proof.learning import Recording, play
 from proxy.engine.intake.reader import Reader
 from proxy.errors import InvalidJSON, MissingParameter, UnabridgedError
 
@@ -49,6 +53,8 @@ class RecordedSession:
     chain: Chain
     head: int
     """Counted tokens of tools and leading system messages."""
+    head_text: bytes = b""
+    """These as they are written."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,6 +79,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=USUAL_SUMMARY,
         help=f"that your summaries had so far, for the lower end of the bill ({USUAL_SUMMARY})",
     )
+    parser.add_argument(
+        "--learn",
+        action="store_true",
+        help="print a policy that was learned from half of the sessions, and what it does on the others",
+    )
     parser.add_argument("--html", metavar="FILE", type=Path, help="also write it as one page of HTML")
     add_json_option(parser)
 
@@ -82,6 +93,8 @@ def run(args: argparse.Namespace) -> int:
     load_plugins()
     library = PolicyLibrary.of(args.policies)
     given = {each: library.load(each) for each in args.policy or ["default"]}
+    if args.learn:
+        return _learn(args, [*given.values()])
     names = Counter(policy.name for policy in given.values())
     # Policies of one name go by how they were given.
     policies = {policy.name if names[policy.name] == 1 else each: policy for each, policy in given.items()}
@@ -111,6 +124,26 @@ def run(args: argparse.Namespace) -> int:
         print_json(as_json(outcomes, list(policies), with_turns=args.turns))
     else:
         show(*tables(outcomes, list(policies), with_turns=args.turns, note=note))
+    return 0
+
+
+def _learn(args: argparse.Namespace, given: Sequence[Policy]) -> int:
+    """Learn from the sessions. Raises CommandError."""
+    if len(given) > 1:
+        raise CommandError("--learn takes one policy")
+    policy, counter = given[0], TiktokenCounter()
+    known = prices.prices_of(args.model)
+    paid, writer = known.under(policy.economy), prices.prices_of(policy.summary.model or args.model)
+    read = _with_progress(_documents(_content(args.file)), args.file, args.model, counter)
+    recordings = [
+        Recording(each.id, each.chain, _budget(policy, each.head, args.budget, args.model), each.head_text)
+        for each in read
+    ]
+    learned = learn(recordings, policy, lambda one, tried: play(one, tried, counter.count, paid, writer))
+    if args.json:
+        print_json(learned_json(learned, args.file))
+    else:
+        sys.stdout.write(learned_toml(learned, args.file))
     return 0
 
 
@@ -185,9 +218,10 @@ async def read_session(
     chain = await reader.count(history)
     head = await reader.head_tokens(history)
     name = body.get("id")
+    head_text = b"\n".join([*history.head, *body.head_members()])
     if not all(message.role for message in chain.messages):
         raise MissingParameter("A message has no `role`.", param="messages")
-    return RecordedSession(str(number) if name is None else str(name), chain, head)
+    return RecordedSession(str(number) if name is None else str(name), chain, head, head_text)
 
 
 def _budget(policy: Policy, head: int, lowered: int | None, model: str) -> Budget:

@@ -124,6 +124,16 @@ def toml_key(name: str) -> str:
     return name if _BARE_KEY.fullmatch(name) else json.dumps(name, ensure_ascii=False)
 
 
+def toml_value(value: Any) -> str:
+    """A value as TOML writes it, on one line."""
+    if isinstance(value, dict):
+        pairs = cast("Mapping[str, Any]", value).items()
+        return "{" + ", ".join(f"{toml_key(key)} = {toml_value(each)}" for key, each in pairs) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(toml_value, cast("Sequence[Any]", value))) + "]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
 def key_lines(text: str) -> dict[Location, int]:
     """The first line, counted from 1, of every key and table in a valid TOML file."""
     lines: dict[Location, int] = {}

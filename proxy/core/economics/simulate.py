@@ -92,6 +92,8 @@ class ReplayedTurn:
     """What money said, where it was asked at this request."""
     freed: int
     """Tokens that the epoch took out of the view."""
+    plan: Plan
+    """What it went out under."""
 
     def bill(self, prices: Prices, writer: Prices) -> Bill:
         """What it costs, where summaries cost what another model's tokens do."""
@@ -147,6 +149,7 @@ def replay(
             usual_summaries=usual,
             account=account,
             freed=budget.real(situation.view - view) if epochs else 0,
+            plan=plan,
         )
 
 

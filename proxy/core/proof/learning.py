@@ -1,0 +1,213 @@
+"""What recorded sessions teach: weights and retention rules with which less is missed, or less is sent.
+
+A recorded answer was given with the whole history before it. Replayed under a policy, what it used is missed
+where the policy's view would have lacked it: an exact string, the result of a call that is made again, a file
+that is read again, words that the user says again. Proposals are tried one after the other on the half of the
+sessions that is learned from, and kept where they help there; what they come to is told of the other half.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+from proxy.core.budget.budget import Budget
+from proxy.core.budget.prices import Prices
+from proxy.core.economics.bill import NOTHING, Bill
+from proxy.core.economics.simulate import replay
+from proxy.core.extraction.reading import Read
+from proxy.core.planning.chain import Chain
+from proxy.core.planning.plan import EMPTY, Plan
+from proxy.core.planning.situation import Count
+from proxy.core.policy.policy import Policy
+from proxy.core.policy.sections import Retention, RetentionClass
+from proxy.core.proof.evidence import Signal
+from proxy.core.proof.regret import Regret, cut_by, regret_of
+
+_LEAST_CUT = 5
+"""Results of a tool that were cut, from which anything is said of it."""
+_MOST_TOOLS = 4
+"""Tools of which the same is tried."""
+_FEWER = 0.98
+"""Times what was missed below which less is."""
+_MORE = 1.05
+"""Times the tokens that may be sent for missing less."""
+_LESS = 0.995
+"""Times the tokens below which less is sent."""
+_WEIGHTS = ((0.5, 0.2, 0.3), (0.2, 0.2, 0.6), (0.2, 0.5, 0.3), (0.6, 0.1, 0.3))
+"""Of recency, role and content."""
+_ROLES = (("tool", 0.8), ("tool", 0.2), ("assistant", 0.8), ("assistant", 0.2))
+
+
+class Need(NamedTuple):
+    """An exact string that an answer used, and that earlier messages have."""
+
+    value: str
+    positions: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A session that was recorded."""
+
+    id: str
+    chain: Chain
+    budget: Budget
+    head: bytes
+    """Its head, in which strings are never missed."""
+
+    @property
+    def is_learned_from(self) -> bool:
+        """Whether it is of the half that is learned from: by its name alone, the same in each run."""
+        return hashlib.sha256(self.id.encode(errors="surrogatepass")).digest()[0] % 2 == 0
+
+    @cached_property
+    def needs(self) -> Mapping[int, list[Need]]:
+        """What each answer used of the messages before it, by its position."""
+        chain, found = self.chain, dict[int, list[Need]]()
+        read = Read()
+        read.go_on(chain.addresses(chain.content), chain.content)
+        seen: dict[str, list[int]] = {}
+        for position, reading in enumerate(read.readings):
+            values = {fact.value for _, fact in reading.facts}
+            if chain.messages[position].role == "assistant":
+                found[position] = [
+                    Need(each, tuple(seen[each]))
+                    for each in sorted(values)
+                    if each in seen and each.encode(errors="replace") not in self.head
+                ]
+            for each in values:
+                seen.setdefault(each, []).append(position)
+        return found
+
+    def tool_of(self, position: int) -> str:
+        """The tool whose result stands at a position; empty where there is none."""
+        for answered in self.chain.messages[position].answers:
+            for place in range(position - 1, -1, -1):
+                if answered in self.chain.messages[place].calls:
+                    calls = self.chain.content(place).calls
+                    return next((name for call, name, _ in calls if call == answered), "")
+        return ""
+
+
+@dataclass(frozen=True)
+class Played:
+    """What some sessions came to under a policy."""
+
+    turns: int = 0
+    sent: int = 0
+    full: int = 0
+    bill: Bill = NOTHING
+    missed: Counter[Signal] = field(default_factory=Counter[Signal])
+    """What was asked for again while it was cut, by who asked."""
+    cut: Counter[str] = field(default_factory=Counter[str])
+    """Results that were cut, by tool,"""
+    asked_for: Counter[str] = field(default_factory=Counter[str])
+    """and those of them that were asked for again."""
+
+    def __add__(self, other: "Played") -> "Played":
+        return Played(
+            self.turns + other.turns,
+            self.sent + other.sent,
+            self.full + other.full,
+            self.bill + other.bill,
+            self.missed + other.missed,
+            self.cut + other.cut,
+            self.asked_for + other.asked_for,
+        )
+
+    def misses_less_than(self, other: "Played") -> bool:
+        """Whether clearly less is missed, at whatever price."""
+        return self.missed.total() < _FEWER * other.missed.total()
+
+    def is_better_than(self, other: "Played") -> bool:
+        """Whether less is missed for hardly more tokens, or less is sent and nothing more is missed."""
+        if self.misses_less_than(other):
+            return self.sent <= _MORE * other.sent
+        return self.missed.total() <= other.missed.total() and self.sent <= _LESS * other.sent
+
+
+def play(recording: Recording, policy: Policy, count: Count, prices: Prices, writer: Prices) -> Played:
+    """Replay a session under a policy, and see what its answers and users miss."""
+    chain, missed = recording.chain, Counter[Signal]()
+    cut, asked_for = set[int](), set[int]()
+    turns, sent, full, bill, before, end = 0, 0, 0, NOTHING, EMPTY, 0
+    for turn in replay(chain, policy, recording.budget, count, prices=prices):
+        turns, sent, full = turns + 1, sent + turn.sent_tokens, full + turn.full_tokens
+        bill += turn.bill(prices, writer)
+        plan = turn.plan
+        cut.update(cut_by(plan))
+        found = list[Regret]()
+        for place in range(end, turn.messages):
+            if chain.messages[place].role == "user":
+                found += regret_of(chain.content(place), chain, before, place)
+        if plan != EMPTY and turn.messages < len(chain):
+            found += regret_of(chain.content(turn.messages), chain, plan, turn.messages)
+            found += _used(recording.needs.get(turn.messages, []), plan)
+        for each in found:
+            if each.is_cut:
+                missed[each.signal] += 1
+                asked_for.add(each.position)
+        before, end = plan, turn.messages + 1
+    tools = [
+        Counter(tool for place in each if (tool := recording.tool_of(place))) for each in (cut, asked_for)
+    ]
+    return Played(turns, sent, full, bill, missed, *tools)
+
+
+def _used(needs: Sequence[Need], plan: Plan) -> Iterator[Regret]:
+    """What no message of the view has, and no note."""
+    for value, positions in needs:
+        written = value.encode(errors="replace")
+        put_in = (*(gap.note for gap in plan.gaps), *(edit.raw for edit in plan.replacements))
+        if not any(map(plan.shows, positions)) and not any(written in each for each in put_in):
+            yield Regret(Signal.USED, positions[-1], is_cut=True)
+
+
+# --- what may help ---
+
+
+def proposals(policy: Policy, played: Played) -> Iterator[tuple[str, Policy]]:
+    """Changes of a policy that are worth a try after what was seen under it, each with what it is."""
+    ruled = {rule.match.tool for rule in policy.retention}
+    tools = [tool for tool, number in played.cut.most_common() if number >= _LEAST_CUT and tool not in ruled]
+    shares = {tool: played.asked_for[tool] / played.cut[tool] for tool in tools}
+    for tool in [tool for tool in tools if not shares[tool]][:_MOST_TOOLS]:
+        yield f"results of {tool} are cut first", _with_rule(policy, tool, "disposable")
+    needed = sorted((tool for tool in tools if shares[tool]), key=lambda tool: -shares[tool])
+    for tool in needed[:_MOST_TOOLS]:
+        yield f"results of {tool} are kept", _with_rule(policy, tool, "critical")
+    for recency, role, content in _WEIGHTS:
+        weights = {"recency": recency, "role": role, "content": content}
+        yield f"importance by {recency:g}, {role:g}, {content:g}", _with_weights(policy, weights)
+    for role, weight in _ROLES:
+        roles = {**policy.importance.roles, role: weight}
+        yield f"messages of role {role} weigh {weight:g}", _with_weights(policy, {"roles": roles})
+
+
+def with_change(policy: Policy, changed: Policy, onto: Policy) -> Policy:
+    """What ``changed`` has other than ``policy``, put onto another."""
+    rules = changed.retention[: len(changed.retention) - len(policy.retention)]
+    weights = {
+        name: getattr(changed.importance, name)
+        for name in ("recency", "role", "content", "roles")
+        if getattr(changed.importance, name) != getattr(policy.importance, name)
+    }
+    importance = onto.importance.model_copy(update=weights)
+    return onto.model_copy(update={"retention": (*rules, *onto.retention), "importance": importance})
+
+
+def _with_rule(policy: Policy, tool: str, retention: RetentionClass) -> Policy:
+    rule = Retention.model_validate({"match": {"role": "tool", "tool": _pattern(tool)}, "class": retention})
+    return policy.model_copy(update={"retention": (rule, *policy.retention)})
+
+
+def _pattern(tool: str) -> str:
+    """A shell pattern that matches one name alone."""
+    return "".join(f"[{each}]" if each in "*?[" else each for each in tool)
+
+
+def _with_weights(policy: Policy, weights: Mapping[str, object]) -> Policy:
+    return policy.model_copy(update={"importance": policy.importance.model_copy(update=weights)})
