@@ -89,7 +89,7 @@ class Proofs:
 
     def after(self, exchange: Exchange, turn: Turn) -> None:
         """A turn was written; nobody waits for what is made of it."""
-        if exchange.is_shadow or exchange.decision.plan == EMPTY:
+        if exchange.request.incoming.is_shadow or exchange.decision.plan == EMPTY:
             return
         self.background.run(self._regretted(exchange, turn), is_needed=False)
         answer = turn.nodes[-1] if turn.nodes and turn.nodes[-1].answer else None

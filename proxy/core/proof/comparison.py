@@ -56,7 +56,8 @@ def _overlap(one: Counter[T], other: Counter[T]) -> float:
 
 def exact_in(answer: Content) -> list[str]:
     """The exact strings of an answer, each once: codes, paths, numbers, names, those in calls among them."""
-    return [fact.value for _, fact in read(answer).facts if _PART.search(fact.value)]
+    facts = (fact for _, of_voice in read(answer).facts for fact in of_voice)
+    return [fact.value for fact in facts if _PART.search(fact.value)]
 
 
 def used(whole: Content, answer: Content, view: str, cut: Iterable[tuple[int, str]]) -> list[tuple[str, int]]:

@@ -68,10 +68,10 @@ class Recording:
         """What each answer used of the messages before it, by its position."""
         chain, found = self.chain, dict[int, list[Need]]()
         read = Read()
-        read.go_on(chain.addresses(chain.content), chain.content)
+        read.go_on(chain.messages, chain.addresses(chain.content), chain.content)
         seen: dict[str, list[int]] = {}
         for position, reading in enumerate(read.readings):
-            values = {fact.value for _, fact in reading.facts}
+            values = {fact.value for _, facts in reading.facts for fact in facts}
             if chain.messages[position].role == "assistant":
                 found[position] = [
                     Need(each, tuple(seen[each]))
