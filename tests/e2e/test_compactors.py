@@ -91,3 +91,19 @@ async def test_a_compactor_leaves_alone_what_it_is_not_made_for(
 ) -> None:
     await until_cut(chats(await small(BUDGET, extra=WORKING_FLOW)), model)
     assert b"<transcript " in model.summaries[0].body
+
+
+async def test_a_report_that_would_not_pay_is_none_but_a_summary(
+    model: Model, chats: Chats, small: Small
+) -> None:
+    long = "max_tokens = 2000\n[economy]\nenabled = true\n" + WORKING_FLOW
+    url = await small(3 * BUDGET, extra=long)
+    dear, free = chats(url), chats(url)
+    dear.members, free.members = {"model": "gpt-5"}, {"model": "gpt-test"}
+    for chat, is_report in ((dear, False), (free, True)):
+        model.chats.clear()
+        model.summaries.clear()
+        await work(chat, model, until=lambda: bool(model.summaries))
+        body = json.loads(model.summaries[0].body)
+        assert ("<task_goal>" in body["messages"][1]["content"]) is is_report
+        assert (body["max_tokens"] >= 300) is is_report

@@ -29,6 +29,8 @@ from proxy.engine.summaries.compactors import Compaction, Job, first_for
 from proxy.engine.summaries.pool import GapSummaries, Summaries
 from proxy.ports import SessionKey
 
+_LEAST_COMPACTION = 300
+"""Tokens that must pay for a text with headings, as compactors write it: one of fewer would be cut short."""
 _AGAIN = 1.25
 """How much longer a gap must be before it is read again whether its summary is worth making anew."""
 
@@ -205,7 +207,9 @@ class SummaryJobs:
         plain = self._plain_job(situation, owner, self._address(situation, owner, span), source)
         if strategy_of(situation.policy.strategy.name).records:
             plain = replace(plain, record=RunningSummary.of(situation, *span))
-        named = situation.policy.compactors
+        allowed = situation.policy.summary_tokens(situation.budget.limit)
+        is_affordable = plain.max_tokens >= min(allowed, _LEAST_COMPACTION)
+        named = situation.policy.compactors if is_affordable else ()
         units = units_within(situation, span) if named else ()
         taken = first_for(named, units)
         if taken is None:
