@@ -162,7 +162,7 @@ def create_app(
     inside = assembled(settings, outside)
     metrics, policies = outside.metrics, outside.policies
     drain = Drain(settings.drain_timeout)
-    census = Census(inside.remembered_turns.daily, metrics)
+    census = Census(inside.remembered_turns.daily, metrics, outside.memory)
     store, is_shadow = outside.store, settings.shadow
     probes = probe_routes(store, metrics, drain, policies, census.counted, is_shadow=is_shadow)
     own = Starlette(
@@ -224,7 +224,7 @@ def _outside(settings: Settings, written: SettingsFile | None, *, owns_store: bo
         bills=store.bills,
         upstream=upstream,
         counter=TiktokenCounter(),
-        search=SqliteSearch(),
+        search=SqliteSearch(memory),
         policies=policies,
         tracer=tracer,
     )

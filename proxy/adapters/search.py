@@ -12,16 +12,14 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from heapq import nsmallest
 
+from proxy.cache import Lru, Memory
 from proxy.core.text.words import spaced, terms_of
 from proxy.errors import SearchUnavailable
 from proxy.ports import Passage
 
-SHELVES = 64
-"""Databases that are kept."""
 MOST_PASSAGES = 20_000
 """Of one search; of more, the newest are searched."""
 _SCHEMA = (
@@ -29,15 +27,22 @@ _SCHEMA = (
     "(words, content='', tokenize='porter unicode61 remove_diacritics 2')"
 )
 _QUERY = "SELECT rowid, rank FROM passages WHERE passages MATCH ?"
+_SIZE = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
+_ROW_BYTES = 200
+"""What is kept of a passage beside the database: its key, and its row."""
+_SHELF_BYTES = 100_000
+"""Of an index without any passage."""
 
 
 class _Shelf:
     """One index; one search at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, database: sqlite3.Connection) -> None:
         self._lock = threading.Lock()
         self._rows: dict[bytes, int] = {}
-        self._database = _open()
+        self._database = database
+        self.bytes = _SHELF_BYTES
+        """What it takes."""
 
     def search(self, passages: Sequence[Passage], query: str, most: int) -> list[int]:
         """Indexes of passages, best first; of two that are equal the first."""
@@ -53,13 +58,14 @@ class _Shelf:
                     self._rows[passage.key] = row
             found = dict(self._database.execute(_QUERY, (query,)))
             rows = [self._rows[passage.key] for passage in passages]
+            (pages,) = self._database.execute(_SIZE).fetchone()
+            self.bytes = _SHELF_BYTES + pages + _ROW_BYTES * len(self._rows)
         hits = ((found[row], index) for index, row in enumerate(rows) if row in found)
         return [index for _, index in nsmallest(most, hits)]
 
-    def close(self) -> None:
-        """Forget the index, once nobody searches it."""
-        with self._lock:
-            self._database.close()
+    def __del__(self) -> None:
+        """Once nobody searches it, nor keeps it."""
+        self._database.close()
 
 
 def _open() -> sqlite3.Connection:
@@ -74,11 +80,10 @@ def _storable(text: str) -> str:
 
 
 class SqliteSearch:
-    """A `proxy.ports.Search`, forgetting the shelf that was not used for longest."""
+    """A `proxy.ports.Search`, whose shelves are kept in ``memory`` while there is room for them."""
 
-    def __init__(self, shelves: int = SHELVES) -> None:
-        self._most = shelves
-        self._shelves: OrderedDict[str, _Shelf] = OrderedDict()
+    def __init__(self, memory: Memory | None = None) -> None:
+        self._shelves: Lru[str, _Shelf] = Lru(memory or Memory(), lambda shelf: shelf.bytes)
 
     async def search(self, shelf: str, passages: Sequence[Passage], query: str, most: int) -> list[int]:
         """As the port says. Where SQLite was built without FTS5, SearchUnavailable."""
@@ -88,22 +93,13 @@ class SqliteSearch:
         skipped = max(len(passages) - MOST_PASSAGES, 0)
         any_term = " OR ".join('"' + _storable(term).replace('"', '""') + '"' for term in terms)
         try:
-            index = self._shelves.get(shelf) or _Shelf()
-            self._shelves[shelf] = index
-            self._shelves.move_to_end(shelf)
-            if len(self._shelves) > self._most:
-                await self._forget(next(iter(self._shelves)))
+            index = self._shelves.get_or_make(shelf, lambda: _Shelf(_open()))
             found = await asyncio.to_thread(index.search, passages[skipped:], any_term, most)
         except sqlite3.Error as error:
-            await self._forget(shelf)
+            self._shelves.drop(shelf)
             raise SearchUnavailable from error
+        self._shelves.put(shelf, index)  # it weighs more than it did
         return [skipped + place for place in found]
 
-    async def _forget(self, name: str) -> None:
-        found = self._shelves.pop(name, None)
-        if found is not None:
-            await asyncio.to_thread(found.close)
-
     async def aclose(self) -> None:
-        for name in list(self._shelves):
-            await self._forget(name)
+        self._shelves.clear()

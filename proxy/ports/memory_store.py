@@ -10,14 +10,16 @@ from proxy.ports.session_store import SessionKey
 
 # --- what bounds a scope, beside the capacity for items ---
 
-TOMBSTONES: Final = 1_000
+TOMBSTONES: Final = 100
 """Deleted items of which it is known that they are gone; who last read before that reads all."""
 LOGGED: Final = 100
 """Events in an item's log: the first one, and the newest."""
 LOGS: Final = 20_000
 """Items whose logs are kept: those to which something happened last;"""
 DELETED_LOGS: Final = 1_000
-"""and of those that were deleted, the newest."""
+"""and of those that were deleted, the newest,"""
+DELETED_LOG_LIFE: Final = 30 * 86_400.0
+"""for so many seconds after the deletion, by the times of events."""
 THREADS: Final = 2_000
 """Sessions of which a scope remembers: those with the newest turns."""
 

@@ -11,7 +11,7 @@ from proxy.core.memory.records import (
     Thread,
 )
 from proxy.ports import Changes, MemoryStore, SessionKey
-from proxy.ports.memory_store import DELETED_LOGS, LOGGED, LOGS, THREADS
+from proxy.ports.memory_store import DELETED_LOG_LIFE, DELETED_LOGS, LOGGED, LOGS, THREADS
 from tests.support.scopes import (
     ABOUT,
     CHANNEL,
@@ -80,6 +80,15 @@ class TestLog:
         assert len(await memories.log(CHANNEL, "there")) == 1
         assert len(await memories.log(CHANNEL, "back")) == 2
         assert len(await memories.log(CHANNEL, f"d{DELETED_LOGS}")) == 1
+
+    async def test_the_log_of_a_deleted_item_lives_for_some_time(self, memories: MemoryStore) -> None:
+        await written(memories, events=[event("there", at=0.0), event("gone", EventKind.DELETE, at=100.0)])
+        await written(memories, events=[event("other", EventKind.DELETE, at=99.0 + DELETED_LOG_LIFE)])
+        assert len(await memories.log(CHANNEL, "gone")) == 1
+        await written(memories, events=[event("there", at=100.0 + DELETED_LOG_LIFE)])
+        assert list(await memories.log(CHANNEL, "gone")) == []
+        assert len(await memories.log(CHANNEL, "other")) == 1
+        assert len(await memories.log(CHANNEL, "there")) == 2
 
 
 class TestThreads:

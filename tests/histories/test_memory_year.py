@@ -24,6 +24,10 @@ OFTEN = 2
 """Days between two uses of what is used often."""
 SETTLED = 190
 """Days after which as much goes as comes: an item fades in 70, and is archived for 90."""
+MONTHS = (182, 273, 364)
+"""Days that end the sixth month, the ninth and the twelfth, of as many whole weeks."""
+FLAT = 0.05
+"""Share by which what the store holds may differ between them."""
 
 
 @pytest.fixture(autouse=True)
@@ -48,14 +52,17 @@ def day_of(number: int, name: str) -> Sequence[Message]:
 class Year:
     """What became of a year."""
 
-    def __init__(self, world: MemoryWorld, names: Sequence[str], every: int) -> None:
+    def __init__(self, world: MemoryWorld, url: str, names: Sequence[str], every: int) -> None:
         self.world = world
+        self.url = url
+        """Of the store."""
         self.names = names
         self.every = every
         """Days between two sessions of a user."""
         self.sizes: list[int] = []
         """Items, archived ones and threads after each day."""
-        self.events: list[int] = []
+        self.bytes: list[int] = []
+        """All that the store holds of memories, at the end of each of :data:`MONTHS`."""
         self.most = 0
         """Items of one user at most."""
 
@@ -75,6 +82,8 @@ class Year:
             await world.settled()
             await world.inside.remembered_turns.daily.run()
             self.sizes.append(sum([await self._size(await self.scope(name)) for name in self.names]))
+            if day + 1 in MONTHS and self.url != "memory://":
+                self.bytes.append(bytes_of_memories(self.url))
             world.clock.time += DAY
 
     async def scope(self, name: str) -> Scope:
@@ -109,7 +118,7 @@ async def test_a_year_of_ten_users_who_talk_every_day_does_too(store: str, tmp_p
 async def a_year(store: str, directory: Path, *, users: int, every: int, capacity: int) -> None:
     names = [f"user{number}" for number in range(users)]
     async with memory_world(Writer(noting), directory, RULES.format(capacity=capacity), store) as world:
-        year = Year(world, names, every)
+        year = Year(world, store, names, every)
         await year.pass_by()
         assert 0.5 * capacity < year.most <= 0.9 * capacity + 5
         for name in names:
@@ -123,6 +132,8 @@ async def a_year(store: str, directory: Path, *, users: int, every: int, capacit
         assert max(after) <= 1.05 * max(before)
         assert all(abs(one - other) <= 40 * users for one, other in pairwise(after))
         if store != "memory://":
+            assert len(year.bytes) == len(MONTHS)
+            assert max(year.bytes) <= (1 + FLAT) * min(year.bytes), year.bytes
             assert has_logs_of_what_is_there(store)
             assert is_of_no_large_records(store)
 
@@ -136,6 +147,12 @@ def has_logs_of_what_is_there(url: str) -> bool:
     names: list[bytes] = run(url, "KEYS", "*:memory:log")
     rests = [count(name, b":log") - count(name, b":items") - count(name, b":archive") for name in names]
     return max(rests) <= DELETED_LOGS
+
+
+def bytes_of_memories(url: str) -> int:
+    """What all keys of memories take in the store."""
+    names: list[bytes] = run(url, "KEYS", "*memor*")
+    return sum(run(url, "MEMORY", "USAGE", name, "SAMPLES", 0) or 0 for name in names)
 
 
 def is_of_no_large_records(url: str) -> bool:

@@ -182,9 +182,12 @@ class MemoryWorld:
 
 @asynccontextmanager
 async def memory_world(
-    writer: Upstream, directory: Path, rules: str = "", store: str = "memory://"
+    writer: Upstream, directory: Path, rules: str = "", store: str = "memory://", rest: float = 300.0
 ) -> AsyncGenerator[MemoryWorld]:
-    """A world whose memories this writer writes, under a policy with these rules for memory."""
+    """A world whose memories this writer writes, under a policy with these rules for memory.
+
+    A session is over after ``rest`` seconds without a turn.
+    """
     path = write_policy(directory, "remembering", f'extends = "default"\n[memory]\nenabled = true\n{rules}')
     clock, usual = HandClock(_LONG_AGO), outside(COUNTER)
     opened = open_store(store, clock, 15.0, 0.2)
@@ -201,6 +204,7 @@ async def memory_world(
         secret=SecretStr(SECRET),
         upstream_key=SecretStr("operator"),
         background_calls=8,
+        memory_rest=rest,
     )
     inside = assembled(settings, world)
     try:

@@ -26,7 +26,7 @@ from proxy.core.memory.records import (
     add_event,
 )
 from proxy.ports import Changes, Clock, Remembered, SessionKey
-from proxy.ports.memory_store import DELETED_LOGS, LOGGED, LOGS, THREADS, TOMBSTONES
+from proxy.ports.memory_store import DELETED_LOG_LIFE, DELETED_LOGS, LOGGED, LOGS, THREADS, TOMBSTONES
 
 _WORK = "memory"
 """In the place of a session's sid, where a lease is of a scope."""
@@ -74,6 +74,9 @@ class _StoredScope:
             add_event(log, event)
             del log[1 : 1 + max(0, len(log) - LOGGED)]
             (self.deleted_logs if event.kind is EventKind.DELETE else self.logs)[event.item] = log
+        before = max((event.at for event in changes.events), default=0.0) - DELETED_LOG_LIFE
+        for item in [item for item, log in self.deleted_logs.items() if log[-1].at <= before]:
+            del self.deleted_logs[item]
         for logs, most in ((self.logs, LOGS), (self.deleted_logs, DELETED_LOGS)):
             while len(logs) > most:
                 del logs[next(iter(logs))]

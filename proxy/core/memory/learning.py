@@ -53,7 +53,7 @@ class Known:
             return
         if item.id not in self._items:
             self._same[normal(stated(item))] = item.id
-            for word in _words(stated(item)):
+            for word in words_of(stated(item)):
                 self._naming.setdefault(word, []).append(item.id)
         self._items[item.id] = item
 
@@ -63,13 +63,10 @@ class Known:
 
     def near(self, text: str, most: int = MOST_NEAR) -> list[Item]:
         """The items that have most of their words in common with a text, those with more of them first."""
-        shared = Counter(name for word in _words(text) for name in self._naming.get(word, ()))
+        shared = Counter(name for word in words_of(text) for name in self._naming.get(word, ()))
         items = (self._items[name] for name in shared if name in self._items)
         return sorted(items, key=lambda item: (-shared[item.id], -item.created_at, item.id))[:most]
 
-
-_words = words_of.__wrapped__
-"""Of more texts than are worth remembering for their words."""
 
 
 class Learned(NamedTuple):

@@ -41,9 +41,10 @@ def rescored(item: Item, now: float, low: float) -> tuple[Item, Event | None]:
 def used(item: Item, session: bytes, now: float, details: str = "") -> tuple[Item, Event | None]:
     """An item that a session was told, has recalled, or has said again; each session counts once.
 
-    ``session`` is a digest of its name.
+    ``session`` is a digest of its name, all of which are of one length.
     """
-    if session in item.used_by:
+    users, length = b"".join((item.used_by,) if isinstance(item.used_by, bytes) else item.used_by), len(session)
+    if any(users.startswith(session, place) for place in range(0, len(users), length)):
         return item, None
     after = round(min(item.importance_score + _USE, 1.0), _DIGITS)
     event = event_of(item, EventKind.USE, now, after=after, details=details)
@@ -52,7 +53,7 @@ def used(item: Item, session: bytes, now: float, details: str = "") -> tuple[Ite
         importance_score=after,
         access_count=item.access_count + 1,
         last_accessed_at=now,
-        used_by=(*item.used_by, session)[-_USERS:],
+        used_by=(users + session)[-_USERS * length :],
     )
     return raised, event
 
@@ -75,6 +76,6 @@ def reborn(item: Item, now: float) -> tuple[Item, Event]:
         last_accessed_at=now,
         decay_applied_at=now,
         superseded_by="",
-        used_by=(),
+        used_by=b"",
     )
     return born, event

@@ -111,7 +111,7 @@ class _Reader:
     """Reads messages in their order, and knows what came from elsewhere before each."""
 
     def __init__(self, elsewhere: Sequence[str]) -> None:
-        self._foreign = [_words(text) for text in elsewhere]
+        self._foreign = [words_of(text) for text in elsewhere]
         self._is_passing_on = False
         """Whether something came from elsewhere since the exchange began."""
         self._before = ""
@@ -136,14 +136,14 @@ class _Reader:
                 found.append((Trust.ASSISTANT, _named(piece.name or piece.role), text))
             else:
                 self._is_passing_on |= piece.role in TOOL_ROLES
-                self._foreign.append(_words(piece.text))
+                self._foreign.append(words_of(piece.text))
         return [each for each in found if each[-1]]
 
     def _typed(self, content: Content) -> str:
         """What of a person's message they wrote themselves."""
         own, carried = typed(content.text)
         if carried:
-            self._foreign.append(_words(carried))
+            self._foreign.append(words_of(carried))
         self._is_passing_on |= bool(carried) or len(content.parts) > len(content.texts())
         return _line(own)
 
@@ -157,9 +157,6 @@ class _Reader:
             return False
         return any(share(words, foreign) >= _PASSED_ON for foreign in self._foreign)
 
-
-_words = words_of.__wrapped__
-"""Of texts that are too long to be remembered for their words."""
 
 
 def _named(name: str) -> str:

@@ -79,8 +79,9 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     created_at: float
     superseded_by: str = ""
     """Id of the item that says otherwise since; what is superseded is kept, and not told."""
-    used_by: tuple[bytes, ...] = ()
-    """Digests of the sessions that used it last, each of which counts once."""
+    used_by: bytes | tuple[bytes, ...] = b""
+    """Digests of the sessions that used it last, each of which counts once: one after the other, for there may
+    be many of an item, and many items. A tuple of them is what releases before have written."""
 
 
 class ArchiveReason(StrEnum):

@@ -26,7 +26,8 @@ from proxy.core.text.lexicon.words import (
     WORDS_OF_OCCASION,
 )
 
-_REMEMBERED = 4_096
+_REMEMBERED, _REMEMBERED_LENGTH = 4_096, 512
+"""Texts whose words a process remembers, and characters of each at most."""
 _STEM = 5
 """Characters of a word that count: `deploy`, `deploying` and `deployment` are one."""
 _END = re.compile(r"(?<=[.!?;…])[\"”»)\]]*\s+|(?<=[。\uff01\uff1f\uff1b])|\n+")
@@ -39,9 +40,12 @@ _STOP = FUNCTION_WORDS | LIGHT_WORDS | MODAL_WORDS | CLAIM_WORDS
 _STOP_IN_QUESTIONS = FUNCTION_WORDS | LIGHT_WORDS | WORDS_OF_OCCASION
 
 
-@lru_cache(_REMEMBERED)
-def words_of(sentence: str) -> frozenset[str]:
+def words_of(text: str) -> frozenset[str]:
     """The words that carry content, cut to their stems."""
+    return (_words_of_sentence if len(text) <= _REMEMBERED_LENGTH else _words_of)(text)
+
+
+def _words_of(sentence: str) -> frozenset[str]:
     found: set[str] = set()
     for word in _STEM_WORD.findall(unicodedata.normalize("NFKC", sentence).lower()):
         if _IS_PAIRED.match(word):
@@ -51,6 +55,8 @@ def words_of(sentence: str) -> frozenset[str]:
             found.add(_DOUBLED.sub(r"\1", stem)[:_STEM])
     return frozenset(found - CLAIM_PAIRS)
 
+
+_words_of_sentence = lru_cache(_REMEMBERED)(_words_of)
 
 def sentences_in(text: str) -> list[str]:
     """The sentences of a text, each line at least one."""

@@ -38,7 +38,7 @@ _SEARCHED = 1_000
 """Scopes that items are looked for in, those that were changed last."""
 _EVERY_SCOPE = 100_000
 """Scopes in which a session or a person is looked for, to be forgotten."""
-_STEP = 200
+_STEP = 100
 """Items that one step writes."""
 State = Literal["remembered", "superseded", "archived"]
 

@@ -1,10 +1,13 @@
 """How much is remembered in all, for the metrics: counted when these are asked for, beside the requests."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
+from proxy.cache import Lru, Memory
 from proxy.core.memory.archive import MODEL, compression_rate
 from proxy.core.memory.records import Scope
 from proxy.engine.memory.daily import DailyRun
@@ -41,11 +44,16 @@ class Census:
     daily: DailyRun
     """Which keeps what is counted."""
     metrics: Metrics
-    _known: dict[str, _Counted] = field(default_factory=dict[str, _Counted])
-    """By tag."""
+    memory: Memory
+    """Where the counts of scopes are kept that have not changed."""
     _task: asyncio.Task[None] | None = None
     _due: float = 0.0
     """From when on it is counted again; monotonic seconds."""
+
+    @cached_property
+    def _known(self) -> Lru[str, _Counted]:
+        """By tag."""
+        return Lru(self.memory)
 
     async def counted(self) -> None:
         """Have the metrics say how much is remembered now, as far as that is known at once."""
@@ -59,35 +67,37 @@ class Census:
         monotonic, policies = self.daily.runs.clock.monotonic, self.daily.policies()
         began = monotonic()
         is_on = any(each.memory.enabled for each in (policies.default, *policies.by_name.values()))
-        known = dict[str, _Counted]()
+        counts = list[_Counted]()
         with suppress(StoreUnavailable):  # then what was counted last is told
             for scope in await self.daily.runs.scopes.store.scopes(_MOST) if is_on else ():
-                known[scope.tag] = await self._of(scope)
-            self._known = known
-            self._tell()
+                counts.append(await self._of(scope))
+            self._tell(counts)
         self._due = self.daily.runs.clock.monotonic() + max(
             _PAUSE, _SHARE * (self.daily.runs.clock.monotonic() - began)
         )
 
     async def _of(self, scope: Scope) -> _Counted:
-        before, scopes = self._known.get(scope.tag, _Counted()), self.daily.runs.scopes
-        news = await scopes.store.remembered(scope, before.version)
+        before, store = self._known.get(scope.tag) or _Counted(), self.daily.runs.scopes.store
+        news = await store.remembered(scope, before.version)
         if news.version == before.version:
             return before
-        copy = await scopes.remembered(scope)
-        archive = (await scopes.store.archive(scope)).values()
+        # Past the cached scopes: a count of all would push those out that sessions need.
+        whole = news if news.is_whole else await store.remembered(scope)
+        is_told = [not item.superseded_by for item in whole.items.values() if item is not None]
+        archive = (await store.archive(scope)).values()
         compressed = sum(each.compression_method == MODEL for each in archive)
-        return _Counted(
-            version=news.version,
-            remembered=len(copy.told),
-            superseded=len(copy.items) - len(copy.told),
+        counted = _Counted(
+            version=whole.version,
+            remembered=sum(is_told),
+            superseded=len(is_told) - sum(is_told),
             archived=len(archive),
             compressed=compressed,
             saved=compressed * compression_rate(archive),
         )
+        self._known.put(scope.tag, counted)
+        return counted
 
-    def _tell(self) -> None:
-        counts = self._known.values()
+    def _tell(self, counts: Sequence[_Counted]) -> None:
         archived, compressed = sum(each.archived for each in counts), sum(each.compressed for each in counts)
         items = self.metrics.memory_items
         items.labels("remembered").set(sum(each.remembered for each in counts))

@@ -5,6 +5,7 @@ while the store still holds what it was decided on; else it is decided anew.
 """
 
 import asyncio
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 
@@ -19,8 +20,8 @@ from proxy.ports import Changes, MemoryStore, Passage, Remembered
 
 _RACES = 8
 """How often a change is decided on anew because somebody else changed the same scope."""
-_ITEM_BYTES, _SCOPE_BYTES = 1_024, 16_384
-"""What an item is reckoned at beside its words, and a scope beside its items."""
+_ITEM_BYTES, _SCOPE_BYTES = 1_300, 4_096
+"""What an item is reckoned at beside its words, with all that is made of it to be searched; and a scope."""
 
 
 class CachedScope(msgspec.Struct, frozen=True, dict=True):  # a dict for what is reckoned once
@@ -30,13 +31,19 @@ class CachedScope(msgspec.Struct, frozen=True, dict=True):  # a dict for what is
     about: About | None = None
     texts: Texts = Texts()
     items: Mapping[str, Item] = {}
-    weight: int = 0
+    items_weight: int = 0
     """Bytes that its items are reckoned at."""
+
+    @property
+    def weight(self) -> int:
+        """Bytes that it is reckoned at."""
+        texts = sys.getsizeof(self.texts.long) + sys.getsizeof(self.texts.short)
+        return _SCOPE_BYTES + texts + self.items_weight
 
     def after(self, news: Remembered) -> "CachedScope":
         """The same once this has become of it."""
         items = {} if news.is_whole else dict(self.items)
-        weight = 0 if news.is_whole else self.weight
+        weight = 0 if news.is_whole else self.items_weight
         for name, item in news.items.items():
             weight += _weight(item) - _weight(items.pop(name, None))
             if item is not None:
@@ -75,7 +82,10 @@ def _words(items: Sequence[Item]) -> str:
 
 
 def _weight(item: Item | None) -> int:
-    return _ITEM_BYTES + 2 * (len(item.text) + len(item.source.passage)) if item is not None else 0
+    if item is None:
+        return 0
+    messages = sum(map(sys.getsizeof, item.source.messages))
+    return _ITEM_BYTES + sum(map(sys.getsizeof, (item.text, item.source.passage, item.used_by))) + messages
 
 
 Deciding = Callable[[CachedScope], Changes | None]
@@ -87,7 +97,7 @@ class Scopes:
 
     def __init__(self, store: MemoryStore, memory: Memory) -> None:
         self.store = store
-        self._copies: Lru[str, CachedScope] = Lru(memory, lambda copy: _SCOPE_BYTES + copy.weight)
+        self._copies: Lru[str, CachedScope] = Lru(memory, lambda copy: copy.weight)
 
     async def remembered(self, scope: Scope) -> CachedScope:
         """A scope as it is now: one trip."""

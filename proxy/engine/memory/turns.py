@@ -41,6 +41,8 @@ class _Thread:
     """Exchanges by when it was read last, or begun to be."""
     resting: asyncio.TimerHandle | None = None
     reading: asyncio.Task[None] | None = None
+    has_news: bool = True
+    """Whether it had a turn since that was begun."""
 
     @property
     def is_being_read(self) -> bool:
@@ -58,6 +60,11 @@ class RememberedTurns:
     background: Background
     rest: float
     _threads: OrderedDict[_Name, _Thread] = field(default_factory=OrderedDict[_Name, _Thread])
+
+    @property
+    def held(self) -> int:
+        """Threads of which something is due, or may be."""
+        return len(self._threads)
 
     def after(self, exchange: Exchange, turn: Turn) -> None:
         """A turn was recorded, whose answer may have broken off. Nobody waits.
@@ -86,14 +93,14 @@ class RememberedTurns:
             log_warning("a turn could not be noted to be remembered", code=error.code)
             return
         thread.home, thread.reader, thread.exchanges = home, reader, turn.session.exchanges
+        thread.has_news = True
         thread.read = min(thread.read, thread.exchanges)
         self._keep(name, thread)
         is_due = thread.exchanges - thread.read >= reader.policy.memory.every
         if is_due and not thread.is_being_read:
             thread.read = thread.exchanges
             self._begin(session, thread)
-        else:
-            self._let_rest(name, thread)
+        self._let_rest(name, thread)
         self.daily.met(home, reader)
 
     def _keep(self, name: _Name, thread: _Thread) -> None:
@@ -116,10 +123,12 @@ class RememberedTurns:
             self._let_rest(name, thread)
         elif thread is not None:
             del self._threads[name]
-            self._begin(name[0], thread)
+            if thread.has_news:
+                self._begin(name[0], thread)
 
     def _begin(self, session: SessionKey, thread: _Thread) -> None:
         """Read a thread; what is not read when the process ends the daily run finds."""
+        thread.has_news = False
         reading = self.read(session, thread.home, thread.reader)
         thread.reading = self.background.run(reading, is_needed=False)
 

@@ -13,7 +13,7 @@ from proxy.engine.memory.scopes import CachedScope, Scopes
 from proxy.ports import Changes, Clock
 from proxy.ports.memory_store import THREADS
 
-_STEP = 200
+_STEP = 100
 """Items that one step writes: it holds the store up."""
 _AT_A_TIME = 8
 """Items that are compressed beside each other."""

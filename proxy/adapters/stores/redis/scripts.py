@@ -24,7 +24,7 @@ from proxy.adapters.stores.redis.codec import LINK, SCORE, Codec, digest
 from proxy.adapters.stores.redis.connection import Script, Use
 from proxy.core.conversation.records import Turn
 from proxy.ports import COMPACTOR, Lookup, SessionKey
-from proxy.ports.memory_store import DELETED_LOGS, LOGGED, LOGS, THREADS, TOMBSTONES
+from proxy.ports.memory_store import DELETED_LOG_LIFE, DELETED_LOGS, LOGGED, LOGS, THREADS, TOMBSTONES
 
 Arguments = Sequence[Word]
 
@@ -92,6 +92,7 @@ _CONSTANTS: Final = {
     "MOST_LOGGED": LOGGED,
     "MOST_LOGS": LOGS,
     "MOST_DELETED_LOGS": DELETED_LOGS,
+    "DELETED_LOG_LIFE": f"{DELETED_LOG_LIFE:.0f}",
     "MOST_THREADS": THREADS,
 }
 """What the scripts call by these names, those of the keys' parts among them."""

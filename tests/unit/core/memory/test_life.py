@@ -67,7 +67,7 @@ def test_what_is_reborn_is_as_if_it_had_never_been_used() -> None:
     item, _ = used(an_item(superseded_by="other"), b"one", NOW)
     born, event = reborn(item, NOW + DAY)
     assert (born.importance_score, born.access_count, born.created_at) == (0.5, 0, NOW + DAY)
-    assert (born.superseded_by, born.used_by) == ("", ())
+    assert (born.superseded_by, born.used_by) == ("", b"")
     assert (event.kind, event.before, event.after) == (EventKind.RESTORE, 0.6, 0.5)
 
 

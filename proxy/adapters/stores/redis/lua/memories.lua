@@ -71,15 +71,25 @@ local function rows(log)
   return all
 end
 local function is_score(event) return event and string.sub(event, 1, 1) == SCORE end
+local newest = 0
 for _ = 1, tonumber(take()) do
-  local id, is_over, event = take(), take() == '1', take()
+  local id, at, is_over, event = take(), tonumber(take()), take() == '1', take()
+  newest = math.max(newest, at)
   local log = rows(redis.call('HGET', scope .. LOG, id) or '')
   local is_on = is_score(event) and is_score(log[#log]) and is_score(log[#log - 1])
   log[is_on and #log or #log + 1] = event
   while #log > MOST_LOGGED do table.remove(log, 2) end
   redis.call('HSET', scope .. LOG, id, table.concat(log))
   redis.call('ZREM', scope .. (is_over and LOGGED or DELETED), id)
-  redis.call('ZADD', scope .. (is_over and DELETED or LOGGED), version, id)
+  redis.call('ZADD', scope .. (is_over and DELETED or LOGGED), is_over and at or version, id)
+end
+-- Releases before have entered deleted items by version, which is about a time in microseconds.
+local before = newest - DELETED_LOG_LIFE
+for _, range in ipairs({{'-inf', before}, {1e14, before * 1e6}}) do
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', scope .. DELETED, range[1], range[2])) do
+    redis.call('ZREM', scope .. DELETED, id)
+    redis.call('HDEL', scope .. LOG, id)
+  end
 end
 for part, most in pairs({[LOGGED] = MOST_LOGS, [DELETED] = MOST_DELETED_LOGS}) do
   local many = redis.call('ZCARD', scope .. part) - most
