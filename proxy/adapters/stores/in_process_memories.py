@@ -69,22 +69,25 @@ class _StoredScope:
                 self.archive[name] = archived
             else:
                 self.archive.pop(name, None)
-        for event in changes.events:
-            log = self.logs.pop(event.item, None) or self.deleted_logs.pop(event.item, [])
-            add_event(log, event)
-            del log[1 : 1 + max(0, len(log) - LOGGED)]
-            (self.deleted_logs if event.kind is EventKind.DELETE else self.logs)[event.item] = log
-        before = max((event.at for event in changes.events), default=0.0) - DELETED_LOG_LIFE
-        for item in [item for item, log in self.deleted_logs.items() if log[-1].at <= before]:
-            del self.deleted_logs[item]
-        for logs, most in ((self.logs, LOGS), (self.deleted_logs, DELETED_LOGS)):
-            while len(logs) > most:
-                del logs[next(iter(logs))]
+        self._write_logs(changes.events)
         for session, thread in changes.threads.items():
             if thread is not None:
                 self.write_thread(session, thread)
             else:
                 self.threads.pop(session, None)
+
+    def _write_logs(self, events: Sequence[Event]) -> None:
+        for event in events:
+            log = self.logs.pop(event.item, None) or self.deleted_logs.pop(event.item, [])
+            add_event(log, event)
+            del log[1 : 1 + max(0, len(log) - LOGGED)]
+            (self.deleted_logs if event.kind is EventKind.DELETE else self.logs)[event.item] = log
+        before = max((event.at for event in events), default=0.0) - DELETED_LOG_LIFE
+        for item in [item for item, log in self.deleted_logs.items() if log[-1].at <= before]:
+            del self.deleted_logs[item]
+        for logs, most in ((self.logs, LOGS), (self.deleted_logs, DELETED_LOGS)):
+            while len(logs) > most:
+                del logs[next(iter(logs))]
 
     def _write_item(self, name: str, item: Item | None) -> None:
         was_there = self.changed.pop(name, None) is not None

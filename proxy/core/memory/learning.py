@@ -68,7 +68,6 @@ class Known:
         return sorted(items, key=lambda item: (-shared[item.id], -item.created_at, item.id))[:most]
 
 
-
 class Learned(NamedTuple):
     """What a reading of what was said changes."""
 

@@ -43,7 +43,10 @@ def used(item: Item, session: bytes, now: float, details: str = "") -> tuple[Ite
 
     ``session`` is a digest of its name, all of which are of one length.
     """
-    users, length = b"".join((item.used_by,) if isinstance(item.used_by, bytes) else item.used_by), len(session)
+    users, length = (
+        b"".join((item.used_by,) if isinstance(item.used_by, bytes) else item.used_by),
+        len(session),
+    )
     if any(users.startswith(session, place) for place in range(0, len(users), length)):
         return item, None
     after = round(min(item.importance_score + _USE, 1.0), _DIGITS)

@@ -158,7 +158,6 @@ class _Reader:
         return any(share(words, foreign) >= _PASSED_ON for foreign in self._foreign)
 
 
-
 def _named(name: str) -> str:
     return one_line(name.translate(_UNNAMED), _NAME)
 

@@ -80,8 +80,10 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     superseded_by: str = ""
     """Id of the item that says otherwise since; what is superseded is kept, and not told."""
     used_by: bytes | tuple[bytes, ...] = b""
-    """Digests of the sessions that used it last, each of which counts once: one after the other, for there may
-    be many of an item, and many items. A tuple of them is what releases before have written."""
+    """Digests of the sessions that used it last, one after the other; each of them counts once.
+
+    Releases before have written a tuple of them, which takes six times the memory.
+    """
 
 
 class ArchiveReason(StrEnum):

@@ -58,6 +58,7 @@ def _words_of(sentence: str) -> frozenset[str]:
 
 _words_of_sentence = lru_cache(_REMEMBERED)(_words_of)
 
+
 def sentences_in(text: str) -> list[str]:
     """The sentences of a text, each line at least one."""
     return [each.strip() for each in _END.split(text) if each.strip()]

@@ -28,9 +28,16 @@ from proxy.core.memory.texts import without
 from proxy.core.policy.policy import Policy
 from proxy.engine.intake.homes import Home
 from proxy.engine.intake.naming import Naming
-from proxy.engine.memory.reading import Reading
+from proxy.engine.memory.reading import Found, Reading, Searched
 from proxy.engine.memory.scopes import CachedScope, Scopes
-from proxy.errors import InvalidPolicy, InvalidType, NotFound, NothingToChange
+from proxy.errors import (
+    InvalidPolicy,
+    InvalidType,
+    NotFound,
+    NothingToChange,
+    SearchUnavailable,
+    Unavailable,
+)
 from proxy.ports import Changes, Clock, Passage, Search, SessionKey
 from proxy.ports.memory_store import THREADS
 
@@ -88,11 +95,25 @@ class Kept(NamedTuple):
         return f"{self.about.tenant}.{self.scope.kind}.{self.scope.tag}"
 
     @property
+    def tags(self) -> frozenset[str]:
+        """By which messages know that they were said in it."""
+        return frozenset([self.scope.tag])
+
+    @property
     def entries(self) -> Sequence[Entry]:
         """All its items."""
         items = [Entry(self.scope, self.about, item) for item in self.copy.items.values()]
         gone = (Entry(self.scope, self.about, each.item, each) for each in self.archive.values())
         return [*items, *gone]
+
+
+class Listing(NamedTuple):
+    """What people are shown of memories."""
+
+    scopes: Sequence[Kept]
+    items: Sequence[Entry]
+    said: Sequence[Line]
+    """In sessions, of what is asked."""
 
 
 @dataclass(frozen=True)
@@ -131,27 +152,38 @@ class Memories:
             return None
         return Kept(scope, copy, copy.about, await self.scopes.store.archive(scope))
 
-    async def listed(self, kept: Sequence[Kept], query: str, most: int) -> Sequence[Entry]:
-        """Items of scopes: those that say most of what is asked, best first, or the newest.
-
-        Raises SearchUnavailable.
-        """
+    def listed(self, kept: Sequence[Kept], most: int) -> Sequence[Entry]:
+        """The newest items of scopes."""
         entries = [entry for each in kept for entry in each.entries]
-        entries.sort(key=lambda entry: (entry.item.created_at, entry.id))
-        if not query:
-            return entries[::-1][:most]
-        shelf = f"memories {kept[0].id if len(kept) == 1 else ''}"
-        hits = await self.search.search(shelf, [entry.passage for entry in entries], query, most)
-        return [entries[place] for place in hits]
+        return sorted(entries, key=lambda entry: (entry.item.created_at, entry.id))[::-1][:most]
 
-    async def said(self, kept: Kept, query: str, most: int) -> Sequence[Line]:
-        """What was said in a scope's sessions of what is asked, as a recall finds it, the best first.
+    async def found(self, name: str, query: str, most: int) -> Listing:
+        """What is remembered of what is asked, as a recall finds it, in a scope of this id or in all.
 
-        Raises SearchUnavailable.
+        After these items come those that no recall tells and that can be taken back. Without a ``query`` the
+        newest items. Raises NotFound, and Unavailable where nothing can be searched.
         """
-        tags = frozenset([kept.scope.tag])
-        found = await self.reading.said(kept.scope, tags, query, self._policy(kept.about))
-        return [*found.values()][:most]
+        kept = [await self.scope(name)] if name else await self.newest(most)
+        if not query:
+            return Listing(kept, self.listed(kept, most), ())
+        searched = [Searched(each.scope, each.copy, self._policy(each.about), each.tags) for each in kept]
+        if name and (workspace := kept[0].about.workspace):  # of which a recall in a channel tells, too
+            above = await self._kept(Scope(ScopeKind.WORKSPACE, workspace))
+            kept += [above] if above else []
+            searched += [Searched(above.scope, above.copy, searched[0].policy)] if above else []
+        entries = {(entry.scope, entry.item.id): entry for each in kept for entry in each.entries}
+        others = [entry for entry in entries.values() if entry.state != "remembered"]
+        try:
+            found = await self.reading.search(searched, query) if searched else Found((), {})
+            passages, shelf = [entry.passage for entry in others], f"put away {name}"
+            hits = await self.search.search(shelf, passages, query, most)
+        except SearchUnavailable as error:
+            raise Unavailable("What is remembered cannot be searched here.") from error
+        items = [entries[scope, item.id] for scope, item in found.items]
+        items = [*items, *(others[hit] for hit in hits)][:most]
+        meant = {entry.scope for entry in items}
+        shown = kept[:1] if name else [each for each in kept if each.scope in meant]
+        return Listing(shown, items, [*found.said.values()][:most])
 
     async def item(self, name: str) -> Entry:
         """An item by its id, as it was put away last if it is not there any more. Raises NotFound."""

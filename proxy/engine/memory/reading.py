@@ -6,16 +6,17 @@ cannot be read, or not in time, is not told, and the answer comes without it.
 
 import asyncio
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from proxy.core.memory.life import used
 from proxy.core.memory.lines import Line
 from proxy.core.memory.records import Event, Item, Scope, ScopeKind
 from proxy.core.memory.telling import IN_THE_NOTE, recalled, told
 from proxy.core.policy.policy import Policy
-from proxy.core.text.words import language_of
+from proxy.core.text.words import language_of, words_of
 from proxy.engine.background import Background
 from proxy.engine.flow import Incoming, Request
 from proxy.engine.intake.history import History
@@ -37,13 +38,31 @@ _SEARCHED, _RANKED, _LINES = 50, 20, 24
 """Other sessions that are searched, the newest; passages that are ranked; and lines that are told of them."""
 
 
+class Searched(NamedTuple):
+    """A memory that is searched, and the policy under which its sessions are read."""
+
+    scope: Scope
+    copy: CachedScope
+    policy: Policy
+    tags: frozenset[str] = frozenset()
+    """By which messages know that they were said in it; without any, its sessions are not searched."""
+
+
+class Found(NamedTuple):
+    """What a search found, the best first."""
+
+    items: Sequence[tuple[Scope, Item]]
+    said: Mapping[int, Line]
+    """What was said in sessions, with what was said before and after it, by place: one after the other."""
+
+
 @dataclass(frozen=True)
 class Reading:
     """Tells sessions what is remembered."""
 
     naming: Naming
     scopes: Scopes
-    search: Search
+    found_by: Search
     counter: TokenCounter
     clock: Clock
     background: Background
@@ -76,7 +95,7 @@ class Reading:
 
     async def _opening(self, home: Home, question: str, room: int, session: SessionKey) -> str:
         copies, language = await self.scopes.of_home(home), language_of(question)
-        found = await self.found(home, copies, question, _FITTING)
+        found = [item for _, item in await self._items(copies, home.scope, question)]
         own, above = copies[0].texts, [copy.texts for copy in copies[1:]]
         texts = [*(each.long for each in above), own.long, own.short]
         standing = [item for copy in copies for item in copy.told if item.is_standing]
@@ -97,53 +116,73 @@ class Reading:
         if (home := request.home) is None:
             return ""
         copies, language = await self.scopes.of_home(home), language_of(query)
+        own, *above = [Searched(*each, policy) for each in zip(home.scopes, copies, strict=True)]
+        found = await self.search([own._replace(tags=home.tags), *above], query, other_than=session)
         told = "" if injection is None else injection.memory
-        near = await self.said(home.scope, home.tags, query, policy, other_than=session)
-        new = [(place, line) for place, line in near.items() if line.text not in told]
+        new = [(place, line) for place, line in found.said.items() if line.text not in told]
         said = dict(new[:_LINES])
         told = "\n".join([told, *(line.text for line in said.values())])
-        found = await self.found(home, copies, query, _FITTING)
-        items = [item for item in found if item.text not in told][:_RECALLED]
+        items = [item for _, item in found.items if item.text not in told][:_RECALLED]
         if not (said or items):
-            return IN_THE_NOTE if near or found else ""
+            return IN_THE_NOTE if found.said or found.items else ""
         tells = await asyncio.to_thread(recalled, said, items, room, language, self.counter.count)
         self.use(home, {item.id for item in tells.items}, session, "recalled")
         return tells.text
 
-    async def said(
-        self,
-        scope: Scope,
-        tags: frozenset[str],
-        query: str,
-        policy: Policy,
-        other_than: SessionKey | None = None,
-    ) -> dict[int, Line]:
-        """The lines of a scope's sessions that say most of what is asked, the best first, by place.
+    async def search(
+        self, memories: Sequence[Searched], query: str, *, other_than: SessionKey | None = None
+    ) -> Found:
+        """What is remembered of what is asked, in these memories and in their newest sessions but one.
 
-        They are searched, and found, with their neighbours. ``tags`` are the scope's, as messages know it.
         Raises StoreUnavailable and SearchUnavailable.
         """
+        items = await self._items([each.copy for each in memories], memories[0].scope, query)
+        return Found(
+            [(memories[number].scope, item) for number, item in items],
+            await self._said(memories, query, other_than),
+        )
+
+    async def _items(
+        self, copies: Sequence[CachedScope], shelf: Scope, query: str
+    ) -> Sequence[tuple[int, Item]]:
+        """The items that say most of what is asked, each with the number of its copy, the best first.
+
+        They are ranked with their neighbours; of those, first who shares most words with the question.
+        """
+        windows = [(number, window) for number, copy in enumerate(copies) for window in copy.windows]
+        passages = [passage for copy in copies for passage in copy.passages]
+        name = f"memory {shelf.tag} {len(copies)}"
+        hits = await self.found_by.search(name, passages, query, _FITTING)
+        asked = words_of(query)
+        found = (
+            (windows[hit][0], item)
+            for hit in hits
+            for item in sorted(windows[hit][1], key=lambda item: -len(asked & words_of(item.text)))
+        )
+        return [*dict.fromkeys(found)][:_FITTING]
+
+    async def _said(
+        self, memories: Sequence[Searched], query: str, other_than: SessionKey | None
+    ) -> dict[int, Line]:
+        """The lines of sessions that say most of what is asked, the best first, by their places.
+
+        They are searched, and found, with their neighbours. ``other_than`` is a session that is left out.
+        """
+        store, sessions = self.scopes.store, list[tuple[float, SessionKey, Searched]]()
+        for each in memories[:_SEARCHED]:
+            threads = await store.threads(each.scope, _SEARCHED) if each.tags else {}
+            sessions += [(thread.updated, key, each) for key, thread in threads.items() if key != other_than]
         lines, windows = list[Line](), list[range]()
-        for other, thread in (await self.scopes.store.threads(scope, _SEARCHED)).items():
-            if other != other_than:
-                first = len(lines)
-                lines += await self.sources.lines_of(other, thread.updated, policy, tags)
-                places = range(first, len(lines))
-                windows += [range(max(place - 1, first), min(place + 2, len(lines))) for place in places]
+        for updated, key, each in sorted(sessions, key=lambda one: -one[0])[:_SEARCHED]:
+            first = len(lines)
+            lines += await self.sources.lines_of(key, updated, each.policy, each.tags)
+            places = range(first, len(lines))
+            windows += [range(max(place - 1, first), min(place + 2, len(lines))) for place in places]
         texts = ["\n".join(str(lines[place]) for place in window) for window in windows]
         passages = [Passage(_key(text), partial(str, text)) for text in texts]
-        found = await self.search.search(f"said {scope.tag}", passages, query, _RANKED)
-        return {place: lines[place] for hit in found for place in windows[hit]}
-
-    async def found(self, home: Home, copies: Sequence[CachedScope], query: str, most: int) -> Sequence[Item]:
-        """The items that say most of what is asked, best first, whether they are its own or of those above.
-
-        Raises SearchUnavailable.
-        """
-        windows = [window for copy in copies for window in copy.windows]
-        passages = [passage for copy in copies for passage in copy.passages]
-        hits = await self.search.search(f"memory {home.scope.tag}", passages, query, most)
-        return [*dict.fromkeys(item for place in hits for item in windows[place])][:most]
+        name = f"said {memories[0].scope.tag} {len(memories)}"
+        hits = await self.found_by.search(name, passages, query, _RANKED)
+        return {place: lines[place] for hit in hits for place in windows[hit]}
 
     def use(self, home: Home, items: Collection[str], session: SessionKey, how: str) -> None:
         """Items were told to a session, or recalled in it: each counts once a session. Nobody waits."""

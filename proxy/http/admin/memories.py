@@ -15,7 +15,7 @@ from proxy.engine.admin.memories import Kept, Memories
 from proxy.engine.intake.homes import Home, named_home
 from proxy.engine.intake.naming import Naming
 from proxy.engine.memory.daily import DailyRun
-from proxy.errors import InvalidType, MissingParameter, NotFound, SearchUnavailable, Unavailable
+from proxy.errors import InvalidType, MissingParameter, NotFound
 from proxy.http.admin import memory_schemas as told
 from proxy.http.admin.api import Operation, Query, Table, number
 from proxy.http.admin.schemas import NoBody
@@ -58,23 +58,14 @@ class MemoryOperations:
     async def memory(self, request: Request, body: NoBody) -> told.MemoryTold:
         """What is remembered: found by words, or the newest."""
         query = request.query_params.get("query", "").strip()
-        most, name = (
-            number(request, "k", _FOUND if query else _LISTED, _MOST),
-            request.query_params.get("scope"),
-        )
-        kept = [await self.memories.scope(name)] if name else await self.memories.newest(most)
-        try:
-            entries = await self.memories.listed(kept, query, most)
-            said = await self.memories.said(kept[0], query, most) if query and name else ()
-        except SearchUnavailable as error:
-            raise Unavailable("What is remembered cannot be searched here.") from error
-        meant = {entry.scope for entry in entries}
-        shown = [each for each in kept if name or each.scope in meant or not query]
+        most = number(request, "k", _FOUND if query else _LISTED, _MOST)
+        name = request.query_params.get("scope", "")
+        found = await self.memories.found(name, query, most)
         return await asyncio.to_thread(
             lambda: told.MemoryTold(
-                scopes=[told.scope(each) for each in shown[:most]],
-                items=[told.item(each) for each in entries],
-                said=[told.SaidTold.model_validate(each) for each in said],
+                scopes=[told.scope(each) for each in found.scopes[:most]],
+                items=[told.item(each) for each in found.items],
+                said=[told.SaidTold.model_validate(each) for each in found.said],
             )
         )
 
@@ -147,7 +138,7 @@ class MemoryOperations:
         """What is remembered of a client's own person, channel or workspace."""
         homes = self._homes(request)
         kept = await self.memories.own(homes)
-        entries = await self.memories.listed([kept], "", _MOST) if kept else ()
+        entries = self.memories.listed([kept], _MOST) if kept else ()
         texts = kept.copy.texts if kept else None
         return told.OwnMemory(
             kind=homes[0].scope.kind.value,

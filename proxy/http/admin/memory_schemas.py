@@ -97,12 +97,12 @@ class SaidTold(Shape):
 
 
 class MemoryTold(Shape):
-    """Scopes, items of them, and what was said in the sessions of one."""
+    """Scopes, items of them, and what was said in their sessions."""
 
     scopes: list[ScopeTold]
     items: list[ItemTold]
     said: list[SaidTold]
-    """Of what is asked, with what was said before and after it, the best first; empty without a scope."""
+    """Of what is asked, with what was said before and after it, the best first; empty without a query."""
 
 
 class EventTold(Shape):

@@ -8,7 +8,6 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from proxy.engine.admin.memories import Memories
-from proxy.errors import SearchUnavailable, Unavailable
 from proxy.http.admin import memory_schemas as told
 from proxy.http.admin.api import number
 from proxy.http.page.frame import ROOT, Form, Page, Shown
@@ -38,19 +37,16 @@ class MemoryPages:
         most = number(request, "limit", _SHOWN, _MOST)
         scope = request.query_params.get("scope", "")
         every = await self.memories.newest(most)
-        kept = [await self.memories.scope(scope)] if scope else every
-        try:
-            entries = await self.memories.listed(kept, words, most)
-        except SearchUnavailable as error:
-            raise Unavailable("What is remembered cannot be searched here.") from error
+        found = await self.memories.found(scope, words, most)
         content = {
             "words": words,
             "scope": scope,
             "scopes": [told.scope(each) for each in every],
-            "texts": told.scope(kept[0]) if scope else None,
-            "items": [told.item(each) for each in entries],
+            "texts": told.scope(found.scopes[0]) if scope else None,
+            "items": [told.item(each) for each in found.items],
+            "said": [told.SaidTold.model_validate(each) for each in found.said],
             "limit": most,
-            "has_more": len(entries) == most,
+            "has_more": len(found.items) == most,
         }
         return Shown("memories.html", "Memory", content)
 

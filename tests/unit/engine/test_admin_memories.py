@@ -42,8 +42,10 @@ async def test_an_archived_item_is_told_by_its_summary(memories: Memories) -> No
     assert (entry.state, entry.text) == ("archived", "short")
     assert entry.archived is not None
     assert entry.archived.archive_reason is ArchiveReason.LOW_IMPORTANCE
-    kept = await memories.newest(5)
-    assert [each.id for each in await memories.listed(kept, "short", 5)] == [NAME]
+    assert [each.id for each in (await memories.found("", "short", 5)).items] == [NAME]
+    assert [each.id for each in (await memories.found(f"t.channel.{CHANNEL.tag}", "short", 5)).items] == [
+        NAME
+    ]
 
 
 async def test_it_is_born_again_when_it_is_taken_back(memories: Memories) -> None:

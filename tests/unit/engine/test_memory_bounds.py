@@ -26,7 +26,8 @@ SESSIONS = 70
 
 def of_many_uses(number: int) -> Remembered:
     """A memory of items that many sessions have used."""
-    items = {f"i{place}": an_item(f"I keep item{place} in box{place}.", id=f"i{place}") for place in range(number)}
+    texts = {f"i{place}": f"I keep item{place} in box{place}." for place in range(number)}
+    items = {name: an_item(text, id=name) for name, text in texts.items()}
     for session in range(SESSIONS):
         digest = session.to_bytes(8)
         items = {name: used(item, digest, NOW)[0] for name, item in items.items()}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from proxy.core.memory.telling import IN_THE_NOTE
+from proxy.engine.admin.memories import Memories
+from proxy.engine.memory.reading import Searched
 from tests.support.clients import user
 from tests.support.memory_world import Writer, memory_world
 from tests.support.remembering import note
@@ -30,6 +32,27 @@ async def test_what_an_item_was_made_from_stands_once_in_what_a_search_tells(tmp
         request = await world.request("two", "ana", [user(QUESTION)])
         assert world.told(request) == ""
         assert (await world.recalled(request, QUESTION, ROOM)).count(BRIDGE) == 1
+
+
+async def test_people_find_what_a_recall_tells_and_in_its_order(tmp_path: Path) -> None:
+    async with memory_world(Writer(), tmp_path, "inject_tokens = 0") as world:
+        await world.converse("one", "ana", [user("I live in Oslo."), said("Good."), user(BRIDGE)])
+        await world.converse("two", "ana", [user("The bridge was painted by Ben."), said("I see.")])
+        request, inside = await world.request("three", "ana", [user(QUESTION)]), world.inside
+        reading, scopes = inside.pipeline.memories, inside.remembered_turns.runs.scopes
+        memories = Memories(
+            scopes, world.outside.search, reading, world.clock, lambda _: world.policy, reading.naming
+        )
+        (kept,) = await memories.newest(5)
+        told = (await world.recalled(request, QUESTION, ROOM)).splitlines()
+        for name in (kept.id, ""):
+            found = await memories.found(name, QUESTION, 50)
+            lines = [f"- {line.name}: {line.text}" for line in found.said]
+            assert {*lines} == {line for line in told if line.startswith("- ")}
+            searched = Searched(kept.scope, kept.copy, world.policy, kept.tags)
+            by_recall = await reading.search([searched], QUESTION)
+            assert [entry.item for entry in found.items] == [item for _, item in by_recall.items]
+            assert [*found.said] == [*by_recall.said.values()]
 
 
 async def test_what_nobody_noted_is_found_in_what_was_said_with_its_neighbours(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ a script may touch them together. Law 6 rests on the tag: it is derived from the
 | `u1:{tag}:memory:archive` | hash | id → Archived |
 | `u1:{tag}:memory:log` | hash | id of an item → its Events, each after a letter for its kind and its length |
 | `u1:{tag}:memory:logged` | sorted set | id → version at which its newest Event was written |
-| `u1:{tag}:memory:deleted` | sorted set | id of an item that is no more → when it was deleted (seconds since 1970) |
+| `u1:{tag}:memory:deleted` | sorted set | id of an item that is no more → when it was deleted (since 1970) |
 | `u1:{tag}:memory:threads` | sorted set | `tag/sid` by its last turn (seconds since 1970) |
 | `u1:{tag}:memory:read` | hash | `tag/sid` → Thread: what was read of it |
 | `u1:{tag}:memory:channels` | set | tags of the channels of a workspace |

@@ -248,7 +248,8 @@ def _words(codec: Codec, changes: Changes) -> Iterator[Word]:
     for event in changes.events:
         is_score = event.kind is EventKind.SCORE_UPDATE
         is_over = event.kind is EventKind.DELETE
-        yield from (event.item, event.at, int(is_over), row(record(keys.LOG, event.item, event), is_score=is_score))
+        stored = row(record(keys.LOG, event.item, event), is_score=is_score)
+        yield from (event.item, event.at, int(is_over), stored)
 
 
 def _key(scope: Scope) -> SessionKey:
