@@ -50,6 +50,9 @@ class Census:
     _due: float = 0.0
     """From when on it is counted again; monotonic seconds."""
 
+    def __post_init__(self) -> None:
+        self._tell(())  # whoever asks first, and is not answered in time, finds the names
+
     @cached_property
     def _known(self) -> Lru[str, _Counted]:
         """By tag."""
