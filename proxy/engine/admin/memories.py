@@ -107,6 +107,16 @@ class Kept(NamedTuple):
         return [*items, *gone]
 
 
+class Loss(NamedTuple):
+    """What would go with an item that is forgotten."""
+
+    entry: Entry
+    lines: Sequence[str]
+    """Of the texts of its scope, and of sessions in it."""
+    passages: int
+    """Other items that would stay without the passage that they came from."""
+
+
 class Listing(NamedTuple):
     """What people are shown of memories."""
 
@@ -204,11 +214,16 @@ class Memories:
 
     # --- changing ---
 
-    async def restore(self, name: str) -> Entry:
-        """Take an item back that was archived or superseded. Raises NotFound and NothingToChange."""
-        entry, now = await self.item(name), self.clock.now()
+    async def restorable(self, name: str) -> Entry:
+        """An item that can be taken back. Raises NotFound and NothingToChange."""
+        entry = await self.item(name)
         if entry.state == "remembered":
             raise NothingToChange("The item is remembered as it is.")
+        return entry
+
+    async def restore(self, name: str) -> Entry:
+        """Take an item back that was archived or superseded. Raises NotFound and NothingToChange."""
+        entry, now = await self.restorable(name), self.clock.now()
         record = entry.archived
         item, event = reborn(entry.item, now) if record is None else restored(record, now)
         gone = {record.id: None} if record is not None else {}
@@ -218,9 +233,8 @@ class Memories:
 
     async def forget(self, name: str) -> Entry:
         """Forget an item, and what texts say of it. Raises NotFound."""
-        entry = await self.item(name)
-        kept = await self.scope(f"{entry.about.tenant}.{entry.scope.kind}.{entry.scope.tag}")
-        await self._forget(kept, [each for each in kept.entries if each.item.id == entry.item.id])
+        entry, kept, entries = await self._same(name)
+        await self._forget(kept, entries)
         return entry
 
     async def forget_scope(self, scope: Scope) -> bool:
@@ -270,6 +284,30 @@ class Memories:
                 await self._forget(kept, entries, said_of=[name])
         return sum(len(entries) for _, entries in found)
 
+    async def would_forget(self, name: str) -> Loss:
+        """What forgetting an item would delete. Raises NotFound."""
+        entry, kept, entries = await self._same(name)
+        decide, known = await self._deletion(kept, entries)
+        changes = decide(kept.copy, entries)
+        before = [kept.copy.texts, *(thread.texts for thread in known.values())]
+        after = [changes.texts or kept.copy.texts]
+        after += [(changes.threads.get(key) or thread).texts for key, thread in known.items()]
+        lines = [
+            line
+            for one, other in zip(before, after, strict=True)
+            for text, left in ((one.long, other.long), (one.short, other.short))
+            for line in text.splitlines()
+            if line not in left.splitlines()
+        ]
+        passages = sum(item is not None for item in changes.items.values())
+        return Loss(entry, [*dict.fromkeys(lines)], passages)
+
+    async def _same(self, name: str) -> tuple[Entry, Kept, Sequence[Entry]]:
+        """An item, its scope, and all that is kept of it there: it may have been put away before."""
+        entry = await self.item(name)
+        kept = await self.scope(f"{entry.about.tenant}.{entry.scope.kind}.{entry.scope.tag}")
+        return entry, kept, [each for each in kept.entries if each.item.id == entry.item.id]
+
     async def _forget(
         self,
         kept: Kept,
@@ -277,7 +315,22 @@ class Memories:
         session: SessionKey | None = None,
         said_of: Sequence[str] = (),
     ) -> None:
-        """Delete items of a scope, what its texts say of them, and what it knows of a session.
+        """Delete items of a scope, what its texts say of them, and what it knows of a session."""
+        decide, _ = await self._deletion(kept, entries, session, said_of)
+        for first in range(0, max(len(entries), 1), _STEP):
+            some = entries[first : first + _STEP]
+            await self.scopes.change(
+                kept.scope, lambda copy, some=some: decide(copy, some), self._ttl(kept.scope, kept.about)
+            )
+
+    async def _deletion(
+        self,
+        kept: Kept,
+        entries: Sequence[Entry],
+        session: SessionKey | None = None,
+        said_of: Sequence[str] = (),
+    ) -> tuple[Callable[[CachedScope, Sequence[Entry]], Changes], Mapping[SessionKey, Thread]]:
+        """What is changed to forget some of the items, and what the scope knows of sessions.
 
         Passages are deleted that other items have from the same messages.
         """
@@ -312,11 +365,7 @@ class Memories:
             events = [event_of(each.item, EventKind.DELETE, now, details=details) for each in some]
             return Changes(items=items, archive=archive, texts=texts, threads=threads, events=events)
 
-        for first in range(0, max(len(entries), 1), _STEP):
-            some = entries[first : first + _STEP]
-            await self.scopes.change(
-                kept.scope, lambda copy, some=some: decide(copy, some), self._ttl(kept.scope, kept.about)
-            )
+        return decide, known
 
     def _ttl(self, scope: Scope, about: About) -> float | None:
         """Seconds that a thread's own scope lives."""

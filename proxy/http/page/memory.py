@@ -1,4 +1,4 @@
-"""What is remembered: searched, looked at with its log, taken back and forgotten."""
+"""What is remembered: searched, looked at with its log, taken back and forgotten, each shown before."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from proxy.core.memory.life import BORN
 from proxy.engine.admin.memories import Memories
 from proxy.http.admin import memory_schemas as told
 from proxy.http.admin.api import number
@@ -27,7 +28,9 @@ class MemoryPages:
         return [
             Page("GET", "memory", self._all),
             Page("GET", _ITEM, self._item),
+            Page("GET", f"{_ITEM}/restore", self._would_restore),
             Page("POST", f"{_ITEM}/restore", self._restore),
+            Page("GET", f"{_ITEM}/forget", self._would_forget),
             Page("POST", f"{_ITEM}/forget", self._forget),
         ]
 
@@ -55,6 +58,21 @@ class MemoryPages:
         item = told.item(await self.memories.item(name))
         events = [told.event(each) for each in await self.memories.log(name)]
         return Shown("item.html", "What is remembered", {"item": item, "events": events})
+
+    async def _would_restore(self, request: Request, form: Form) -> Shown:
+        entry = await self.memories.restorable(request.path_params["id"])
+        content = {"verb": "restore", "item": told.item(entry), "text": entry.item.text, "born": BORN}
+        return Shown("item_verb.html", "Take it back: what would be remembered", content)
+
+    async def _would_forget(self, request: Request, form: Form) -> Shown:
+        loss = await self.memories.would_forget(request.path_params["id"])
+        content = {
+            "verb": "forget",
+            "item": told.item(loss.entry),
+            "lines": loss.lines,
+            "passages": loss.passages,
+        }
+        return Shown("item_verb.html", "Forget it: what would be gone", content)
 
     async def _restore(self, request: Request, form: Form) -> Response:
         entry = await self.memories.restore(request.path_params["id"])
