@@ -92,7 +92,7 @@ _CONSTANTS: Final = {
     "MOST_LOGGED": LOGGED,
     "MOST_LOGS": LOGS,
     "MOST_DELETED_LOGS": DELETED_LOGS,
-    "DELETED_LOG_LIFE": f"{DELETED_LOG_LIFE:.0f}",
+    "DELETED_LOG_LIFE": DELETED_LOG_LIFE,
     "MOST_THREADS": THREADS,
 }
 """What the scripts call by these names, those of the keys' parts among them."""
