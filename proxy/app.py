@@ -30,7 +30,7 @@ from proxy.core.dialects.registry import CHAT, DIALECTS
 from proxy.engine.admin.edits import Edits
 from proxy.engine.admin.forks import Forks
 from proxy.engine.admin.inspection import Inspection
-from proxy.engine.admin.memories import Memories
+from proxy.engine.admin.memories import MemoryAdmin
 from proxy.engine.admin.stats import Stats
 from proxy.engine.answers.recall import Recall
 from proxy.engine.answers.sending import Sender
@@ -43,14 +43,14 @@ from proxy.engine.billing import Billing
 from proxy.engine.foreground import Contention, Foreground
 from proxy.engine.intake.naming import Naming
 from proxy.engine.intake.reader import BodyCache, Reader
-from proxy.engine.memory.asking import MemoryQuestions
-from proxy.engine.memory.census import Census
-from proxy.engine.memory.daily import DailyRun
-from proxy.engine.memory.reading import Reading
-from proxy.engine.memory.runs import Runs
-from proxy.engine.memory.scopes import Scopes
-from proxy.engine.memory.sources import Sources
-from proxy.engine.memory.turns import RememberedTurns
+from proxy.engine.memory.conversations import Conversations
+from proxy.engine.memory.counts import MemoryCounts
+from proxy.engine.memory.maintenance import Maintenance
+from proxy.engine.memory.model import MemoryModel
+from proxy.engine.memory.reader import MemoryReader
+from proxy.engine.memory.scheduler import MemoryScheduler
+from proxy.engine.memory.scope_cache import ScopeCache
+from proxy.engine.memory.writer import MemoryWriter
 from proxy.engine.models.asking import Asking
 from proxy.engine.models.models import Models
 from proxy.engine.models.stated_windows import StatedWindows
@@ -138,7 +138,7 @@ class Inside:
     backlog: Backlog
     summaries: Summaries
     summary_jobs: SummaryJobs
-    remembered_turns: RememberedTurns
+    remembered_turns: MemoryScheduler
     billing: Billing
 
 
@@ -162,7 +162,7 @@ def create_app(
     inside = assembled(settings, outside)
     metrics, policies = outside.metrics, outside.policies
     drain = Drain(settings.drain_timeout)
-    census = Census(inside.remembered_turns.daily, metrics, outside.memory)
+    census = MemoryCounts(inside.remembered_turns.daily, metrics, outside.memory)
     store, is_shadow = outside.store, settings.shadow
     probes = probe_routes(store, metrics, drain, policies, census.counted, is_shadow=is_shadow)
     own = Starlette(
@@ -249,10 +249,10 @@ def assembled(settings: Settings, outside: Outside, wire: Dialect = CHAT) -> Ins
         StatedWindows(upstream, clock, learned), prices.context_window, prices.prices_of, clock, learned
     )
     sessions, reader = SessionCache(learned), Reader(wire, counter, memory)
-    questions = MemoryQuestions(asking, foreground, counter)
+    questions = MemoryModel(asking, foreground, counter)
     turns = _remembered_turns(settings, outside, questions, background)
     scopes, sources = turns.runs.scopes, turns.runs.sources
-    memories = Reading(naming, scopes, outside.search, counter, clock, background, sources)
+    memories = MemoryReader(naming, scopes, outside.search, counter, clock, background, sources)
     recognition = Recognition(store, naming, sessions, clock, learned)
     decisions = Decisions(
         reader=reader,
@@ -312,16 +312,16 @@ def assembled(settings: Settings, outside: Outside, wire: Dialect = CHAT) -> Ins
 
 
 def _remembered_turns(
-    settings: Settings, outside: Outside, questions: MemoryQuestions, background: Background
-) -> RememberedTurns:
+    settings: Settings, outside: Outside, questions: MemoryModel, background: Background
+) -> MemoryScheduler:
     """What outlives sessions: how it is written, and kept."""
     rest, credentials = settings.memory_rest, _operator_credentials(settings)
-    sources = Sources.open(outside.store, DIALECTS, outside.memory)
-    scopes = Scopes(outside.memories, outside.memory)
-    runs = Runs(scopes, sources, questions, outside.counter, outside.clock)
+    sources = Conversations.open(outside.store, DIALECTS, outside.memory)
+    scopes = ScopeCache(outside.memories, outside.memory)
+    runs = MemoryWriter(scopes, sources, questions, outside.counter, outside.clock)
     met_on = Lru[str, str](outside.learned)
-    daily = DailyRun(runs, lambda: outside.policies.in_force, background, met_on, rest, credentials)
-    return RememberedTurns(outside.memories, runs, daily, background, rest)
+    daily = Maintenance(runs, lambda: outside.policies.in_force, background, met_on, rest, credentials)
+    return MemoryScheduler(outside.memories, runs, daily, background, rest)
 
 
 def _lifespan(
@@ -374,7 +374,7 @@ def _for_people(settings: Settings, outside: Outside, inside: Inside, drain: Dra
     inspection = Inspection(DIALECTS, store, outside.counter, outside.policies.named, inside.summary_jobs)
     naming, turns = pipeline.naming, inside.remembered_turns
     scopes, reading = turns.runs.scopes, pipeline.memories
-    memories = Memories(scopes, outside.search, reading, clock, outside.policies.named, naming)
+    memories = MemoryAdmin(scopes, outside.search, reading, clock, outside.policies.named, naming)
     edits = Edits(
         store=store,
         inspection=inspection,

@@ -26,7 +26,7 @@ from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions
 from proxy.core.policy.policy import Policy
 from proxy.core.tool_cache.cache import ToolCache
 from proxy.engine.intake.history import Appended, History
-from proxy.engine.intake.homes import Home
+from proxy.engine.intake.homes import MemoryHome
 from proxy.engine.intake.naming import Envelope
 from proxy.engine.models.models import Model
 from proxy.engine.sessions.session_cache import EpochLog, SessionState
@@ -68,7 +68,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """The tool that we add where something is cut; empty where none may be offered."""
     pins: AbstractSet[bytes] = frozenset()
     """Chain hashes of the messages that the client has pinned in its session."""
-    home: Home | None = None
+    home: MemoryHome | None = None
     """Where its turn is remembered; None where its policy remembers nothing."""
 
     @property

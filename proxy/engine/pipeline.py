@@ -25,10 +25,10 @@ from proxy.engine.background import Background
 from proxy.engine.flow import Exchange, Incoming, Request, Sent
 from proxy.engine.foreground import Foreground
 from proxy.engine.intake.history import NAME, History
-from proxy.engine.intake.homes import Home
+from proxy.engine.intake.homes import MemoryHome
 from proxy.engine.intake.naming import Naming
 from proxy.engine.intake.reader import BodyCache, ReadBody, Reader
-from proxy.engine.memory.reading import Reading
+from proxy.engine.memory.reader import MemoryReader
 from proxy.engine.models.models import Models
 from proxy.engine.planning.decisions import Decisions
 from proxy.engine.recording.recorder import Recorder
@@ -63,7 +63,7 @@ class Pipeline:
     recorder: Recorder
     foreground: Foreground
     background: Background
-    memories: Reading
+    memories: MemoryReader
 
     async def prepare(self, incoming: Incoming) -> Exchange:
         """Decide what is forwarded. Raises the errors of a request that cannot be read.
@@ -161,7 +161,7 @@ class Pipeline:
         extension: Extension,
         session: SessionState,
         history: History,
-        home: Home | None,
+        home: MemoryHome | None,
         degraded: list[str],
     ) -> tuple[AbstractSet[bytes], Injection | None]:
         """What is pinned in the session, and was handed in for it, by this request too. Mostly nothing."""
@@ -191,7 +191,7 @@ class Pipeline:
         session: SessionState,
         log: EpochLog | None,
         pins: AbstractSet[bytes],
-        home: Home | None,
+        home: MemoryHome | None,
     ) -> Request:
         """What is to be decided on, and what it may cost."""
         policy, credentials = incoming.policy, incoming.envelope.credentials

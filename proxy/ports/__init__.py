@@ -8,7 +8,7 @@ port runs over all of them. What others need is imported from here.
 # pyright: reportUnusedImport=false
 
 from proxy.ports.bill_store import BillStore, Group
-from proxy.ports.memory_store import Changes, MemoryStore, Remembered
+from proxy.ports.memory_store import Changes, MemoryStore, ScopeSnapshot
 from proxy.ports.services import Clock, Passage, Search, TokenCounter, Upstream, UpstreamResponse
 from proxy.ports.session_store import (
     COMPACTOR,

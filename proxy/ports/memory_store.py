@@ -24,7 +24,7 @@ THREADS: Final = 2_000
 """Sessions of which a scope remembers: those with the newest turns."""
 
 
-class Remembered(NamedTuple):
+class ScopeSnapshot(NamedTuple):
     """A scope at one moment. What is damaged, or written by a newer release, is left out of its items."""
 
     version: int
@@ -57,7 +57,7 @@ class MemoryStore(Protocol):
     thread's own scope, which live as long (seconds) as the ``ttl`` of the last change.
     """
 
-    async def remembered(self, scope: Scope, since: int = 0) -> Remembered:
+    async def remembered(self, scope: Scope, since: int = 0) -> ScopeSnapshot:
         """The scope, with the items that changed after version ``since``: one round trip."""
         ...
 

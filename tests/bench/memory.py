@@ -19,9 +19,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from proxy.adapters.search import SqliteSearch
-from proxy.core.memory.life import rescored
+from proxy.core.memory.lifecycle import rescored
 from proxy.core.memory.records import Item
-from proxy.engine.memory.scopes import CachedScope
+from proxy.engine.memory.scope_cache import CachedScope
 from tests.bench.memory_compression import SAVED, by_real_model, is_model_here, put_away
 from tests.bench.memory_talks import Outcome, Recorded, Talk, ask_across_sessions, has_questions, talk_of
 from tests.bench.recall import sessions

@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 from proxy.adapters.upstream.client import HttptoolsUpstream
 from proxy.cli.demo.children import running_model
-from proxy.core.memory.archive import MODEL, compression_rate
 from proxy.core.memory.items import PASSAGE_BYTES, TEXT_BYTES
-from proxy.core.memory.lines import lines_of
+from proxy.core.memory.lifecycle import MODEL, compression_rate
 from proxy.core.memory.records import Archived, Item, Source
+from proxy.core.memory.utterances import utterances_of
 from proxy.core.text.words import head_of, sentences_in
 from proxy.ports import Changes, Upstream
 from tests.bench.memory_talks import Recorded
@@ -92,7 +92,7 @@ def passages_of(sessions: Recorded) -> Iterable[Item]:
     """An item of each session: of what was said from its middle on, as much as a passage may hold."""
     for session in sessions:
         chain = chain_from(session["messages"])
-        lines = lines_of(chain, [NOW] * len(chain), ())
+        lines = utterances_of(chain, [NOW] * len(chain), ())
         said = "\n".join(line.text for line in lines[len(lines) // 2 :])
         passage = head_of(said, PASSAGE_BYTES)
         if sentences := sentences_in(passage):

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.conversation.notes import remembered
-from proxy.core.memory.items import Believed, Proposal
-from proxy.core.memory.learning import Known, contradicts, learn, normal
-from proxy.core.memory.lines import Line
+from proxy.core.memory.briefing import opening_briefing
+from proxy.core.memory.items import ProposedItem, VerifiedItem
+from proxy.core.memory.merging import ItemIndex, contradicts, merge, normal
 from proxy.core.memory.records import EventKind, Item, Trust
 from proxy.core.memory.redaction import redacted
-from proxy.core.memory.telling import told
+from proxy.core.memory.utterances import Utterance
 from tests.support.conversations import count, texts
 from tests.support.memories import NOW
 
@@ -32,10 +32,10 @@ SENTENCES = (
 sayings = st.lists(st.tuples(st.sampled_from(SENTENCES), st.booleans()), max_size=12)
 
 
-def believed(text: str, place: int, *, is_user: bool) -> Believed:
+def believed(text: str, place: int, *, is_user: bool) -> VerifiedItem:
     trust = Trust.USER if is_user else Trust.ASSISTANT
-    line = Line(NOW + place, trust, "ana", text, f"m{place}".encode())
-    return Believed(Proposal(text), trust, is_standing=False, lines=(line,))
+    line = Utterance(NOW + place, trust, "ana", text, f"m{place}".encode())
+    return VerifiedItem(ProposedItem(text), trust, is_standing=False, lines=(line,))
 
 
 def learned(said: list[tuple[str, bool]]) -> dict[str, Item]:
@@ -43,7 +43,7 @@ def learned(said: list[tuple[str, bool]]) -> dict[str, Item]:
     items: dict[str, Item] = {}
     for place, (text, is_user) in enumerate(said):
         found = [believed(text, place, is_user=is_user)]
-        changes = learn(found, Known(items.values()), session="s", digest=b"s", now=NOW + place)
+        changes = merge(found, ItemIndex(items.values()), session="s", digest=b"s", now=NOW + place)
         items |= changes.items
         assert {event.item for event in changes.events} <= changes.items.keys()
     return items
@@ -65,7 +65,7 @@ def test_what_was_said_is_known_or_superseded_by_what_is_known(said: list[tuple[
 @given(sayings)
 def test_one_reading_of_all_of_it_comes_to_the_same_as_many(said: list[tuple[str, bool]]) -> None:
     found = [believed(text, place, is_user=is_user) for place, (text, is_user) in enumerate(said)]
-    changes = learn(found, Known([]), session="s", digest=b"s", now=NOW)
+    changes = merge(found, ItemIndex([]), session="s", digest=b"s", now=NOW)
     many = learned(said)
     assert {name: item.superseded_by for name, item in changes.items.items()} == {
         name: item.superseded_by for name, item in many.items()
@@ -77,9 +77,9 @@ def test_one_reading_of_all_of_it_comes_to_the_same_as_many(said: list[tuple[str
 @given(sayings)
 def test_reading_it_again_changes_nothing(said: list[tuple[str, bool]]) -> None:
     found = [believed(text, place, is_user=is_user) for place, (text, is_user) in enumerate(said)]
-    first = learn(found, Known([]), session="s", digest=b"s", now=NOW)
+    first = merge(found, ItemIndex([]), session="s", digest=b"s", now=NOW)
     born = [each for each in found if each.source("s").messages in sources_of(first.items)]
-    assert learn(born, Known(first.items.values()), session="s", digest=b"s", now=NOW) == ({}, [])
+    assert merge(born, ItemIndex(first.items.values()), session="s", digest=b"s", now=NOW) == ({}, [])
 
 
 def sources_of(items: Mapping[str, Item]) -> set[tuple[bytes, ...]]:
@@ -88,7 +88,7 @@ def sources_of(items: Mapping[str, Item]) -> set[tuple[bytes, ...]]:
 
 @given(st.lists(texts, max_size=4), sayings, st.integers(0, 400))
 def test_what_is_told_fits_its_room(parts: list[str], said: list[tuple[str, bool]], room: int) -> None:
-    found = told(parts, [*learned(said).values()], room, "en", count)
+    found = opening_briefing(parts, [*learned(said).values()], room, "en", count)
     assert not found.text or count(remembered(found.text, "en")) <= room
     assert not any(item.superseded_by for item in found.items)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.memory.archive import MOST_LOW, due
-from proxy.core.memory.life import rescored, score_of, used
+from proxy.core.memory.lifecycle import MOST_LOW, archive_candidates, rescored, score_of, used
 from proxy.core.memory.records import ArchiveReason, Item
 from proxy.core.policy.sections import Memory
 from tests.support.memories import DAY, NOW, an_item
@@ -57,8 +56,8 @@ def test_what_is_put_away_is_the_weakest_in_whatever_order_items_come(
     found: list[Item], capacity: int
 ) -> None:
     rules = Memory(capacity=capacity)
-    gone = due(found, rules)
-    assert due(found[::-1], rules) == gone
+    gone = archive_candidates(found, rules)
+    assert archive_candidates(found[::-1], rules) == gone
     names = [each.item.id for each in gone]
     assert len(set(names)) == len(names)
     low = [each.item for each in gone if each.reason is ArchiveReason.LOW_IMPORTANCE]

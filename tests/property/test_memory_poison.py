@@ -8,13 +8,13 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.memory.items import believed, proposals_in
-from proxy.core.memory.learning import Known, learn
-from proxy.core.memory.lines import lines_of
+from proxy.core.memory.briefing import opening_briefing
+from proxy.core.memory.items import proposed_items_in, verified_items
+from proxy.core.memory.merging import ItemIndex, merge
 from proxy.core.memory.records import Item, ScopeKind, Trust
 from proxy.core.memory.statements import Statements
-from proxy.core.memory.telling import told
-from proxy.core.memory.texts import Wanted
+from proxy.core.memory.texts import TextRequest
+from proxy.core.memory.utterances import utterances_of
 from proxy.core.summaries.prompt import Refused
 from tests.support.conversations import Sent, assistant, calling, chain_from, count, result, user
 from tests.support.memories import NOW
@@ -69,10 +69,10 @@ def conversation(before: list[str], poisoned: list[Sent], after: list[str]) -> l
 def remembered(messages: list[Sent], proposed: list[str]) -> list[Item]:
     """What is learned where a model proposes this."""
     chain = chain_from(messages)
-    lines = lines_of(chain, [NOW + n for n in range(len(chain))], (), ["ana"] * len(chain))
+    lines = utterances_of(chain, [NOW + n for n in range(len(chain))], (), ["ana"] * len(chain))
     answer = json.dumps({"items": [{"text": text, "kind": "fact", "standing": True} for text in proposed]})
-    found = believed(proposals_in(answer), Statements(lines))
-    learned = learn(found, Known([]), session="s", digest=b"s", now=NOW)
+    found = verified_items(proposed_items_in(answer), Statements(lines))
+    learned = merge(found, ItemIndex([]), session="s", digest=b"s", now=NOW)
     return list(learned.items.values())
 
 
@@ -83,9 +83,11 @@ def test_what_a_tool_a_page_or_a_file_says_is_never_remembered(
     messages = conversation(before, way(poison), after)
     assert [item.text for item in remembered(messages, [poison])] == []
     chain = chain_from(messages)
-    lines = lines_of(chain, [NOW + n for n in range(len(chain))], (), ["ana"] * len(chain))
+    lines = utterances_of(chain, [NOW + n for n in range(len(chain))], (), ["ana"] * len(chain))
     try:
-        text = Wanted(ScopeKind.CHANNEL, is_long=True, source=lines).read(f"- {poison}", 500, "en", count)
+        text = TextRequest(ScopeKind.CHANNEL, is_long=True, source=lines).read(
+            f"- {poison}", 500, "en", count
+        )
     except Refused:
         text = ""
     assert poison not in text
@@ -97,7 +99,7 @@ def test_what_the_model_makes_up_is_told_as_its_word_and_never_stands(poison: st
     for item in remembered(messages, [poison]):
         assert item.trust is Trust.ASSISTANT
         assert not item.is_standing
-        assert told([], [item], 1_000, "en", count).text.endswith("(said by the assistant)")
+        assert opening_briefing([], [item], 1_000, "en", count).text.endswith("(said by the assistant)")
 
 
 @given(orders, talk)

@@ -23,10 +23,8 @@ from proxy.core.formats.json import dumps
 from proxy.core.memory.records import About
 from proxy.core.policy.policy import Policy
 from proxy.engine.flow import Incoming, Request
-from proxy.engine.intake.homes import Home
 from proxy.engine.intake.naming import Envelope
-from proxy.engine.memory.asking import Reader
-from proxy.engine.memory.scopes import CachedScope
+from proxy.engine.memory.scope_cache import CachedScope
 from proxy.engine.models.asking import Caller
 from proxy.ports import Upstream, UpstreamResponse
 from tests.support.clients import SECRET, write_policy
@@ -111,9 +109,9 @@ class MemoryWorld:
     _threads: list[Any] = field(default_factory=list[Any])
 
     @property
-    def reader(self) -> Reader:
+    def reader(self) -> ModelAccess:
         """In whose name the model is asked, and by which rules."""
-        return Reader(Caller.for_summaries(self.policy.summary, _MODEL), self.policy)
+        return ModelAccess(Caller.for_summaries(self.policy.summary, _MODEL), self.policy)
 
     async def request(self, session: str, person: str, messages: Sequence[Message]) -> Request:
         """A request as it is prepared: one that begins a session is told what is remembered."""
@@ -123,7 +121,7 @@ class MemoryWorld:
         exchange = await pipeline.prepare(Incoming(envelope, body, self.policy, self.clock.now()))
         return exchange.request
 
-    def home(self, request: Request) -> Home:
+    def home(self, request: Request) -> MemoryHome:
         """Whose memory a request has."""
         assert request.home is not None
         return request.home

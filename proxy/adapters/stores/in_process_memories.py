@@ -25,7 +25,7 @@ from proxy.core.memory.records import (
     Thread,
     add_event,
 )
-from proxy.ports import Changes, Clock, Remembered, SessionKey
+from proxy.ports import Changes, Clock, ScopeSnapshot, SessionKey
 from proxy.ports.memory_store import DELETED_LOG_LIFE, DELETED_LOGS, LOGGED, LOGS, THREADS, TOMBSTONES
 
 _WORK = "memory"
@@ -127,13 +127,13 @@ class InProcessMemories:
         self._versions = count(1)
         self._leases = Leases(clock)
 
-    async def remembered(self, scope: Scope, since: int = 0) -> Remembered:
+    async def remembered(self, scope: Scope, since: int = 0) -> ScopeSnapshot:
         stored = self._live(scope)
         if stored is None:
-            return Remembered(0, None, Texts(), {}, is_whole=True)
+            return ScopeSnapshot(0, None, Texts(), {}, is_whole=True)
         news = stored.since(since)
         items = dict(stored.items) if news is None else news
-        return Remembered(stored.version, stored.about, stored.texts, items, is_whole=news is None)
+        return ScopeSnapshot(stored.version, stored.about, stored.texts, items, is_whole=news is None)
 
     async def note(
         self, scope: Scope, thread: SessionKey, at: float, about: About, ttl: float | None = None

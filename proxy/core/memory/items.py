@@ -12,10 +12,10 @@ from typing import NamedTuple, cast
 from proxy.core.dialects.answers import Ask
 from proxy.core.extraction.reading import strength_of
 from proxy.core.formats.json import as_mapping, loads_writable, text_or_empty
-from proxy.core.memory.lines import Line
 from proxy.core.memory.records import Item, Kind, Source, Trust
 from proxy.core.memory.redaction import is_blotted_out, redacted
 from proxy.core.memory.statements import Statements, lays_down
+from proxy.core.memory.utterances import Utterance
 from proxy.core.summaries.prompt import LANGUAGES, Refused, fenced
 from proxy.core.text.lexicon.remembering import STANDING
 from proxy.core.text.words import head_of
@@ -45,7 +45,7 @@ _KNOWN = (
 _OBJECT = re.compile(r"\{[^{}]*\}")
 
 
-class Proposal(NamedTuple):
+class ProposedItem(NamedTuple):
     """An item as a model proposes it."""
 
     text: str
@@ -58,7 +58,9 @@ class Proposal(NamedTuple):
     repeats: str = ""
 
 
-def ask_for_items(lines: Sequence[Line], known: Sequence[Item], language: str, temperature: float) -> Ask:
+def ask_for_items(
+    lines: Sequence[Utterance], known: Sequence[Item], language: str, temperature: float
+) -> Ask:
     """The question for what is to be remembered of ``lines``; ``known`` items get ids by their place."""
     numbered = "\n".join(f"{number}. {line}" for number, line in enumerate(lines, 1))
     task, text = _TASK.format(language=LANGUAGES[language]), fenced(numbered)
@@ -73,7 +75,7 @@ def short_id(place: int) -> str:
     return f"k{place + 1}"
 
 
-def proposals_in(answer: str) -> list[Proposal]:
+def proposed_items_in(answer: str) -> list[ProposedItem]:
     """The items of an answer, one by one, whatever stands around them, and though it ends in mid-list.
 
     Raises Refused where it is no JSON.
@@ -85,7 +87,7 @@ def proposals_in(answer: str) -> list[Proposal]:
     return [each for each in found if each.text and not is_blotted_out(each.text)][:MOST_ITEMS]
 
 
-def _proposal(written: str) -> Proposal:
+def _proposal(written: str) -> ProposedItem:
     try:
         members = as_mapping(loads_writable(written))
     except ValueError:
@@ -93,7 +95,7 @@ def _proposal(written: str) -> Proposal:
     kind = text_or_empty(members.get("kind"))
     numbers: object = members.get("from")
     lines = cast("list[object]", numbers) if isinstance(numbers, list) else [numbers]
-    return Proposal(
+    return ProposedItem(
         text=head_of(" ".join(redacted(text_or_empty(members.get("text"))).split()), TEXT_BYTES),
         kind=Kind(kind) if kind in {each.value for each in Kind} else Kind.FACT,
         is_standing=members.get("standing") is True,
@@ -106,13 +108,13 @@ def _proposal(written: str) -> Proposal:
 # --- what is believed ---
 
 
-class Believed(NamedTuple):
+class VerifiedItem(NamedTuple):
     """An item that somebody has said."""
 
-    proposal: Proposal
+    proposal: ProposedItem
     trust: Trust
     is_standing: bool
-    lines: tuple[Line, ...]
+    lines: tuple[Utterance, ...]
 
     def source(self, session: str) -> Source:
         """Where it comes from."""
@@ -127,22 +129,22 @@ class Believed(NamedTuple):
         )
 
 
-def believed(proposals: Sequence[Proposal], statements: Statements) -> list[Believed]:
+def verified_items(proposals: Sequence[ProposedItem], statements: Statements) -> list[VerifiedItem]:
     """The proposed items that what was said supports."""
     found = (_believed(proposal, statements) for proposal in proposals)
     return [each for each in found if each is not None]
 
 
-def _believed(proposal: Proposal, statements: Statements) -> Believed | None:
+def _believed(proposal: ProposedItem, statements: Statements) -> VerifiedItem | None:
     for numbers in dict.fromkeys((proposal.lines, ())):
         support = statements.support(proposal.text, numbers)
         if support is None or (support.trust is not Trust.USER and lays_down(proposal.text)):
             continue
-        return Believed(proposal, support.trust, _is_standing(proposal, support.trust), support.lines)
+        return VerifiedItem(proposal, support.trust, _is_standing(proposal, support.trust), support.lines)
     return None
 
 
-def _is_standing(proposal: Proposal, trust: Trust) -> bool:
+def _is_standing(proposal: ProposedItem, trust: Trust) -> bool:
     """Whether it stays true: who somebody is, their health, a rule; for what people said alone."""
     if trust is not Trust.USER:
         return False

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from proxy.core.extraction.facts import facts_in
 from proxy.core.extraction.reading import strength_of
-from proxy.core.memory.lines import Line
 from proxy.core.memory.records import Trust
+from proxy.core.memory.utterances import Utterance
 from proxy.core.summaries.verification import Evidence, all_numbers, unfounded
 from proxy.core.text.lexicon.remembering import ORDERS
 from proxy.core.text.lexicon.rules import CLAUSE_END, NEGATION, QUESTION, RELIEF
@@ -39,13 +39,13 @@ class Support(NamedTuple):
 
     trust: Trust
     """A person's where what people said is enough; else the model's."""
-    lines: tuple[Line, ...]
+    lines: tuple[Utterance, ...]
 
 
 class Statements:
     """What was said, as sentences are held against it."""
 
-    def __init__(self, lines: Sequence[Line]) -> None:
+    def __init__(self, lines: Sequence[Utterance]) -> None:
         self._lines = lines
         self._stated = [_Stated(line, text) for line in lines for text in sentences_in(line.text)]
         self._spread = Counter(word for each in self._stated for word in each.words)
@@ -101,7 +101,7 @@ def lays_down(text: str) -> bool:
 class _Stated:
     """A sentence of a line, and what it says for certain: of a question, all but what it asks."""
 
-    def __init__(self, line: Line, text: str) -> None:
+    def __init__(self, line: Utterance, text: str) -> None:
         self.line = line
         clauses = CLAUSE_END.split(text)
         self.clauses: Sequence[str] = clauses[:-1] if QUESTION.search(text) else clauses

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from proxy.core.conversation.notes import SAID_BY_MODEL
 from proxy.core.dialects.answers import Ask
-from proxy.core.memory.lines import Line
 from proxy.core.memory.records import ScopeKind, Texts, Trust
 from proxy.core.memory.redaction import is_blotted_out, redacted
 from proxy.core.memory.statements import Statements, lays_down
+from proxy.core.memory.utterances import Utterance
 from proxy.core.summaries.prompt import LANGUAGES, Refused, fenced
 from proxy.core.text.words import share, words_of
 
@@ -62,12 +62,12 @@ _BULLET = re.compile(r"^\s*(?:[-*•·\u2013\u2014]|\(?\d{1,3}[.)])\s+")
 _HEADING = re.compile(r"^\s*(?:#+ |```|</?\w|\*\*[^*]+\*\*:?\s*$)|[:\uff1a]\s*$")
 
 
-class Wanted(NamedTuple):
+class TextRequest(NamedTuple):
     """A text that is to be written."""
 
     scope: ScopeKind
     is_long: bool
-    source: Sequence[Line]
+    source: Sequence[Utterance]
     """What it is made from: lines of messages, or those of other texts (:func:`lines_of_text`)."""
     existing: str = ""
     """The text so far; told to the model for long-term ones alone."""
@@ -119,11 +119,11 @@ class Wanted(NamedTuple):
         return "\n".join(bullets)
 
 
-def lines_of_text(text: str) -> list[Line]:
+def lines_of_text(text: str) -> list[Utterance]:
     """The bullets of a text that was written before, each with the trust that it was written with."""
     bullets = [_BULLET.sub("", line).strip() for line in text.splitlines()]
     return [
-        Line(0.0, Trust.ASSISTANT if bullet.endswith(_MARKS) else Trust.USER, "", bullet, b"")
+        Utterance(0.0, Trust.ASSISTANT if bullet.endswith(_MARKS) else Trust.USER, "", bullet, b"")
         for bullet in bullets
         if bullet
     ]

@@ -10,9 +10,7 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from proxy.core.memory.archive import restored
-from proxy.core.memory.life import reborn
-from proxy.core.memory.lines import Line
+from proxy.core.memory.lifecycle import reborn, restored
 from proxy.core.memory.records import (
     About,
     Archived,
@@ -25,11 +23,12 @@ from proxy.core.memory.records import (
     event_of,
 )
 from proxy.core.memory.texts import without
+from proxy.core.memory.utterances import Utterance
 from proxy.core.policy.policy import Policy
-from proxy.engine.intake.homes import Home
+from proxy.engine.intake.homes import MemoryHome
 from proxy.engine.intake.naming import Naming
-from proxy.engine.memory.reading import Found, Reading, Searched
-from proxy.engine.memory.scopes import CachedScope, Scopes
+from proxy.engine.memory.reader import MemoryReader, SearchedScope, SearchResult
+from proxy.engine.memory.scope_cache import CachedScope, ScopeCache
 from proxy.errors import (
     InvalidPolicy,
     InvalidType,
@@ -42,15 +41,15 @@ from proxy.ports import Changes, Clock, Passage, Search, SessionKey
 from proxy.ports.memory_store import THREADS
 
 _SEARCHED = 1_000
-"""Scopes that items are looked for in, those that were changed last."""
+"""ScopeCache that items are looked for in, those that were changed last."""
 _EVERY_SCOPE = 100_000
-"""Scopes in which a session or a person is looked for, to be forgotten."""
+"""ScopeCache in which a session or a person is looked for, to be forgotten."""
 _STEP = 100
 """Items that one step writes."""
 State = Literal["remembered", "superseded", "archived"]
 
 
-class Entry(NamedTuple):
+class ItemDetails(NamedTuple):
     """An item, wherever it is kept."""
 
     scope: Scope
@@ -81,7 +80,7 @@ class Entry(NamedTuple):
         return Passage(f"{self.id} {self.state}".encode(), lambda: f"{self.text}\n{self.item.source.passage}")
 
 
-class Kept(NamedTuple):
+class ScopeDetails(NamedTuple):
     """A scope with all that is kept of it."""
 
     scope: Scope
@@ -100,17 +99,17 @@ class Kept(NamedTuple):
         return frozenset([self.scope.tag])
 
     @property
-    def entries(self) -> Sequence[Entry]:
+    def entries(self) -> Sequence[ItemDetails]:
         """All its items."""
-        items = [Entry(self.scope, self.about, item) for item in self.copy.items.values()]
-        gone = (Entry(self.scope, self.about, each.item, each) for each in self.archive.values())
+        items = [ItemDetails(self.scope, self.about, item) for item in self.copy.items.values()]
+        gone = (ItemDetails(self.scope, self.about, each.item, each) for each in self.archive.values())
         return [*items, *gone]
 
 
-class Loss(NamedTuple):
+class ForgetPreview(NamedTuple):
     """What would go with an item that is forgotten."""
 
-    entry: Entry
+    entry: ItemDetails
     lines: Sequence[str]
     """Of the texts of its scope, and of sessions in it."""
     passages: int
@@ -120,19 +119,19 @@ class Loss(NamedTuple):
 class Listing(NamedTuple):
     """What people are shown of memories."""
 
-    scopes: Sequence[Kept]
-    items: Sequence[Entry]
-    said: Sequence[Line]
+    scopes: Sequence[ScopeDetails]
+    items: Sequence[ItemDetails]
+    said: Sequence[Utterance]
     """In sessions, of what is asked."""
 
 
 @dataclass(frozen=True)
-class Memories:
+class MemoryAdmin:
     """Reads and changes memories for people. Every method raises StoreUnavailable."""
 
-    scopes: Scopes
+    scopes: ScopeCache
     search: Search
-    reading: Reading
+    reading: MemoryReader
     clock: Clock
     policies: Callable[[str], Policy]
     """By name; raises InvalidPolicy where there is none of it."""
@@ -140,7 +139,7 @@ class Memories:
 
     # --- looking ---
 
-    async def scope(self, name: str) -> Kept:
+    async def scope(self, name: str) -> ScopeDetails:
         """A scope by its id. Raises NotFound."""
         tenant, kind, tag = _parts(name)
         found = await self._kept(_scope(kind, tag))
@@ -148,21 +147,21 @@ class Memories:
             raise NotFound("There is no such memory.")
         return found
 
-    async def newest(self, most: int) -> list[Kept]:
+    async def newest(self, most: int) -> list[ScopeDetails]:
         """So many scopes, or as many as items are looked for in: those that were changed last."""
         return await self._all(max(most, _SEARCHED))
 
-    async def _all(self, most: int) -> list[Kept]:
+    async def _all(self, most: int) -> list[ScopeDetails]:
         kept = [await self._kept(scope) for scope in await self.scopes.store.scopes(most)]
         return [each for each in kept if each is not None]
 
-    async def _kept(self, scope: Scope) -> Kept | None:
+    async def _kept(self, scope: Scope) -> ScopeDetails | None:
         copy = await self.scopes.remembered(scope)
         if copy.about is None:
             return None
-        return Kept(scope, copy, copy.about, await self.scopes.store.archive(scope))
+        return ScopeDetails(scope, copy, copy.about, await self.scopes.store.archive(scope))
 
-    def listed(self, kept: Sequence[Kept], most: int) -> Sequence[Entry]:
+    def listed(self, kept: Sequence[ScopeDetails], most: int) -> Sequence[ItemDetails]:
         """The newest items of scopes."""
         entries = [entry for each in kept for entry in each.entries]
         return sorted(entries, key=lambda entry: (entry.item.created_at, entry.id))[::-1][:most]
@@ -176,15 +175,17 @@ class Memories:
         kept = [await self.scope(name)] if name else await self.newest(most)
         if not query:
             return Listing(kept, self.listed(kept, most), ())
-        searched = [Searched(each.scope, each.copy, self._policy(each.about), each.tags) for each in kept]
+        searched = [
+            SearchedScope(each.scope, each.copy, self._policy(each.about), each.tags) for each in kept
+        ]
         if name and (workspace := kept[0].about.workspace):  # of which a recall in a channel tells, too
             above = await self._kept(Scope(ScopeKind.WORKSPACE, workspace))
             kept += [above] if above else []
-            searched += [Searched(above.scope, above.copy, searched[0].policy)] if above else []
+            searched += [SearchedScope(above.scope, above.copy, searched[0].policy)] if above else []
         entries = {(entry.scope, entry.item.id): entry for each in kept for entry in each.entries}
         others = [entry for entry in entries.values() if entry.state != "remembered"]
         try:
-            found = await self.reading.search(searched, query) if searched else Found((), {})
+            found = await self.reading.search(searched, query) if searched else SearchResult((), {})
             passages, shelf = [entry.passage for entry in others], f"put away {name}"
             hits = await self.search.search(shelf, passages, query, most)
         except SearchUnavailable as error:
@@ -195,7 +196,7 @@ class Memories:
         shown = kept[:1] if name else [each for each in kept if each.scope in meant]
         return Listing(shown, items, [*found.said.values()][:most])
 
-    async def item(self, name: str) -> Entry:
+    async def item(self, name: str) -> ItemDetails:
         """An item by its id, as it was put away last if it is not there any more. Raises NotFound."""
         kind, tag, wanted = _parts(name)
         kept = await self._kept(_scope(kind, tag))
@@ -214,14 +215,14 @@ class Memories:
 
     # --- changing ---
 
-    async def restorable(self, name: str) -> Entry:
+    async def restorable(self, name: str) -> ItemDetails:
         """An item that can be taken back. Raises NotFound and NothingToChange."""
         entry = await self.item(name)
         if entry.state == "remembered":
             raise NothingToChange("The item is remembered as it is.")
         return entry
 
-    async def restore(self, name: str) -> Entry:
+    async def restore(self, name: str) -> ItemDetails:
         """Take an item back that was archived or superseded. Raises NotFound and NothingToChange."""
         entry, now = await self.restorable(name), self.clock.now()
         record = entry.archived
@@ -229,9 +230,9 @@ class Memories:
         gone = {record.id: None} if record is not None else {}
         changes = Changes(items={item.id: item}, archive=gone, events=[event])
         await self.scopes.change(entry.scope, lambda _: changes, self._ttl(entry.scope, entry.about))
-        return Entry(entry.scope, entry.about, item)
+        return ItemDetails(entry.scope, entry.about, item)
 
-    async def forget(self, name: str) -> Entry:
+    async def forget(self, name: str) -> ItemDetails:
         """Forget an item, and what texts say of it. Raises NotFound."""
         entry, kept, entries = await self._same(name)
         await self._forget(kept, entries)
@@ -266,7 +267,7 @@ class Memories:
 
         Raises NotFound, and InvalidType where several tenants have somebody of this name.
         """
-        found: list[tuple[Kept, list[Entry]]] = []
+        found: list[tuple[ScopeDetails, list[ItemDetails]]] = []
         for kept in await self._all(_EVERY_SCOPE):
             is_own = kept.scope.kind is ScopeKind.PERSON and kept.about.name == name
             entries = [each for each in kept.entries if is_own or each.item.source.name == name]
@@ -284,7 +285,7 @@ class Memories:
                 await self._forget(kept, entries, said_of=[name])
         return sum(len(entries) for _, entries in found)
 
-    async def would_forget(self, name: str) -> Loss:
+    async def would_forget(self, name: str) -> ForgetPreview:
         """What forgetting an item would delete. Raises NotFound."""
         entry, kept, entries = await self._same(name)
         decide, known = await self._deletion(kept, entries)
@@ -300,9 +301,9 @@ class Memories:
             if line not in left.splitlines()
         ]
         passages = sum(item is not None for item in changes.items.values())
-        return Loss(entry, [*dict.fromkeys(lines)], passages)
+        return ForgetPreview(entry, [*dict.fromkeys(lines)], passages)
 
-    async def _same(self, name: str) -> tuple[Entry, Kept, Sequence[Entry]]:
+    async def _same(self, name: str) -> tuple[ItemDetails, ScopeDetails, Sequence[ItemDetails]]:
         """An item, its scope, and all that is kept of it there: it may have been put away before."""
         entry = await self.item(name)
         kept = await self.scope(f"{entry.about.tenant}.{entry.scope.kind}.{entry.scope.tag}")
@@ -310,8 +311,8 @@ class Memories:
 
     async def _forget(
         self,
-        kept: Kept,
-        entries: Sequence[Entry],
+        kept: ScopeDetails,
+        entries: Sequence[ItemDetails],
         session: SessionKey | None = None,
         said_of: Sequence[str] = (),
     ) -> None:
@@ -325,11 +326,11 @@ class Memories:
 
     async def _deletion(
         self,
-        kept: Kept,
-        entries: Sequence[Entry],
+        kept: ScopeDetails,
+        entries: Sequence[ItemDetails],
         session: SessionKey | None = None,
         said_of: Sequence[str] = (),
-    ) -> tuple[Callable[[CachedScope, Sequence[Entry]], Changes], Mapping[SessionKey, Thread]]:
+    ) -> tuple[Callable[[CachedScope, Sequence[ItemDetails]], Changes], Mapping[SessionKey, Thread]]:
         """What is changed to forget some of the items, and what the scope knows of sessions.
 
         Passages are deleted that other items have from the same messages.
@@ -353,7 +354,7 @@ class Memories:
         }
         archive |= {each.archived.id: None for each in entries if each.archived is not None}
 
-        def decide(copy: CachedScope, some: Sequence[Entry]) -> Changes:
+        def decide(copy: CachedScope, some: Sequence[ItemDetails]) -> Changes:
             of_same = (each for each in copy.items.values() if not messages.isdisjoint(each.source.messages))
             items: dict[str, Item | None] = {
                 each.id: _unquoted(each) for each in of_same if each.id not in gone and each.source.passage
@@ -382,7 +383,7 @@ class Memories:
 
     # --- a client's own ---
 
-    async def own(self, homes: Iterable[Home]) -> Kept | None:
+    async def own(self, homes: Iterable[MemoryHome]) -> ScopeDetails | None:
         """The first of these homes that remembers anything; None where none does."""
         for home in homes:
             copy = (await self.scopes.of_home(home))[0]
@@ -391,7 +392,7 @@ class Memories:
         return None
 
 
-def _words_of(entry: Entry) -> Sequence[str]:
+def _words_of(entry: ItemDetails) -> Sequence[str]:
     """In which words an item stands, and stood."""
     return entry.text, entry.item.text, entry.item.source.passage
 

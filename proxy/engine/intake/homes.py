@@ -10,7 +10,7 @@ from proxy.engine.intake.naming import Headers, Naming
 from proxy.ports import SessionKey
 
 
-class Home(NamedTuple):
+class MemoryHome(NamedTuple):
     """Where a turn is remembered."""
 
     tenant: str
@@ -37,17 +37,17 @@ class Home(NamedTuple):
         return frozenset((self.scope.tag, *self.former[:1]))
 
 
-def own_home(naming: Naming, headers: Headers, key: SessionKey, ttl: float) -> Home:
+def own_home(naming: Naming, headers: Headers, key: SessionKey, ttl: float) -> MemoryHome:
     """The home of a session that belongs to nobody, and lives for ``ttl`` seconds."""
     tenant, names = naming.tenant(headers), (key.tag, key.sid)
     former = naming.former_scope(ScopeKind.THREAD, headers, *names)
     scope = naming.scope(ScopeKind.THREAD, tenant, *names)
-    return Home(tenant, scope, "", ttl=ttl, former=(former.tag,) if former else ())
+    return MemoryHome(tenant, scope, "", ttl=ttl, former=(former.tag,) if former else ())
 
 
 def named_home(
     naming: Naming, headers: Headers, *, channel: str = "", workspace: str = "", person: str = ""
-) -> Home | None:
+) -> MemoryHome | None:
     """The home that has a name, for the caller of these headers; None where there is no name.
 
     It is the channel's, else the workspace's, else the person's.
@@ -62,7 +62,7 @@ def named_home(
     tenant = naming.tenant(headers)
     scopes = [naming.scope(kind, tenant, *names) for kind, *names in named]
     former = [naming.former_scope(kind, headers, *names) for kind, *names in named]
-    return Home(
+    return MemoryHome(
         tenant=tenant,
         scope=scopes[0],
         name=channel or workspace or person,

@@ -11,10 +11,10 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from proxy.engine.admin.inspection import Inspection
-from proxy.engine.admin.memories import Kept, Memories
-from proxy.engine.intake.homes import Home, named_home
+from proxy.engine.admin.memories import MemoryAdmin, ScopeDetails
+from proxy.engine.intake.homes import MemoryHome, named_home
 from proxy.engine.intake.naming import Naming
-from proxy.engine.memory.daily import DailyRun
+from proxy.engine.memory.maintenance import Maintenance
 from proxy.errors import InvalidType, MissingParameter, NotFound
 from proxy.http.admin import memory_schemas as told
 from proxy.http.admin.api import Operation, Query, Table, number
@@ -43,11 +43,11 @@ _TABLE = Table("The id of an item.")
 
 @dataclass(frozen=True)
 class MemoryOperations:
-    """Memories for people and scripts."""
+    """MemoryAdmin for people and scripts."""
 
-    memories: Memories
+    memories: MemoryAdmin
     inspection: Inspection
-    daily: DailyRun
+    daily: Maintenance
     naming: Naming
 
     def operations(self) -> list[Operation]:
@@ -151,11 +151,11 @@ class MemoryOperations:
     @_TABLE.operation("DELETE", "/me/memory", *_OWN, is_for_clients=True)
     async def forget_own_memory(self, request: Request, body: NoBody) -> told.Forgotten:
         """Forget it."""
-        kept: Kept | None = await self.memories.own(self._homes(request))
+        kept: ScopeDetails | None = await self.memories.own(self._homes(request))
         was_there = kept is not None and await self.memories.forget_scope(kept.scope)
         return told.Forgotten(id="", items=len(kept.entries) if kept else 0, forgotten=was_there)
 
-    def _homes(self, request: Request) -> list[Home]:
+    def _homes(self, request: Request) -> list[MemoryHome]:
         """Whose memory a client asks for, as either way of writing a header names it.
 
         A header has bytes: mostly they are UTF-8, and else Latin-1. Raises MissingParameter and InvalidType.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proxy.core.memory.records import Archived, Event, Scope, ScopeKind
-from proxy.engine.admin.memories import Entry, Kept, State
+from proxy.engine.admin.memories import ItemDetails, ScopeDetails, State
 from proxy.http.admin.schemas import Hash, Shape, Time, time
 
 
@@ -207,7 +207,7 @@ def named(of: Scope, name: str) -> str:
         return name
 
 
-def item(entry: Entry) -> ItemTold:
+def item(entry: ItemDetails) -> ItemTold:
     """An item, wherever it is kept."""
     kept, record = entry.item, entry.archived
     newer = f"{entry.scope.kind}.{entry.scope.tag}.{kept.superseded_by}" if kept.superseded_by else None
@@ -236,7 +236,7 @@ def _archived(record: Archived) -> ArchivedTold:
     return ArchivedTold.model_validate(record)
 
 
-def scope(kept: Kept) -> ScopeTold:
+def scope(kept: ScopeDetails) -> ScopeTold:
     """A scope, and how much there is in it."""
     texts = kept.copy.texts
     return ScopeTold(

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from proxy.core.memory.life import BORN
-from proxy.engine.admin.memories import Memories
+from proxy.core.memory.lifecycle import BORN
+from proxy.engine.admin.memories import MemoryAdmin
 from proxy.http.admin import memory_schemas as told
 from proxy.http.admin.api import number
 from proxy.http.page.frame import ROOT, Form, Page, Shown
@@ -19,9 +19,9 @@ _ITEM = "memory/{id}"
 
 @dataclass(frozen=True)
 class MemoryPages:
-    """Memories for people."""
+    """MemoryAdmin for people."""
 
-    memories: Memories
+    memories: MemoryAdmin
 
     def pages(self) -> list[Page]:
         """All items, one of them, and what is done with it."""

@@ -18,7 +18,7 @@ from proxy.core.planning.plan import Verb
 from proxy.engine.admin.edits import Edits, Ranges, numbered
 from proxy.engine.admin.forks import Forks
 from proxy.engine.admin.inspection import Branch, Inspected, Inspection
-from proxy.engine.admin.memories import Memories
+from proxy.engine.admin.memories import MemoryAdmin
 from proxy.engine.admin.stats import Stats
 from proxy.errors import InvalidType, NotFound
 from proxy.http.admin.api import validated
@@ -54,7 +54,7 @@ class SessionPages:
     """What there is to look at of a session, and its buttons."""
 
     inspection: Inspection
-    memories: Memories
+    memories: MemoryAdmin
     stats: Stats
     edits: Edits
     forks: Forks

@@ -10,12 +10,12 @@ from proxy.cache import Memory
 from proxy.core.dialects.registry import DIALECTS
 from proxy.core.memory.records import ArchiveReason, Texts
 from proxy.core.policy.policy import Policy
-from proxy.engine.admin.memories import Memories
+from proxy.engine.admin.memories import MemoryAdmin
 from proxy.engine.background import Background
 from proxy.engine.intake.naming import Naming
-from proxy.engine.memory.reading import Reading
-from proxy.engine.memory.scopes import Scopes
-from proxy.engine.memory.sources import Sources
+from proxy.engine.memory.conversations import Conversations
+from proxy.engine.memory.reader import MemoryReader
+from proxy.engine.memory.scope_cache import ScopeCache
 from proxy.errors import NotFound
 from tests.support.scopes import ABOUT, CHANNEL, archived, written
 from tests.support.stores import HandClock
@@ -26,18 +26,18 @@ TEXTS = Texts(long="- Friday is the deadline.\n- The boat is green.", short="- T
 
 
 @pytest.fixture
-async def memories() -> Memories:
+async def memories() -> MemoryAdmin:
     clock = HandClock()
     store = InProcessStore(clock)
     await written(store.memories, about=ABOUT, archive={"xi1": archived("i1")}, texts=TEXTS)
     memory = Memory(1 << 20)
-    naming, scopes, search = Naming("s", memory), Scopes(store.memories, memory), SqliteSearch()
-    sources = Sources.open(store, DIALECTS, memory)
-    reading = Reading(naming, scopes, search, COUNTER, clock, Background(), sources)
-    return Memories(scopes, search, reading, clock, lambda _: Policy(), naming)
+    naming, scopes, search = Naming("s", memory), ScopeCache(store.memories, memory), SqliteSearch()
+    sources = Conversations.open(store, DIALECTS, memory)
+    reading = MemoryReader(naming, scopes, search, COUNTER, clock, Background(), sources)
+    return MemoryAdmin(scopes, search, reading, clock, lambda _: Policy(), naming)
 
 
-async def test_an_archived_item_is_told_by_its_summary(memories: Memories) -> None:
+async def test_an_archived_item_is_told_by_its_summary(memories: MemoryAdmin) -> None:
     entry = await memories.item(NAME)
     assert (entry.state, entry.text) == ("archived", "short")
     assert entry.archived is not None
@@ -48,7 +48,7 @@ async def test_an_archived_item_is_told_by_its_summary(memories: Memories) -> No
     ]
 
 
-async def test_it_is_born_again_when_it_is_taken_back(memories: Memories) -> None:
+async def test_it_is_born_again_when_it_is_taken_back(memories: MemoryAdmin) -> None:
     entry = await memories.restore(NAME)
     assert (entry.state, entry.text) == ("remembered", "The deadline is Friday.")
     found = await memories.item(NAME)
@@ -57,7 +57,7 @@ async def test_it_is_born_again_when_it_is_taken_back(memories: Memories) -> Non
     assert not await memories.scopes.store.archive(CHANNEL)
 
 
-async def test_it_is_forgotten_with_the_lines_that_tell_of_it_and_no_others(memories: Memories) -> None:
+async def test_it_is_forgotten_with_the_lines_that_tell_of_it_and_no_others(memories: MemoryAdmin) -> None:
     await memories.forget(NAME)
     with pytest.raises(NotFound):
         await memories.item(NAME)
@@ -66,7 +66,7 @@ async def test_it_is_forgotten_with_the_lines_that_tell_of_it_and_no_others(memo
     assert (texts.long, texts.short) == ("- The boat is green.", "- The boat is green.")
 
 
-async def test_a_scope_of_another_tenant_is_not_found_by_its_tag(memories: Memories) -> None:
+async def test_a_scope_of_another_tenant_is_not_found_by_its_tag(memories: MemoryAdmin) -> None:
     assert (await memories.scope(f"t.channel.{CHANNEL.tag}")).about == ABOUT
     for name in (f"u.channel.{CHANNEL.tag}", f"t.person.{CHANNEL.tag}x", "t.nothing.c1"):
         with pytest.raises(NotFound):

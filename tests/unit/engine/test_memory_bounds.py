@@ -13,10 +13,10 @@ import pytest
 from proxy.adapters.search import SqliteSearch
 from proxy.cache import Memory
 from proxy.core.conversation.records import Session, Turn
-from proxy.core.memory.life import used
+from proxy.core.memory.lifecycle import used
 from proxy.core.text.words import words_of
-from proxy.engine.memory.scopes import CachedScope
-from proxy.ports import Passage, Remembered
+from proxy.engine.memory.scope_cache import CachedScope
+from proxy.ports import Passage, ScopeSnapshot
 from tests.support.clients import user
 from tests.support.memories import NOW, an_item
 from tests.support.memory_world import MemoryWorld, Writer, memory_world
@@ -24,14 +24,14 @@ from tests.support.memory_world import MemoryWorld, Writer, memory_world
 SESSIONS = 70
 
 
-def of_many_uses(number: int) -> Remembered:
+def of_many_uses(number: int) -> ScopeSnapshot:
     """A memory of items that many sessions have used."""
     texts = {f"i{place}": f"I keep item{place} in box{place}." for place in range(number)}
     items = {name: an_item(text, id=name) for name, text in texts.items()}
     for session in range(SESSIONS):
         digest = session.to_bytes(8)
         items = {name: used(item, digest, NOW)[0] for name, item in items.items()}
-    return Remembered(1, None, CachedScope().texts, items, is_whole=True)
+    return ScopeSnapshot(1, None, CachedScope().texts, items, is_whole=True)
 
 
 def test_a_cached_memory_weighs_what_it_takes_however_often_it_was_used() -> None:

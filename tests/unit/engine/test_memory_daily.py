@@ -19,12 +19,12 @@ from proxy.core.memory.records import About, Archived, ArchiveReason, EventKind,
 from proxy.core.policy.policy import Policy, PolicySet
 from proxy.core.policy.sections import Memory as Rules
 from proxy.engine.background import Background
-from proxy.engine.intake.homes import Home
-from proxy.engine.memory.asking import MemoryQuestions, Reader
-from proxy.engine.memory.daily import DailyRun, last_at
-from proxy.engine.memory.runs import Runs
-from proxy.engine.memory.scopes import Scopes
-from proxy.engine.memory.sources import Sources
+from proxy.engine.intake.homes import MemoryHome
+from proxy.engine.memory.conversations import Conversations
+from proxy.engine.memory.maintenance import Maintenance, last_at
+from proxy.engine.memory.model import MemoryModel, ModelAccess
+from proxy.engine.memory.scope_cache import ScopeCache
+from proxy.engine.memory.writer import MemoryWriter
 from proxy.engine.models.asking import Asking, Caller
 from proxy.ports import Changes, SessionKey
 from tests.support.memories import DAY, NOW, an_item
@@ -56,15 +56,15 @@ class Place:
         self.memories, self.upstream = self.store.memories, HttptoolsUpstream(self.model.url)
         self.background = Background()
 
-    def process(self) -> DailyRun:
+    def process(self) -> Maintenance:
         memory = Memory()
-        questions = MemoryQuestions(
+        questions = MemoryModel(
             Asking(CHAT, self.upstream, memory), giving_way(self.clock, quiet=0.0), COUNTER
         )
-        sources = Sources.open(self.store, DIALECTS, memory)
-        runs = Runs(Scopes(self.memories, memory), sources, questions, COUNTER, self.clock)
+        sources = Conversations.open(self.store, DIALECTS, memory)
+        runs = MemoryWriter(ScopeCache(self.memories, memory), sources, questions, COUNTER, self.clock)
         policies = PolicySet(Policy(memory=self.rules))
-        return DailyRun(
+        return Maintenance(
             runs,
             lambda: policies,
             self.background,
@@ -75,8 +75,8 @@ class Place:
         )
 
     @property
-    def reader(self) -> Reader:
-        return Reader(Caller("gpt-test", OPERATOR, 5.0), Policy(memory=self.rules))
+    def reader(self) -> ModelAccess:
+        return ModelAccess(Caller("gpt-test", OPERATOR, 5.0), Policy(memory=self.rules))
 
     async def know(self, *items: Item, scope: Scope = PERSON, **about: Any) -> None:
         """Let a scope have these items."""
@@ -130,7 +130,7 @@ async def test_without_a_key_what_needs_a_model_waits_for_a_request_and_its_cred
     assert (await process.run()).archived == 1
     assert list(await place.items()) == ["boat"]
     assert model.compressions == []
-    home = Home("t", PERSON, "ana")
+    home = MemoryHome("t", PERSON, "ana")
     process.met(home, place.reader)
     process.met(home, place.reader)  # once a day
     await until([], lambda: _names(place))

@@ -19,9 +19,9 @@ from proxy.engine.intake.history import History
 from proxy.engine.intake.homes import named_home, own_home
 from proxy.engine.intake.naming import Envelope, Naming
 from proxy.engine.intake.reader import Reader
-from proxy.engine.memory.reading import Reading
-from proxy.engine.memory.scopes import Scopes
-from proxy.engine.memory.sources import Sources
+from proxy.engine.memory.conversations import Conversations
+from proxy.engine.memory.reader import MemoryReader
+from proxy.engine.memory.scope_cache import ScopeCache
 from proxy.ports import Changes, SessionKey
 from tests.support.memories import NOW, an_item
 from tests.support.stores import HandClock
@@ -48,14 +48,14 @@ class Place:
         assert home is not None
         assert home.workspace is not None
         self.channel, self.workspace = home.scope, home.workspace
-        self.reading = Reading(
+        self.reading = MemoryReader(
             NAMING,
-            Scopes(self.memories, memory),
+            ScopeCache(self.memories, memory),
             SqliteSearch(),
             COUNTER,
             self.clock,
             self.background,
-            Sources.open(store, DIALECTS, memory),
+            Conversations.open(store, DIALECTS, memory),
         )
 
     async def know(self, scope: Scope, texts: Texts, *items: Item) -> None:

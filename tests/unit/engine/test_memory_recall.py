@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from proxy.core.memory.telling import IN_THE_NOTE
-from proxy.engine.admin.memories import Memories
-from proxy.engine.memory.reading import Searched
+from proxy.core.memory.briefing import IN_THE_NOTE
+from proxy.engine.admin.memories import MemoryAdmin
+from proxy.engine.memory.reader import SearchedScope
 from tests.support.clients import user
 from tests.support.memory_world import Writer, memory_world
 from tests.support.remembering import note
@@ -40,7 +40,7 @@ async def test_people_find_what_a_recall_tells_and_in_its_order(tmp_path: Path) 
         await world.converse("two", "ana", [user("The bridge was painted by Ben."), said("I see.")])
         request, inside = await world.request("three", "ana", [user(QUESTION)]), world.inside
         reading, scopes = inside.pipeline.memories, inside.remembered_turns.runs.scopes
-        memories = Memories(
+        memories = MemoryAdmin(
             scopes, world.outside.search, reading, world.clock, lambda _: world.policy, reading.naming
         )
         (kept,) = await memories.newest(5)
@@ -49,7 +49,7 @@ async def test_people_find_what_a_recall_tells_and_in_its_order(tmp_path: Path) 
             found = await memories.found(name, QUESTION, 50)
             lines = [f"- {line.name}: {line.text}" for line in found.said]
             assert {*lines} == {line for line in told if line.startswith("- ")}
-            searched = Searched(kept.scope, kept.copy, world.policy, kept.tags)
+            searched = SearchedScope(kept.scope, kept.copy, world.policy, kept.tags)
             by_recall = await reading.search([searched], QUESTION)
             assert [entry.item for entry in found.items] == [item for _, item in by_recall.items]
             assert [*found.said] == [*by_recall.said.values()]

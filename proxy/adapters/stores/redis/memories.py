@@ -32,7 +32,7 @@ from proxy.core.memory.records import (
     Thread,
     add_event,
 )
-from proxy.ports import Changes, Remembered, SessionKey, UnreadableRecord
+from proxy.ports import Changes, ScopeSnapshot, SessionKey, UnreadableRecord
 from proxy.telemetry import log_warning
 
 T = TypeVar("T")
@@ -64,7 +64,7 @@ class RedisMemories:
 
     # --- reading ---
 
-    async def remembered(self, scope: Scope, since: int = 0) -> Remembered:
+    async def remembered(self, scope: Scope, since: int = 0) -> ScopeSnapshot:
         news = await self._scripts.of_session("memory_news", _key(scope), since) if since else None
         if news is None:
             name = keys.session(_key(scope))
@@ -83,9 +83,11 @@ class RedisMemories:
         told |= await self._read(scope, zip(changed, items, strict=True), keys.ITEMS, Item)
         return self._remembered(scope, fields, told)._replace(is_whole=False)
 
-    def _remembered(self, scope: Scope, fields: _ScopeFields, items: Mapping[str, Item | None]) -> Remembered:
+    def _remembered(
+        self, scope: Scope, fields: _ScopeFields, items: Mapping[str, Item | None]
+    ) -> ScopeSnapshot:
         version, _, about, texts = fields
-        return Remembered(
+        return ScopeSnapshot(
             int(version or 0) if (version or b"0").isdigit() else 0,
             self._decoded(scope, about, keys.ABOUT_PLACE, About),
             self._decoded(scope, texts, keys.TEXTS_PLACE, Texts) or Texts(),

@@ -2,17 +2,18 @@
 
 import pytest
 
-from proxy.core.memory.archive import (
-    Due,
+from proxy.core.memory.lifecycle import (
+    ArchiveCandidate,
+    archive_candidates,
     archived,
     ask_for_compression,
     compression_of,
     compression_rate,
-    due,
     expired,
+    rescored,
     restored,
+    used,
 )
-from proxy.core.memory.life import rescored, used
 from proxy.core.memory.records import Archived, ArchiveReason, EventKind, Source
 from proxy.core.policy.sections import Memory
 from tests.support.memories import DAY, NOW, an_item
@@ -26,24 +27,24 @@ SHORT = "Ana Berg inspected the harbour crane on 3 May and had a worn cable repl
 
 def record_of(days: float | None, summary: str | None = None) -> Archived:
     rules = Memory(retention="never" if days is None else days * DAY)
-    return archived(Due(an_item(LONG), LOW), "scope", NOW, rules, summary)[0]
+    return archived(ArchiveCandidate(an_item(LONG), LOW), "scope", NOW, rules, summary)[0]
 
 
 def test_what_has_faded_is_put_away_the_weakest_first_and_at_most_a_hundred_a_run() -> None:
     items = [an_item(f"item {n:03}", importance_score=0.29 - n / 1_000) for n in range(150)]
-    found = due(items, Memory())
+    found = archive_candidates(items, Memory())
     assert [each.item.id for each in found] == [f"item {n:03}" for n in range(149, 49, -1)]
     assert {each.reason for each in found} == {LOW}
 
 
 def test_what_is_worth_as_much_as_low_stays() -> None:
-    assert due([an_item(importance_score=0.3, is_standing=True)], Memory()) == []
+    assert archive_candidates([an_item(importance_score=0.3, is_standing=True)], Memory()) == []
 
 
 @pytest.mark.parametrize(("count", "put_away"), [(89, 0), (90, 10), (100, 10), (140, 10)])
 def test_from_nine_tenths_of_the_capacity_on_a_tenth_of_it_is_put_away(count: int, put_away: int) -> None:
     items = [an_item(f"item {n:03}", importance_score=0.5 + n / 1_000) for n in range(count)]
-    found = due(items, Memory(capacity=100))
+    found = archive_candidates(items, Memory(capacity=100))
     assert [(each.item.id, each.reason) for each in found] == [
         (f"item {n:03}", CROWDED) for n in range(put_away)
     ]
@@ -52,22 +53,22 @@ def test_from_nine_tenths_of_the_capacity_on_a_tenth_of_it_is_put_away(count: in
 def test_what_stays_true_goes_last() -> None:
     standing = [an_item(f"standing {n}", importance_score=0.3, is_standing=True) for n in range(8)]
     others = [an_item(f"other {n}", importance_score=0.9) for n in range(2)]
-    found = due([*standing, *others], Memory(capacity=10))
+    found = archive_candidates([*standing, *others], Memory(capacity=10))
     assert [each.item.id for each in found] == ["other 0"]
     overtaken = [an_item("overtaken", is_standing=True, superseded_by="other", importance_score=0.8)]
-    found = due([*standing, *others, *overtaken], Memory(capacity=10))
+    found = archive_candidates([*standing, *others, *overtaken], Memory(capacity=10))
     assert [each.item.id for each in found] == ["overtaken"]
 
 
 def test_what_has_faded_makes_the_room_that_is_needed() -> None:
     faded = [an_item(f"faded {n}", importance_score=0.1) for n in range(5)]
     others = [an_item(f"other {n}") for n in range(89)]
-    assert [each.reason for each in due([*faded, *others], Memory(capacity=100))] == [LOW] * 5
+    assert [each.reason for each in archive_candidates([*faded, *others], Memory(capacity=100))] == [LOW] * 5
 
 
 def test_the_record_tells_what_was_saved_and_until_when_it_is_kept() -> None:
     item = an_item(LONG, importance_score=0.2)
-    record, events = archived(Due(item, LOW), "scope", NOW, Memory(), SHORT)
+    record, events = archived(ArchiveCandidate(item, LOW), "scope", NOW, Memory(), SHORT)
     assert (record.original_memory_id, record.scope, record.created_at) == (item.id, "scope", NOW)
     assert (record.original_content, record.compressed_summary) == (LONG, SHORT)
     assert (record.original_size_bytes, record.compressed_size_bytes) == (len(LONG), len(SHORT))
@@ -80,7 +81,7 @@ def test_the_record_tells_what_was_saved_and_until_when_it_is_kept() -> None:
 
 
 def test_what_is_short_is_put_away_as_it_is_and_not_counted_in_the_rate() -> None:
-    short = Due(an_item(), MANUAL)
+    short = ArchiveCandidate(an_item(), MANUAL)
     assert not short.needs_model
     record, _ = archived(short, "scope", NOW, Memory(retention="never"))
     assert (record.compression_method, record.compressed_summary) == ("none", "Ana lives in Oslo.")
@@ -91,7 +92,7 @@ def test_what_is_short_is_put_away_as_it_is_and_not_counted_in_the_rate() -> Non
 
 def test_the_passage_is_compressed_with_the_text() -> None:
     source = Source(session="s1", messages=(b"m",), role="user", at=NOW, passage="x" * 300)
-    told = Due(an_item("Ana told of x.", source=source), LOW)
+    told = ArchiveCandidate(an_item("Ana told of x.", source=source), LOW)
     assert told.content == f"Ana told of x.\n{'x' * 300}"
     assert told.needs_model
 
@@ -108,7 +109,7 @@ def test_what_is_kept_for_ever_does_not_expire() -> None:
 def test_an_archive_that_is_kept_for_ever_keeps_the_strongest_that_there_is_room_for() -> None:
     rules, scores = Memory(retention="never"), {"weak": 0.1, "strong": 0.29, "weaker": 0.05}
     items = [an_item(name, importance_score=score) for name, score in scores.items()]
-    archive = {item.id: archived(Due(item, LOW), "scope", NOW, rules)[0] for item in items}
+    archive = {item.id: archived(ArchiveCandidate(item, LOW), "scope", NOW, rules)[0] for item in items}
     names, events = expired(archive, NOW, 1)
     assert names == ["weaker", "weak"]
     assert [(event.item, event.details) for event in events] == [
@@ -159,13 +160,13 @@ def test_of_a_longer_answer_the_first_two_sentences_are_taken() -> None:
 )
 def test_where_a_compression_says_something_else_the_items_own_sentence_stands(answer: str) -> None:
     source = Source(session="s1", messages=(b"m",), role="user", at=NOW, passage=LONG)
-    told = Due(an_item("Ana inspected the crane.", source=source), LOW)
+    told = ArchiveCandidate(an_item("Ana inspected the crane.", source=source), LOW)
     summary = compression_of(answer, told.content)
     assert summary == "Ana inspected the crane."
     record, _ = archived(told, "scope", NOW, Memory(), summary)
     assert record.compression_method == "text"
     assert compression_rate([record]) == 0
-    whole = Due(an_item("x" * 300), LOW)
+    whole = ArchiveCandidate(an_item("x" * 300), LOW)
     record, _ = archived(whole, "scope", NOW, Memory(), compression_of(answer, whole.content))
     assert (record.compression_method, record.compression_ratio) == ("none", 0)
 
@@ -182,7 +183,7 @@ def test_a_year_ends_within_its_capacity_with_what_is_used_and_what_stays_true_a
         if day % 2 == 0:
             items["used"], _ = used(items["used"], str(day).encode(), now)
         items = {item.id: rescored(item, now, rules.low)[0] for item in items.values()}
-        for each in due(items.values(), rules):
+        for each in archive_candidates(items.values(), rules):
             del items[each.item.id]
             record, _ = archived(each, "scope", now, rules)
             archive[record.id] = record

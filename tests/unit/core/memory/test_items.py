@@ -9,27 +9,27 @@ import pytest
 
 from proxy.core.memory.items import (
     MOST_ITEMS,
-    Believed,
-    Proposal,
+    ProposedItem,
+    VerifiedItem,
     ask_for_items,
-    believed,
-    proposals_in,
+    proposed_items_in,
+    verified_items,
 )
-from proxy.core.memory.lines import Line
 from proxy.core.memory.records import Kind, Trust
 from proxy.core.memory.statements import Statements
+from proxy.core.memory.utterances import Utterance
 from proxy.core.summaries.prompt import Refused
 from tests.support.memories import NOW, an_item
 
 USER, ASSISTANT = Trust.USER, Trust.ASSISTANT
 
 
-def line(text: str, trust: Trust = USER, name: str = "ana") -> Line:
-    return Line(NOW, trust, name if trust is USER else "assistant", text, text.encode())
+def line(text: str, trust: Trust = USER, name: str = "ana") -> Utterance:
+    return Utterance(NOW, trust, name if trust is USER else "assistant", text, text.encode())
 
 
-def judged(text: str, *lines: Line, **members: Any) -> Believed | None:
-    return next(iter(believed([Proposal(text, **members)], Statements(lines))), None)
+def judged(text: str, *lines: Utterance, **members: Any) -> VerifiedItem | None:
+    return next(iter(verified_items([ProposedItem(text, **members)], Statements(lines))), None)
 
 
 # --- the question, and its answer ---
@@ -46,13 +46,13 @@ def test_the_question_has_the_lines_by_number_as_data_and_what_is_known_by_short
 
 def test_an_answer_of_text_and_kind_alone_is_enough() -> None:
     answer = json.dumps({"items": [{"text": "Ana lives in Oslo.", "kind": "fact"}]})
-    assert proposals_in(answer) == [Proposal("Ana lives in Oslo.")]
+    assert proposed_items_in(answer) == [ProposedItem("Ana lives in Oslo.")]
 
 
 def test_all_that_may_be_said_of_an_item_is_read() -> None:
     said = {"text": "Ana  likes\ntea.", "kind": "preference", "standing": True, "from": [1, "2", 3]}
-    (found,) = proposals_in(json.dumps({"items": [{**said, "replaces": "k1", "repeats": "k2"}]}))
-    assert found == Proposal(
+    (found,) = proposed_items_in(json.dumps({"items": [{**said, "replaces": "k1", "repeats": "k2"}]}))
+    assert found == ProposedItem(
         "Ana likes tea.", Kind.PREFERENCE, is_standing=True, lines=(1, 3), replaces="k1", repeats="k2"
     )
 
@@ -67,24 +67,24 @@ def test_all_that_may_be_said_of_an_item_is_read() -> None:
     ],
 )
 def test_items_are_found_whatever_stands_around_them(answer: str) -> None:
-    assert [each.text for each in proposals_in(answer)] == ["Ana lives in Oslo."]
+    assert [each.text for each in proposed_items_in(answer)] == ["Ana lives in Oslo."]
 
 
 def test_no_items_are_none_and_no_json_is_refused() -> None:
-    assert proposals_in('{"items": []}') == []
+    assert proposed_items_in('{"items": []}') == []
     with pytest.raises(Refused, match="no_items"):
-        proposals_in("There is nothing to note.")
+        proposed_items_in("There is nothing to note.")
 
 
 def test_an_answer_has_so_many_items_and_each_so_many_bytes() -> None:
     answer = json.dumps({"items": [{"text": f"Item {n} {'x' * 900}"} for n in range(100)]})
-    found = proposals_in(answer)
+    found = proposed_items_in(answer)
     assert len(found) == MOST_ITEMS
     assert all(len(each.text.encode()) <= 500 for each in found)
 
 
 def test_secrets_do_not_come_back_in_an_item() -> None:
-    (found,) = proposals_in('{"items": [{"text": "Ana\'s password is swordfish."}]}')
+    (found,) = proposed_items_in('{"items": [{"text": "Ana\'s password is swordfish."}]}')
     assert "swordfish" not in found.text
 
 
@@ -93,7 +93,7 @@ def test_secrets_do_not_come_back_in_an_item() -> None:
 
 @pytest.mark.parametrize("text", ["[redacted]", "It is [redacted].", "sk-1234567890abcdefghij"])
 def test_what_is_nothing_but_a_secret_is_no_item(text: str) -> None:
-    assert proposals_in(json.dumps({"items": [{"text": text, "kind": "fact"}]})) == []
+    assert proposed_items_in(json.dumps({"items": [{"text": text, "kind": "fact"}]})) == []
 
 
 def test_what_a_person_says_is_believed_with_its_lines() -> None:

@@ -8,22 +8,22 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from proxy.core.memory.items import Believed, Proposal
-from proxy.core.memory.learning import Known, Learned, contradicts, learn
-from proxy.core.memory.lines import Line
+from proxy.core.memory.items import ProposedItem, VerifiedItem
+from proxy.core.memory.merging import ItemIndex, MergedItems, contradicts, merge
 from proxy.core.memory.records import EventKind, Item, Kind, Trust
+from proxy.core.memory.utterances import Utterance
 from tests.support.memories import DAY, NOW, an_item
 
 LATER = NOW + 10 * DAY
 
 
-def said(text: str, trust: Trust = Trust.USER, at: float = LATER, **members: Any) -> Believed:
-    proposal = Proposal(text, **members)
-    return Believed(proposal, trust, is_standing=False, lines=(Line(at, trust, "ana", text, b"m9"),))
+def said(text: str, trust: Trust = Trust.USER, at: float = LATER, **members: Any) -> VerifiedItem:
+    proposal = ProposedItem(text, **members)
+    return VerifiedItem(proposal, trust, is_standing=False, lines=(Utterance(at, trust, "ana", text, b"m9"),))
 
 
-def learned(found: Believed, *items: Item) -> Learned:
-    return learn([found], Known(items), items, session="s2", digest=b"s2", now=LATER)
+def learned(found: VerifiedItem, *items: Item) -> MergedItems:
+    return merge([found], ItemIndex(items), items, session="s2", digest=b"s2", now=LATER)
 
 
 def test_what_is_new_is_born_with_all_that_is_known_of_where_it_comes_from() -> None:
@@ -98,9 +98,9 @@ def test_a_model_may_say_that_something_is_said_again() -> None:
 
 
 def test_a_session_that_says_it_twice_uses_it_once() -> None:
-    known = Known([an_item()])
+    known = ItemIndex([an_item()])
     found = [said("Ana lives in Oslo."), said("ana lives in Oslo")]
-    told = learn(found, known, session="s2", digest=b"s2", now=LATER)
+    told = merge(found, known, session="s2", digest=b"s2", now=LATER)
     assert [item.access_count for item in told.items.values()] == [1]
 
 
@@ -143,9 +143,9 @@ def test_what_was_said_before_supersedes_nothing_that_was_said_later() -> None:
 
 
 def test_what_held_before_may_hold_again() -> None:
-    known = Known([an_item()])
+    known = ItemIndex([an_item()])
     moves = [said("Ana lives in Bergen."), said("Ana lives in Oslo.", at=LATER + 1)]
-    told = learn(moves, known, session="s2", digest=b"s2", now=LATER)
+    told = merge(moves, known, session="s2", digest=b"s2", now=LATER)
     standing = [item.text for item in told.items.values() if not item.superseded_by]
     assert standing == ["Ana lives in Oslo."]
     assert len(told.items) == 3
@@ -212,7 +212,7 @@ def test_what_is_near_has_most_words_in_common_and_is_not_superseded() -> None:
         an_item("Ana lives in Oslo."),
         an_item("Ana has a boat in Oslo.", superseded_by="x"),
     ]
-    known = Known(items)
+    known = ItemIndex(items)
     assert [item.text for item in known.near("Where in Oslo does Ana have her crane?")] == [
         "Ana lives in Oslo.",
         "The crane is red.",
@@ -225,6 +225,6 @@ def test_ten_thousand_items_are_known_within_a_second() -> None:
         an_item(f"Crane {n} of harbour {n % 97} was painted by worker {n % 211}.") for n in range(10_000)
     ]
     started = time.process_time()
-    known = Known(items)
-    learn([said("Crane 7 is blue.")], known, session="s2", digest=b"s2", now=LATER)
+    known = ItemIndex(items)
+    merge([said("Crane 7 is blue.")], known, session="s2", digest=b"s2", now=LATER)
     assert time.process_time() - started < 1

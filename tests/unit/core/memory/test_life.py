@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from proxy.core.memory.life import reborn, rescored, score_of, superseded, used
+from proxy.core.memory.lifecycle import reborn, rescored, score_of, superseded, used
 from proxy.core.memory.records import EventKind
 from tests.support.memories import DAY, NOW, an_item
 

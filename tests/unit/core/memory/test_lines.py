@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from proxy.core.memory.lines import Line, language_of_lines, lines_of, newest, typed
 from proxy.core.memory.records import Trust
+from proxy.core.memory.utterances import Utterance, language_of_utterances, newest, typed, utterances_of
 from proxy.core.policy.sections import Retention, RetentionMatch
 from tests.support.conversations import Sent, assistant, calling, chain_from, result, system, user
 from tests.support.memories import NOW
@@ -19,7 +19,9 @@ PAGE = f"Harbour news of today. {POISON} The crane stands still."
 def told(messages: list[Sent], **more: Any) -> list[str]:
     chain = chain_from(messages)
     rules, people = more.pop("rules", ()), [more.pop("person", "")] * len(chain)
-    return list(map(str, lines_of(chain, [NOW + 60 * n for n in range(len(chain))], rules, people, **more)))
+    return list(
+        map(str, utterances_of(chain, [NOW + 60 * n for n in range(len(chain))], rules, people, **more))
+    )
 
 
 def test_lines_say_when_who_and_what() -> None:
@@ -76,7 +78,7 @@ def test_an_answer_after_a_result_is_not_the_models_own() -> None:
 
 def test_an_answer_in_which_calls_were_answered_unseen_is_not_its_own() -> None:
     chain = chain_from([user("Look."), assistant("It is so."), user("And?"), assistant("Cranes are birds.")])
-    found = lines_of(chain, [NOW] * 4, (), served={chain.hashes[1]})
+    found = utterances_of(chain, [NOW] * 4, (), served={chain.hashes[1]})
     assert [line.text for line in found] == ["Look.", "And?", "Cranes are birds."]
 
 
@@ -167,13 +169,15 @@ def test_secrets_are_blotted_out() -> None:
 
 
 def test_the_newest_lines_are_kept_that_fit() -> None:
-    lines = [Line(NOW + n, Trust.USER, "ana", f"Word {n}", b"m") for n in range(10)]
+    lines = [Utterance(NOW + n, Trust.USER, "ana", f"Word {n}", b"m") for n in range(10)]
     assert newest(lines, lambda _: 10, 35) == lines[-3:]
     assert newest(lines, lambda _: 10, 5) == []
     assert newest(lines, lambda _: 10) == lines
 
 
 def test_the_language_is_that_of_the_people() -> None:
-    lines = [Line(NOW, Trust.USER, "ana", "Die Brücke und der Fluss sind für das Boot.", b"m")]
-    lines += [Line(NOW, Trust.ASSISTANT, "assistant", "The bridge and the river are for the boat.", b"m")] * 3
-    assert language_of_lines(lines) == "de"
+    lines = [Utterance(NOW, Trust.USER, "ana", "Die Brücke und der Fluss sind für das Boot.", b"m")]
+    lines += [
+        Utterance(NOW, Trust.ASSISTANT, "assistant", "The bridge and the river are for the boat.", b"m")
+    ] * 3
+    assert language_of_utterances(lines) == "de"

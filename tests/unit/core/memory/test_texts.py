@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.memory.lines import Line
 from proxy.core.memory.records import ScopeKind, Trust
-from proxy.core.memory.texts import Wanted, lines_of_text
+from proxy.core.memory.texts import TextRequest, lines_of_text
+from proxy.core.memory.utterances import Utterance
 from proxy.core.summaries.prompt import Refused
 from tests.support.conversations import count
 from tests.support.memories import NOW
@@ -16,14 +16,14 @@ MOST = 200
 LONG_TEXT = "- Ana lives in Oslo.\n- The crane was painted red in May."
 
 
-def line(text: str, trust: Trust = Trust.USER, name: str = "ana") -> Line:
-    return Line(NOW, trust, name if trust is Trust.USER else "assistant", text, b"m")
+def line(text: str, trust: Trust = Trust.USER, name: str = "ana") -> Utterance:
+    return Utterance(NOW, trust, name if trust is Trust.USER else "assistant", text, b"m")
 
 
 SAID = [line("I live in Oslo."), line("The crane needs a new cable.", Trust.ASSISTANT)]
 
 
-def shown(wanted: Wanted, language: str = "en") -> str:
+def shown(wanted: TextRequest, language: str = "en") -> str:
     """All that the model is shown."""
     assert wanted.unasked is None
     ask = wanted.ask(MOST, language, 0.3)
@@ -32,13 +32,13 @@ def shown(wanted: Wanted, language: str = "en") -> str:
 
 @pytest.mark.parametrize("is_long", [True, False])
 def test_nothing_to_summarise_is_no_question(is_long: bool) -> None:
-    wanted = Wanted(CHANNEL, is_long, [], existing=LONG_TEXT, background=["- The fleet sails."])
+    wanted = TextRequest(CHANNEL, is_long, [], existing=LONG_TEXT, background=["- The fleet sails."])
     assert wanted.unasked == (LONG_TEXT if is_long else "")
 
 
 def test_a_text_of_texts_is_asked_for_without_times_and_names() -> None:
     source = [*lines_of_text("- The boat is late."), *lines_of_text("- The crane is red.")]
-    seen = shown(Wanted(WORKSPACE, is_long=False, source=source, of_texts=True))
+    seen = shown(TextRequest(WORKSPACE, is_long=False, source=source, of_texts=True))
     assert "The boat is late.\nThe crane is red." in seen
     assert "common across channels" in seen
 
@@ -49,14 +49,16 @@ def test_a_text_of_texts_is_asked_for_without_times_and_names() -> None:
 def test_a_text_is_asked_for_in_the_language_of_the_conversation_and_in_bullets(
     language: str, name: str
 ) -> None:
-    seen = shown(Wanted(THREAD, is_long=False, source=SAID), language)
+    seen = shown(TextRequest(THREAD, is_long=False, source=SAID), language)
     assert f"in {name}" in seen
     assert "bullets alone" in seen
     assert "at most 120 words" in seen
 
 
-def kept(answer: str, *said: Line, most: int = MOST, existing: str = "", language: str = "en") -> str:
-    return Wanted(CHANNEL, is_long=True, source=said, existing=existing).read(answer, most, language, count)
+def kept(answer: str, *said: Utterance, most: int = MOST, existing: str = "", language: str = "en") -> str:
+    return TextRequest(CHANNEL, is_long=True, source=said, existing=existing).read(
+        answer, most, language, count
+    )
 
 
 def test_what_was_said_is_kept_as_bullets_and_headings_are_not() -> None:

@@ -12,11 +12,11 @@ from functools import cached_property, partial
 import msgspec
 
 from proxy.cache import Lru, Memory
-from proxy.core.memory.archive import content_of
+from proxy.core.memory.lifecycle import content_of
 from proxy.core.memory.records import About, Item, Scope, ScopeKind, Texts, day_of
-from proxy.engine.intake.homes import Home
+from proxy.engine.intake.homes import MemoryHome
 from proxy.errors import StoreUnavailable
-from proxy.ports import Changes, MemoryStore, Passage, Remembered
+from proxy.ports import Changes, MemoryStore, Passage, ScopeSnapshot
 
 _RACES = 8
 """How often a change is decided on anew because somebody else changed the same scope."""
@@ -40,7 +40,7 @@ class CachedScope(msgspec.Struct, frozen=True, dict=True):  # a dict for what is
         texts = sys.getsizeof(self.texts.long) + sys.getsizeof(self.texts.short)
         return _SCOPE_BYTES + texts + self.items_weight
 
-    def after(self, news: Remembered) -> "CachedScope":
+    def after(self, news: ScopeSnapshot) -> "CachedScope":
         """The same once this has become of it."""
         items = {} if news.is_whole else dict(self.items)
         weight = 0 if news.is_whole else self.items_weight
@@ -92,7 +92,7 @@ Deciding = Callable[[CachedScope], Changes | None]
 """What is changed of a scope as it stands; None: nothing. Called in a thread, and anew after a race."""
 
 
-class Scopes:
+class ScopeCache:
     """Reads and changes memories. Raises StoreUnavailable as the store does."""
 
     def __init__(self, store: MemoryStore, memory: Memory) -> None:
@@ -112,7 +112,7 @@ class Scopes:
         self._copies.put(scope.tag, copy)
         return copy
 
-    async def of_home(self, home: Home) -> list[CachedScope]:
+    async def of_home(self, home: MemoryHome) -> list[CachedScope]:
         """The scopes of a home, its own first; brought from the old secret's names if they are not here."""
         copies = [await self.remembered(scope) for scope in home.scopes]
         workspace = home.workspace.tag if home.workspace else ""

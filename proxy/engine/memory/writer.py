@@ -1,4 +1,4 @@
-"""Runs: what a model makes of a thread, of a channel and of a workspace, one worker at a time.
+"""What a model makes of a thread, of a channel and of a workspace, one worker at a time.
 
 A thread's run reads what was said since the last one: items, and the thread's texts. A channel's run (a
 person's likewise) reads the messages of all its threads, a workspace's the texts of its channels. A call that
@@ -14,17 +14,17 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from proxy.core.memory.items import Believed
-from proxy.core.memory.learning import Known, learn
-from proxy.core.memory.lines import Line, newest
+from proxy.core.memory.items import VerifiedItem
+from proxy.core.memory.merging import ItemIndex, merge
 from proxy.core.memory.records import About, Event, Item, Scope, ScopeKind, Texts, Thread, Trust
-from proxy.core.memory.texts import Wanted, lines_of_text
+from proxy.core.memory.texts import TextRequest, lines_of_text
+from proxy.core.memory.utterances import Utterance, newest
 from proxy.engine.background import keep_renewing
-from proxy.engine.intake.homes import Home
-from proxy.engine.memory.asking import FAILURES, MemoryQuestions, Reader, log_failure, pieces_of
-from proxy.engine.memory.reading import digest_of
-from proxy.engine.memory.scopes import CachedScope, Scopes
-from proxy.engine.memory.sources import Conversation, Sources
+from proxy.engine.intake.homes import MemoryHome
+from proxy.engine.memory.conversations import Conversation, Conversations
+from proxy.engine.memory.model import FAILURES, MemoryModel, ModelAccess, log_failure, pieces_of
+from proxy.engine.memory.reader import digest_of
+from proxy.engine.memory.scope_cache import CachedScope, ScopeCache
 from proxy.errors import StoreUnavailable
 from proxy.ports import NAMED, Changes, Clock, MemoryStore, SessionKey, TokenCounter
 
@@ -61,23 +61,23 @@ async def claimed(store: MemoryStore, scope: Scope, work: str) -> AsyncGenerator
 class _Found(NamedTuple):
     """What was believed of one piece, and the known items that the model was shown beside it."""
 
-    items: Sequence[Believed]
+    items: Sequence[VerifiedItem]
     shown: Sequence[Item]
 
 
 @dataclass(frozen=True)
-class Runs:
+class MemoryWriter:
     """Writes memories. Every method raises StoreUnavailable."""
 
-    scopes: Scopes
-    sources: Sources
-    questions: MemoryQuestions
+    scopes: ScopeCache
+    sources: Conversations
+    questions: MemoryModel
     counter: TokenCounter
     clock: Clock
 
     # --- a thread ---
 
-    async def thread(self, home: Home, session: SessionKey, reader: Reader) -> bool:
+    async def thread(self, home: MemoryHome, session: SessionKey, access: ModelAccess) -> bool:
         """Read what was said in a thread since it was read last; whether anything was, and is written.
 
         Raises what comes of a model that gives no items: then the thread is still to be read.
@@ -86,25 +86,25 @@ class Runs:
             known = await self.scopes.store.thread(home.scope, session) if is_ours else None
             if known is None:
                 return False
-            said = await self.sources.of(session, reader.policy, home.tags)
+            said = await self.sources.of(session, access.policy, home.tags)
             is_merged = known.texts.read_up_to >= known.updated
             if said is None or (said.tip == known.tip and is_merged):
                 return False
-            if await self._is_about_another(home, session, said, reader):
+            if await self._is_about_another(home, session, said, access):
                 await self.scopes.change(home.scope, lambda _: Changes(threads={session: None}), home.ttl)
                 return False
             copies, new = await self.scopes.of_home(home), said.after(known.tip)
-            index = await asyncio.to_thread(Known, copies[0].items.values())
+            index = await asyncio.to_thread(ItemIndex, copies[0].items.values())
             found = [
-                await self._items(piece, index, reader)
+                await self._items(piece, index, access)
                 for piece in pieces_of(new, self.counter, _MOST_PIECES)
             ]
-            texts = await self._thread_texts(known, said, new, copies, reader)
-            await self._write_thread(home, session, replace(known, texts=texts), said, found, reader)
+            texts = await self._thread_texts(known, said, new, copies, access)
+            await self._write_thread(home, session, replace(known, texts=texts), said, found, access)
         return True
 
     async def _is_about_another(
-        self, home: Home, session: SessionKey, said: Conversation, reader: Reader
+        self, home: MemoryHome, session: SessionKey, said: Conversation, access: ModelAccess
     ) -> bool:
         """Whether a session without a name, of one turn, repeats what a person has said in another one.
 
@@ -115,55 +115,55 @@ class Runs:
         own = [line.text for line in said.lines if line.trust is Trust.USER]
         for other, thread in (await self.scopes.store.threads(home.scope, _BESIDE)).items():
             if other != session:
-                lines = await self.sources.lines_of(other, thread.updated, reader.policy, home.tags)
+                lines = await self.sources.lines_of(other, thread.updated, access.policy, home.tags)
                 theirs = (line.text for line in lines if line.trust is Trust.USER)
                 if any(text in each for text in theirs if len(text) >= _TELLING for each in own):
                     return True
         return False
 
-    async def _items(self, lines: Sequence[Line], index: Known, reader: Reader) -> _Found:
+    async def _items(self, lines: Sequence[Utterance], index: ItemIndex, access: ModelAccess) -> _Found:
         words = " ".join(line.text for line in lines)
         shown = await asyncio.to_thread(index.near, words)
-        return _Found(await self.questions.items(reader, lines, shown), shown)
+        return _Found(await self.questions.items(access, lines, shown), shown)
 
     async def _thread_texts(
         self,
         known: Thread,
         said: Conversation,
-        new: Sequence[Line],
+        new: Sequence[Utterance],
         copies: Sequence[CachedScope],
-        reader: Reader,
+        access: ModelAccess,
     ) -> Texts:
         count, background = self.counter.count, _background(copies[::-1])
         kind, before = ScopeKind.THREAD, known.texts
         unmerged = [line for line in said.lines if line.at > before.read_up_to]
         of_new, of_all = newest(unmerged, count), newest(said.lines, count)
-        long = await self._text(reader, Wanted(kind, LONG, of_new, before.long, background))
-        short = await self._text(reader, Wanted(kind, SHORT, of_all, before.short, background))
+        long = await self._text(access, TextRequest(kind, LONG, of_new, before.long, background))
+        short = await self._text(access, TextRequest(kind, SHORT, of_all, before.short, background))
         return self._after(before, long, short, said.session.updated)
 
     async def _write_thread(
         self,
-        home: Home,
+        home: MemoryHome,
         session: SessionKey,
         thread: Thread,
         said: Conversation,
         found: Sequence[_Found],
-        reader: Reader,
+        access: ModelAccess,
     ) -> None:
         name, digest, now = session.id_for(home.tenant), digest_of(session), self.clock.now()
 
         def decide(copy: CachedScope) -> Changes | None:
             if copy.about is None:
                 return None  # it was forgotten meanwhile
-            known, items, events = Known(copy.items.values()), dict[str, Item](), list[Event]()
+            known, items, events = ItemIndex(copy.items.values()), dict[str, Item](), list[Event]()
             for each in found:
-                learned = learn(each.items, known, each.shown, session=name, digest=digest, now=now)
+                learned = merge(each.items, known, each.shown, session=name, digest=digest, now=now)
                 items |= learned.items
                 events += learned.events
             about = replace(
                 copy.about,
-                policy=reader.policy.name,
+                policy=access.policy.name,
                 model=said.session.model,
                 runs=copy.about.runs + 1,
             )
@@ -174,7 +174,7 @@ class Runs:
 
     # --- a channel, or whatever has threads of its own ---
 
-    async def channel(self, home: Home, reader: Reader) -> None:
+    async def channel(self, home: MemoryHome, access: ModelAccess) -> None:
         """Write the texts of a home from the messages of all its threads since they were written last."""
         scope = home.scope
         async with claimed(self.scopes.store, scope, "channel") as is_ours:
@@ -182,25 +182,27 @@ class Runs:
                 return
             copy = await self.scopes.remembered(scope)
             above = [await self.scopes.remembered(each) for each in home.scopes[1:]]
-            lines, read_up_to = await self._messages(home, copy, reader)
+            lines, read_up_to = await self._messages(home, copy, access)
             background = _background(above)
             before, long = copy.texts, None
-            short = await self._text(reader, Wanted(scope.kind, SHORT, lines, before.short, background))
+            short = await self._text(access, TextRequest(scope.kind, SHORT, lines, before.short, background))
             if short is not None:
                 source = lines_of_text(short)
-                merged = Wanted(scope.kind, LONG, source, before.long, background, of_texts=True)
-                long = await self._text(reader, merged)
+                merged = TextRequest(scope.kind, LONG, source, before.long, background, of_texts=True)
+                long = await self._text(access, merged)
             texts = self._after(before, long, short, read_up_to)
             await self._write_texts(scope, texts, is_due=long is None)
 
-    async def _messages(self, home: Home, copy: CachedScope, reader: Reader) -> tuple[Sequence[Line], float]:
+    async def _messages(
+        self, home: MemoryHome, copy: CachedScope, access: ModelAccess
+    ) -> tuple[Sequence[Utterance], float]:
         """The newest lines of a home's threads since its texts were written, and when the last one came."""
-        since, lines = copy.texts.read_up_to, list[Line]()
+        since, lines = copy.texts.read_up_to, list[Utterance]()
         threads = await self.scopes.store.threads(home.scope, _MOST_THREADS)
         for session, thread in threads.items():
             if thread.updated <= since:
                 break
-            said = await self.sources.of(session, reader.policy, home.tags)
+            said = await self.sources.of(session, access.policy, home.tags)
             lines += [line for line in said.lines if line.at > since] if said else []
         lines.sort(key=lambda line: line.at)
         last = max((thread.updated for thread in threads.values()), default=since)
@@ -208,7 +210,7 @@ class Runs:
 
     # --- a workspace ---
 
-    async def workspace(self, scope: Scope, reader: Reader) -> None:
+    async def workspace(self, scope: Scope, access: ModelAccess) -> None:
         """Write the texts of a workspace from those of its channels."""
         async with claimed(self.scopes.store, scope, "workspace") as is_ours:
             if not is_ours:
@@ -219,13 +221,13 @@ class Runs:
             if not any(each.updated > copy.texts.updated for each in channels):
                 return
             wanted = [
-                Wanted(scope.kind, is_long, _bullets(told), existing, of_texts=True)
+                TextRequest(scope.kind, is_long, _bullets(told), existing, of_texts=True)
                 for is_long, told, existing in (
                     (LONG, [each.long for each in channels], copy.texts.long),
                     (SHORT, [each.short for each in channels], copy.texts.short),
                 )
             ]
-            long, short = [await self._text(reader, each) for each in wanted]
+            long, short = [await self._text(access, each) for each in wanted]
             texts = self._after(copy.texts, long, short, copy.texts.read_up_to)
             abouts = [each.about for each in below if each.about is not None]
             await self._write_texts(scope, texts, [_above(each) for each in abouts])
@@ -242,10 +244,10 @@ class Runs:
             read_up_to=before.read_up_to if long is None else read_up_to,
         )
 
-    async def _text(self, reader: Reader, wanted: Wanted) -> str | None:
+    async def _text(self, access: ModelAccess, wanted: TextRequest) -> str | None:
         """A text; None where the model does not write it."""
         try:
-            return await self.questions.text(reader, wanted)
+            return await self.questions.text(access, wanted)
         except FAILURES as failure:
             term = "long" if wanted.is_long else "short"
             log_failure("a text of a memory was not written", failure, scope=wanted.scope, term=term)
@@ -278,5 +280,5 @@ def _background(copies: Sequence[CachedScope]) -> Sequence[str]:
     return [text for copy in copies for text in (copy.texts.long, copy.texts.short)]
 
 
-def _bullets(texts: Sequence[str]) -> Sequence[Line]:
+def _bullets(texts: Sequence[str]) -> Sequence[Utterance]:
     return [line for text in texts for line in lines_of_text(text)]

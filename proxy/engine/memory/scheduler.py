@@ -9,14 +9,14 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from proxy.core.conversation.records import Turn
-from proxy.core.memory.archive import is_crowded
+from proxy.core.memory.lifecycle import is_crowded
 from proxy.core.memory.records import About, Scope
 from proxy.engine.background import Background
 from proxy.engine.flow import Exchange, Request
-from proxy.engine.intake.homes import Home
-from proxy.engine.memory.asking import FAILURES, Reader, log_failure
-from proxy.engine.memory.daily import DailyRun
-from proxy.engine.memory.runs import Runs
+from proxy.engine.intake.homes import MemoryHome
+from proxy.engine.memory.maintenance import Maintenance
+from proxy.engine.memory.model import FAILURES, ModelAccess, log_failure
+from proxy.engine.memory.writer import MemoryWriter
 from proxy.engine.models.asking import Caller
 from proxy.errors import StoreUnavailable
 from proxy.ports import MemoryStore, SessionKey
@@ -34,8 +34,8 @@ _Name = tuple[SessionKey, Scope]
 class _Thread:
     """A thread that had turns in this process."""
 
-    home: Home
-    reader: Reader
+    home: MemoryHome
+    access: ModelAccess
     exchanges: int = 0
     read: int = 0
     """Exchanges by when it was read last, or begun to be."""
@@ -51,12 +51,12 @@ class _Thread:
 
 
 @dataclass(frozen=True)
-class RememberedTurns:
+class MemoryScheduler:
     """Notes turns, and has threads read. ``rest`` are seconds without a turn after which a thread is."""
 
     store: MemoryStore
-    runs: Runs
-    daily: DailyRun
+    runs: MemoryWriter
+    daily: Maintenance
     background: Background
     rest: float
     _threads: OrderedDict[_Name, _Thread] = field(default_factory=OrderedDict[_Name, _Thread])
@@ -75,12 +75,12 @@ class RememberedTurns:
         if home is not None and exchange.answer and turn.session.tip == exchange.answer:
             self.background.run(self._noted(home, exchange.request, turn))
 
-    async def _noted(self, home: Home, request: Request, turn: Turn) -> None:
+    async def _noted(self, home: MemoryHome, request: Request, turn: Turn) -> None:
         policy, session = request.incoming.policy, request.session.key
         credentials = request.incoming.envelope.credentials
         caller = Caller.for_summaries(policy.summary, request.model.name, credentials)
         name = session, home.scope
-        reader, thread = Reader(caller, policy), self._threads.get(name)
+        access, thread = ModelAccess(caller, policy), self._threads.get(name)
         try:
             if home.former:  # before anything begins under the new name
                 await self.runs.scopes.of_home(home)
@@ -88,20 +88,20 @@ class RememberedTurns:
             if thread is None:
                 is_new = request.session.found.session is None
                 known = None if is_new else await self.store.thread(home.scope, session)
-                thread = _Thread(home, reader, read=known.exchanges if known else 0)
+                thread = _Thread(home, access, read=known.exchanges if known else 0)
         except StoreUnavailable as error:
             log_warning("a turn could not be noted to be remembered", code=error.code)
             return
-        thread.home, thread.reader, thread.exchanges = home, reader, turn.session.exchanges
+        thread.home, thread.reader, thread.exchanges = home, access, turn.session.exchanges
         thread.has_news = True
         thread.read = min(thread.read, thread.exchanges)
         self._keep(name, thread)
-        is_due = thread.exchanges - thread.read >= reader.policy.memory.every
+        is_due = thread.exchanges - thread.read >= access.policy.memory.every
         if is_due and not thread.is_being_read:
             thread.read = thread.exchanges
             self._begin(session, thread)
         self._let_rest(name, thread)
-        self.daily.met(home, reader)
+        self.daily.met(home, access)
 
     def _keep(self, name: _Name, thread: _Thread) -> None:
         if thread.resting is not None:
@@ -132,16 +132,16 @@ class RememberedTurns:
         reading = self.read(session, thread.home, thread.reader)
         thread.reading = self.background.run(reading, is_needed=False)
 
-    async def read(self, session: SessionKey, home: Home, reader: Reader) -> None:
+    async def read(self, session: SessionKey, home: MemoryHome, access: ModelAccess) -> None:
         """Read a thread, and what is due of its home after that."""
         try:
-            if not await self.runs.thread(home, session, reader):
+            if not await self.runs.thread(home, session, access):
                 return
-            copy, rules = await self.runs.scopes.remembered(home.scope), reader.policy.memory
+            copy, rules = await self.runs.scopes.remembered(home.scope), access.policy.memory
             if copy.about is not None and copy.about.runs >= rules.channel_every:
-                await self.runs.channel(home, reader)
+                await self.runs.channel(home, access)
             if is_crowded(len(copy.items), rules):
-                await self.daily.upkeep.put_away(home.scope, rules, home.ttl, reader)
+                await self.daily.upkeep.put_away(home.scope, rules, home.ttl, access)
         except FAILURES as failure:
             log_failure("a thread was not read to be remembered", failure)
 
@@ -153,7 +153,7 @@ class RememberedTurns:
                 thread.resting.cancel()
 
 
-def _about(home: Home, request: Request) -> About:
+def _about(home: MemoryHome, request: Request) -> About:
     """What is known of a home by a request in it."""
     incoming = request.incoming
     return About(

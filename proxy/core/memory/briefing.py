@@ -9,9 +9,9 @@ from itertools import accumulate, groupby
 from typing import NamedTuple
 
 from proxy.core.conversation.notes import SAID_BY_MODEL, remembered
-from proxy.core.memory.learning import normal
-from proxy.core.memory.lines import Line
+from proxy.core.memory.merging import normal
 from proxy.core.memory.records import Item, Trust, day_of
+from proxy.core.memory.utterances import Utterance
 from proxy.core.text.words import shares
 
 IN_THE_NOTE = "What is remembered of this stands in the note at the beginning of this conversation."
@@ -19,7 +19,7 @@ _ITEMS_SHARE = 0.5
 """Of the room: what items get at least, where there are as many."""
 
 
-class Told(NamedTuple):
+class Briefing(NamedTuple):
     """What a session is told, and which items are used by that."""
 
     text: str
@@ -27,9 +27,9 @@ class Told(NamedTuple):
     items: tuple[Item, ...]
 
 
-def told(
+def opening_briefing(
     texts: Sequence[str], items: Sequence[Item], room: int, language: str, count: Callable[[str], int]
-) -> Told:
+) -> Briefing:
     """What of the texts, in their order, and of the items, the best first, a note of ``room`` tokens holds.
 
     Lines, without their note. Texts are shortened from their ends, the longest most, for the items' half.
@@ -43,12 +43,16 @@ def told(
     chosen = _fitting(sayings, left - sum(_size(line, count) for line in lines))
     told = {normal(text) for each in chosen if each.item for text in (each.item.text, each.line)}
     lines = [line for line in lines if normal(line) not in told]
-    return Told("\n".join([*lines, *_by_day(chosen)]), _items_of(chosen))
+    return Briefing("\n".join([*lines, *_by_day(chosen)]), _items_of(chosen))
 
 
-def recalled(
-    said: Mapping[int, Line], items: Sequence[Item], room: int, language: str, count: Callable[[str], int]
-) -> Told:
+def recall_briefing(
+    said: Mapping[int, Utterance],
+    items: Sequence[Item],
+    room: int,
+    language: str,
+    count: Callable[[str], int],
+) -> Briefing:
     """A note of ``room`` tokens with what was said, the best first, and then items; empty without any.
 
     ``said`` are lines by their places: what was said one after the other is told so.
@@ -57,7 +61,7 @@ def recalled(
     sayings += [_of_item(item, language, count) for item in items]
     chosen = _fitting(sayings, room - count(remembered("", language)))
     text = "\n".join(_by_day(chosen))
-    return Told(remembered(text, language) if text else "", _items_of(chosen))
+    return Briefing(remembered(text, language) if text else "", _items_of(chosen))
 
 
 class _Saying(NamedTuple):
@@ -72,7 +76,7 @@ class _Saying(NamedTuple):
     item: Item | None = None
 
 
-def _of_line(place: int, line: Line, count: Callable[[str], int]) -> _Saying:
+def _of_line(place: int, line: Utterance, count: Callable[[str], int]) -> _Saying:
     return _saying((line.at, place, ""), f"- {line.name}: {line.text}", count)
 
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from proxy.core.dialects.answers import Ask
-from proxy.core.memory.archive import ask_for_compression, compression_of
-from proxy.core.memory.items import Believed, ask_for_items, believed, proposals_in
-from proxy.core.memory.lines import Line, language_of_lines, newest
+from proxy.core.memory.items import VerifiedItem, ask_for_items, proposed_items_in, verified_items
+from proxy.core.memory.lifecycle import ask_for_compression, compression_of
 from proxy.core.memory.records import Item
 from proxy.core.memory.statements import Statements
-from proxy.core.memory.texts import Wanted
+from proxy.core.memory.texts import TextRequest
+from proxy.core.memory.utterances import Utterance, language_of_utterances, newest
 from proxy.core.policy.policy import Policy
 from proxy.core.summaries.prompt import Refused
 from proxy.engine.foreground import Foreground
@@ -33,7 +33,7 @@ def log_failure(what: str, failure: Exception, **details: str) -> None:
     log_warning(what, why=str(failure) or type(failure).__name__, **details)
 
 
-class Reader(NamedTuple):
+class ModelAccess(NamedTuple):
     """By whom, and by which rules, a memory is written."""
 
     caller: Caller
@@ -46,39 +46,41 @@ class Reader(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MemoryQuestions:
+class MemoryModel:
     """Asks the upstream model. Raises :data:`FAILURES`."""
 
     asking: Asking
     foreground: Foreground
     counter: TokenCounter
 
-    async def items(self, reader: Reader, lines: Sequence[Line], known: Sequence[Item]) -> list[Believed]:
+    async def items(
+        self, access: ModelAccess, lines: Sequence[Utterance], known: Sequence[Item]
+    ) -> list[VerifiedItem]:
         """What of these lines is to be remembered, and was said; ``known`` is what is shown beside them."""
-        ask = ask_for_items(lines, known, language_of_lines(lines), reader.temperature)
-        answer = await self._answer(reader, ask)
-        return await asyncio.to_thread(lambda: believed(proposals_in(answer), Statements(lines)))
+        ask = ask_for_items(lines, known, language_of_utterances(lines), access.temperature)
+        answer = await self._answer(access, ask)
+        return await asyncio.to_thread(lambda: verified_items(proposed_items_in(answer), Statements(lines)))
 
-    async def text(self, reader: Reader, wanted: Wanted) -> str:
+    async def text(self, access: ModelAccess, wanted: TextRequest) -> str:
         """A text of a scope; nobody is asked where there is nothing to be summarised."""
         if (unasked := wanted.unasked) is not None:
             return unasked
-        rules = reader.policy.memory
+        rules = access.policy.memory
         most = rules.long_max_tokens if wanted.is_long else rules.short_max_tokens
-        language = language_of_lines(wanted.source)
-        answer = await self._answer(reader, wanted.ask(most, language, reader.temperature))
+        language = language_of_utterances(wanted.source)
+        answer = await self._answer(access, wanted.ask(most, language, access.temperature))
         return await asyncio.to_thread(wanted.read, answer, most, language, self.counter.count)
 
-    async def compression(self, reader: Reader, content: str) -> str:
+    async def compression(self, access: ModelAccess, content: str) -> str:
         """One or two sentences in the place of an item."""
-        ask = ask_for_compression(content, reader.temperature)
-        return compression_of(await self._answer(reader, ask, is_waited_for=True), content)
+        ask = ask_for_compression(content, access.temperature)
+        return compression_of(await self._answer(access, ask, is_waited_for=True), content)
 
-    async def _answer(self, reader: Reader, ask: Ask, *, is_waited_for: bool = False) -> str:
+    async def _answer(self, access: ModelAccess, ask: Ask, *, is_waited_for: bool = False) -> str:
         hurry = asyncio.Event()
         if is_waited_for:
             hurry.set()
-        caller = replace(reader.caller, purpose="memory")
+        caller = replace(access.caller, purpose="memory")
         with step(MEMORY, is_aside=True):
             answer = await self.foreground.run(lambda: self.asking.answer(caller, ask), hurry)
         if answer.tool_calls or answer.message is None:
@@ -86,9 +88,9 @@ class MemoryQuestions:
         return self.asking.wire.read(answer.message).text
 
 
-def pieces_of(lines: Sequence[Line], counter: TokenCounter, most: int) -> list[Sequence[Line]]:
+def pieces_of(lines: Sequence[Utterance], counter: TokenCounter, most: int) -> list[Sequence[Utterance]]:
     """Lines in pieces of which one call is asked each, the newest ``most`` of them, oldest first."""
-    pieces: list[Sequence[Line]] = []
+    pieces: list[Sequence[Utterance]] = []
     while lines and len(pieces) < most:
         pieces.append(newest(lines, counter.count) or lines[-1:])
         lines = lines[: -len(pieces[-1])]

@@ -16,16 +16,19 @@ from typing import Self
 import msgspec
 
 from proxy.cache import Lru
-from proxy.core.memory.records import About, Scope, ScopeKind, day_of
+from proxy.core.memory.lifecycle import ArchiveCandidate, archive_candidates, archived, expired, rescored
+from proxy.core.memory.records import About, Archived, Event, Item, Scope, ScopeKind, day_of
 from proxy.core.policy.policy import Policy, PolicySet
+from proxy.core.policy.sections import Memory
 from proxy.engine.background import Background
-from proxy.engine.intake.homes import Home
-from proxy.engine.memory.asking import FAILURES, Reader, log_failure
-from proxy.engine.memory.runs import Runs, claimed
-from proxy.engine.memory.upkeep import Upkeep
+from proxy.engine.intake.homes import MemoryHome
+from proxy.engine.memory.model import FAILURES, MemoryModel, ModelAccess, log_failure
+from proxy.engine.memory.scope_cache import CachedScope, ScopeCache
+from proxy.engine.memory.writer import MemoryWriter, claimed
 from proxy.engine.models.asking import Caller
 from proxy.errors import InvalidPolicy, StoreUnavailable
-from proxy.ports import SessionKey
+from proxy.ports import Changes, Clock, SessionKey
+from proxy.ports.memory_store import THREADS
 from proxy.telemetry import log_event, log_fault, log_warning
 
 _MOST = 100_000
@@ -57,11 +60,114 @@ class Maintained(msgspec.Struct):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
+# --- one scope ---
+
+_STEP = 100
+"""Items that one step writes: it holds the store up."""
+_AT_A_TIME = 8
+"""Items that are compressed beside each other."""
+
+
 @dataclass(frozen=True)
-class DailyRun:
+class ScopeMaintenance:
+    """Keeps scopes. Every method raises StoreUnavailable, and tells how many items it was about."""
+
+    scopes: ScopeCache
+    questions: MemoryModel
+    clock: Clock
+
+    async def rescore(self, scope: Scope, rules: Memory, ttl: float | None) -> int:
+        """Replace every score by what it is now."""
+        now, copy = self.clock.now(), await self.scopes.remembered(scope)
+        fading = [item.id for item in copy.items.values() if rescored(item, now, rules.low)[1]]
+
+        def decide(copy: CachedScope, names: Sequence[str]) -> Changes | None:
+            items, events = dict[str, Item](), list[Event]()
+            for item in filter(None, map(copy.items.get, names)):
+                after, event = rescored(item, now, rules.low)
+                if event is not None:
+                    items[item.id] = after
+                    events.append(event)
+            return Changes(items=items, events=events) if items else None
+
+        for first in range(0, len(fading), _STEP):
+            names = fading[first : first + _STEP]
+            await self.scopes.change(scope, lambda copy, names=names: decide(copy, names), ttl)
+        return len(fading)
+
+    async def put_away(
+        self, scope: Scope, rules: Memory, ttl: float | None, access: ModelAccess | None
+    ) -> int:
+        """Compress and archive what has faded, and what there is no room for.
+
+        Without a ``access`` what a model would have to compress stays; so does what it does not compress.
+        """
+        copy = await self.scopes.remembered(scope)
+        found = archive_candidates(copy.items.values(), rules)
+        if access is None:
+            found = [each for each in found if not each.needs_model]
+        room = asyncio.Semaphore(_AT_A_TIME)
+        compressed = await asyncio.gather(*(self._compressed(each, room, access) for each in found))
+        ready = [(each, text) for each, text in zip(found, compressed, strict=True) if text is not None]
+
+        def decide(copy: CachedScope, some: Sequence[tuple[ArchiveCandidate, str]]) -> Changes | None:
+            now, records, events = self.clock.now(), dict[str, Archived](), list[Event]()
+            for each, text in some:
+                if copy.items.get(each.item.id) == each.item:  # else it was used meanwhile, or is gone
+                    record, told = archived(each, scope.tag, now, rules, text or None)
+                    records[record.id] = record
+                    events += told
+            gone = {record.original_memory_id: None for record in records.values()}
+            return Changes(items=gone, archive=records, events=events) if records else None
+
+        for first in range(0, len(ready), _STEP):
+            some = ready[first : first + _STEP]
+            await self.scopes.change(scope, lambda copy, some=some: decide(copy, some), ttl)
+        return len(ready)
+
+    async def _compressed(
+        self, each: ArchiveCandidate, room: asyncio.Semaphore, access: ModelAccess | None
+    ) -> str | None:
+        """What takes an item's place; empty where it stays as it is, None where there is nothing yet."""
+        if access is None or not each.needs_model:
+            return ""
+        try:
+            async with room:
+                return await self.questions.compression(access, each.content)
+        except FAILURES as failure:
+            log_failure("an item was not compressed", failure)
+            return None
+
+    async def forget_ended(self, scope: Scope, life: float, ttl: float | None) -> int:
+        """Forget the threads of sessions that have ended: without a turn for their ``life`` (seconds)."""
+        threads, ended = await self.scopes.store.threads(scope, THREADS), self.clock.now() - life
+        names = [session for session, thread in threads.items() if thread.updated < ended]
+        if names:
+            await self.scopes.change(scope, lambda _: Changes(threads=dict.fromkeys(names)), ttl)
+        return len(names)
+
+    async def delete_expired(self, scope: Scope, rules: Memory, ttl: float | None) -> int:
+        """Delete what was archived for as long as its policy had said, or has no room any more."""
+        archive, now = await self.scopes.store.archive(scope), self.clock.now()
+        names, events = expired(archive, now, rules.capacity)
+
+        def decide(_: CachedScope, first: int) -> Changes:
+            some = names[first : first + _STEP]
+            return Changes(archive=dict.fromkeys(some), events=events[first : first + _STEP])
+
+        for first in range(0, len(names), _STEP):
+            await self.scopes.change(scope, lambda copy, first=first: decide(copy, first), ttl)
+        return len(names)
+
+
+# --- all of them, once a day ---
+
+
+@dataclass(frozen=True)
+class Maintenance:
     """Maintains memories. ``rest`` are seconds without a turn after which a thread may be read."""
 
-    runs: Runs
+    runs: MemoryWriter
     policies: Callable[[], PolicySet]
     background: Background
     met_on: Lru[str, str]
@@ -73,9 +179,9 @@ class DailyRun:
     """Seconds between two looks at the clock."""
 
     @cached_property
-    def upkeep(self) -> Upkeep:
+    def upkeep(self) -> ScopeMaintenance:
         """By which each scope is kept."""
-        return Upkeep(self.runs.scopes, self.runs.questions, self.runs.clock)
+        return ScopeMaintenance(self.runs.scopes, self.runs.questions, self.runs.clock)
 
     # --- when ---
 
@@ -99,21 +205,21 @@ class DailyRun:
         policies = self.policies()
         return (each for each in (policies.default, *policies.by_name.values()) if each.memory.enabled)
 
-    def met(self, home: Home, reader: Reader) -> None:
+    def met(self, home: MemoryHome, access: ModelAccess) -> None:
         """A request has come into a scope: what waits for one is done with its credentials, once a day."""
-        last = last_at(reader.policy.memory.maintain_at, self.runs.clock.now())
+        last = last_at(access.policy.memory.maintain_at, self.runs.clock.now())
         day = day_of(last)
         if self.credentials or self.met_on.get(home.scope.tag) == day:
             return
         self.met_on.put(home.scope.tag, day)
-        self.background.run(self._make_up(home.scope, reader, day, last), is_needed=False)
+        self.background.run(self._make_up(home.scope, access, day, last), is_needed=False)
 
-    async def _make_up(self, scope: Scope, reader: Reader, day: str, since: float) -> None:
+    async def _make_up(self, scope: Scope, access: ModelAccess, day: str, since: float) -> None:
         try:
             copy = await self.runs.scopes.remembered(scope)
             is_ours = copy.version and await self._is_first(scope, f"made up {day}")
             if is_ours and copy.about is not None:
-                await self._maintain(scope, copy.about, reader, before=since)
+                await self._maintain(scope, copy.about, access, before=since)
         except FAILURES as failure:
             log_failure("a memory was not maintained", failure)
 
@@ -150,8 +256,8 @@ class DailyRun:
             if day and not await self._is_first(scope, f"daily {day}"):
                 return Maintained()
             async with claimed(self.runs.scopes.store, scope, "maintain") as is_ours:
-                reader = self._operator(about)
-                return await self._maintain(scope, about, reader) if is_ours else Maintained()
+                access = self._operator(about)
+                return await self._maintain(scope, about, access) if is_ours else Maintained()
         except FAILURES as failure:
             log_failure("a memory was not maintained", failure)
         except Exception as error:  # noqa: BLE001 - one scope's fault is not the others'
@@ -163,32 +269,32 @@ class DailyRun:
         return await self.runs.scopes.store.claim_work(scope, work, secrets.token_hex(8), 2 * _DAY)
 
     async def _maintain(
-        self, scope: Scope, about: About, reader: Reader | None, before: float | None = None
+        self, scope: Scope, about: About, access: ModelAccess | None, before: float | None = None
     ) -> Maintained:
         """Keep one scope; threads count that had no turn since ``before`` (now, less the rest)."""
         policy = self._policy_of(about)
         rules, ttl = policy.memory, policy.store.ttl if scope.kind is ScopeKind.THREAD else None
         done = Maintained(
             rescored=await self.upkeep.rescore(scope, rules, ttl),
-            archived=await self.upkeep.put_away(scope, rules, ttl, reader),
+            archived=await self.upkeep.put_away(scope, rules, ttl, access),
             deleted=await self.upkeep.delete_expired(scope, rules, ttl),
         )
         await self.upkeep.forget_ended(scope, policy.store.ttl, ttl)
-        if reader is None or not policy.memory.enabled:
+        if access is None or not policy.memory.enabled:
             return done
         home = _home(scope, about, ttl)
         rested = min(before or self.runs.clock.now(), self.runs.clock.now() - self.rest)
         for session, thread in (await self.runs.scopes.store.threads(scope, _THREADS)).items():
             if thread.texts.read_up_to < thread.updated <= rested:
-                done.threads += await self._read(home, session, reader)
+                done.threads += await self._read(home, session, access)
         now = (await self.runs.scopes.remembered(scope)).about
         if now is not None and now.runs:
-            await self.runs.channel(home, reader)
+            await self.runs.channel(home, access)
         return done
 
-    async def _read(self, home: Home, session: SessionKey, reader: Reader) -> bool:
+    async def _read(self, home: MemoryHome, session: SessionKey, access: ModelAccess) -> bool:
         try:
-            return await self.runs.thread(home, session, reader)
+            return await self.runs.thread(home, session, access)
         except FAILURES as failure:
             log_failure("a thread was not read to be remembered", failure)
             return False
@@ -199,9 +305,9 @@ class DailyRun:
                 return
             channels = await self.runs.scopes.store.channels(scope)
             abouts = [(await self.runs.scopes.remembered(each)).about for each in channels]
-            reader = next((self._operator(each) for each in abouts if each is not None), None)
-            if reader is not None:
-                await self.runs.workspace(scope, reader)
+            access = next((self._operator(each) for each in abouts if each is not None), None)
+            if access is not None:
+                await self.runs.workspace(scope, access)
         except FAILURES as failure:
             log_failure("a workspace was not maintained", failure)
 
@@ -213,17 +319,17 @@ class DailyRun:
         except InvalidPolicy:
             return policies.default
 
-    def _operator(self, about: About) -> Reader | None:
+    def _operator(self, about: About) -> ModelAccess | None:
         policy = self._policy_of(about)
         if not self.credentials or not policy.memory.enabled:
             return None
-        return Reader(Caller.for_summaries(policy.summary, about.model, self.credentials), policy)
+        return ModelAccess(Caller.for_summaries(policy.summary, about.model, self.credentials), policy)
 
 
-def _home(scope: Scope, about: About, ttl: float | None) -> Home:
+def _home(scope: Scope, about: About, ttl: float | None) -> MemoryHome:
     """A scope as the home of its threads."""
     workspace = Scope(ScopeKind.WORKSPACE, about.workspace) if about.workspace else None
-    return Home(about.tenant, scope, about.name, workspace=workspace, ttl=ttl)
+    return MemoryHome(about.tenant, scope, about.name, workspace=workspace, ttl=ttl)
 
 
 def last_at(time: str, now: float) -> float:

@@ -10,7 +10,7 @@ from proxy.core.conversation.extension import Injection
 from proxy.core.conversation.messages import read_message
 from proxy.core.conversation.records import Node, Session, way_to
 from proxy.core.dialects.dialect import Dialect
-from proxy.core.memory.lines import Line, lines_of
+from proxy.core.memory.utterances import Utterance, utterances_of
 from proxy.core.persistent import Sizes
 from proxy.core.planning.chain import Chain
 from proxy.core.policy.policy import Policy
@@ -26,7 +26,7 @@ class Conversation(NamedTuple):
     session: Session
     hashes: Sequence[bytes]
     """Of its messages."""
-    lines: Sequence[Line]
+    lines: Sequence[Utterance]
     exchanges: int
 
     @property
@@ -34,7 +34,7 @@ class Conversation(NamedTuple):
         """Chain hash of its last message."""
         return self.hashes[-1] if self.hashes else b""
 
-    def after(self, tip: bytes) -> Sequence[Line]:
+    def after(self, tip: bytes) -> Sequence[Utterance]:
         """What was said after the message of this chain hash; all, where that is not on the branch."""
         read = self.hashes.index(tip) + 1 if tip in self.hashes else 0
         new = frozenset(self.hashes[read:])
@@ -42,12 +42,12 @@ class Conversation(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sources:
+class Conversations:
     """Reads what was said."""
 
     store: SessionStore
     dialects: Mapping[str, Dialect]
-    cached: Lru[tuple[SessionKey, float, str, frozenset[str]], Sequence[Line]]
+    cached: Lru[tuple[SessionKey, float, str, frozenset[str]], Sequence[Utterance]]
     """The lines of sessions as of their last turn, by their policy's rules and where they were said."""
 
     @classmethod
@@ -57,9 +57,9 @@ class Sources:
             store, dialects, Lru(memory, lambda lines: sum(_LINE_BYTES + len(each.text) for each in lines))
         )
 
-    async def lines_of(
+    async def utterances_of(
         self, key: SessionKey, updated: float, policy: Policy, tags: frozenset[str]
-    ) -> Sequence[Line]:
+    ) -> Sequence[Utterance]:
         """What was said in a session up to its turn of this time; nothing where it is not there any more.
 
         ``tags`` are those of the memory for which it is read.
@@ -121,7 +121,7 @@ def _conversation(
             injection.text,
             *(tool.result for tool in injection.tools),
         ]
-    lines = lines_of(
+    lines = utterances_of(
         chain,
         [node.at for node in branch],
         policy.retention,

@@ -18,8 +18,8 @@ from msgspec.structs import replace
 from proxy.core.extraction.constraints import Rule, in_force
 from proxy.core.extraction.reading import Sentence
 from proxy.core.extraction.subjects import subject_of
-from proxy.core.memory.items import Believed, short_id
-from proxy.core.memory.life import BORN, superseded, used
+from proxy.core.memory.items import VerifiedItem, short_id
+from proxy.core.memory.lifecycle import BORN, superseded, used
 from proxy.core.memory.records import Event, EventKind, Item, Trust, event_of
 from proxy.core.text.lexicon.remembering import FIRST_PERSON, HOLDS, ONE_AT_A_TIME
 from proxy.core.text.lexicon.words import NUMERALS, UNSPACED
@@ -33,7 +33,7 @@ _ABOUT = 0.34
 """Of an item's words, how many are those of the one that a model says it replaces, or repeats."""
 
 
-class Known:
+class ItemIndex:
     """What a scope knows: its items that are not superseded."""
 
     def __init__(self, items: Iterable[Item]) -> None:
@@ -68,7 +68,7 @@ class Known:
         return sorted(items, key=lambda item: (-shared[item.id], -item.created_at, item.id))[:most]
 
 
-class Learned(NamedTuple):
+class MergedItems(NamedTuple):
     """What a reading of what was said changes."""
 
     items: Mapping[str, Item]
@@ -76,34 +76,34 @@ class Learned(NamedTuple):
     events: Sequence[Event]
 
 
-def learn(
-    found: Sequence[Believed],
-    known: Known,
+def merge(
+    found: Sequence[VerifiedItem],
+    known: ItemIndex,
     shown: Sequence[Item] = (),
     *,
     session: str,
     digest: bytes,
     now: float,
-) -> Learned:
+) -> MergedItems:
     """Take in what is believed of a session; ``shown`` are the known items that the model was shown.
 
-    ``digest`` is of the session's name, for its uses. Learned twice, the same has the same ids.
+    ``digest`` is of the session's name, for its uses. MergedItems twice, the same has the same ids.
     """
     learning = _Learning(known, {short_id(place): item.id for place, item in enumerate(shown)}, now)
     for each in found:
         learning.take(each, session, digest)
-    return Learned(learning.items, learning.events)
+    return MergedItems(learning.items, learning.events)
 
 
 class _Learning:
-    def __init__(self, known: Known, shown: Mapping[str, str], now: float) -> None:
+    def __init__(self, known: ItemIndex, shown: Mapping[str, str], now: float) -> None:
         self.items: dict[str, Item] = {}
         self.events: list[Event] = []
         self._known = known
         self._shown = shown
         self._now = now
 
-    def take(self, believed: Believed, session: str, digest: bytes) -> None:
+    def take(self, believed: VerifiedItem, session: str, digest: bytes) -> None:
         """One that is said again is used; any other is born, and held against those that are known."""
         item = _born(believed, session, self._now)
         text = stated(item)
@@ -131,7 +131,7 @@ class _Learning:
         is_about = found is not None and share(words_of(text), words_of(found.text)) >= _ABOUT
         return found if is_about else None
 
-    def _use(self, item: Item, believed: Believed, session: str, digest: bytes) -> None:
+    def _use(self, item: Item, believed: VerifiedItem, session: str, digest: bytes) -> None:
         after, event = used(item, digest, self._now, "said again")
         if believed.trust is Trust.USER and item.trust is not Trust.USER:
             after = replace(after, trust=Trust.USER, source=believed.source(session))
@@ -145,7 +145,7 @@ class _Learning:
         self._known.add(item)
 
 
-def _born(believed: Believed, session: str, now: float) -> Item:
+def _born(believed: VerifiedItem, session: str, now: float) -> Item:
     source = believed.source(session)
     seal = b"\0".join([session.encode(), *source.messages, believed.proposal.text.encode()])
     return Item(

@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 from proxy.cache import Lru, Memory
-from proxy.core.memory.archive import MODEL, compression_rate
+from proxy.core.memory.lifecycle import MODEL, compression_rate
 from proxy.core.memory.records import Scope
-from proxy.engine.memory.daily import DailyRun
+from proxy.engine.memory.maintenance import Maintenance
 from proxy.errors import StoreUnavailable
 from proxy.telemetry import Metrics
 
@@ -38,10 +38,10 @@ class _Counted(NamedTuple):
 
 
 @dataclass
-class Census:
+class MemoryCounts:
     """Counts what is remembered. A scope is read again only where it has changed."""
 
-    daily: DailyRun
+    daily: Maintenance
     """Which keeps what is counted."""
     metrics: Metrics
     memory: Memory

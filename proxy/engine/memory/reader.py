@@ -1,4 +1,4 @@
-"""What is remembered, as it is told: at a session's start, and by its words. Nothing else tells of it.
+"""What is remembered, as it is told: at a session's start, and by its words. Nothing else briefing of it.
 
 Keeps law 6 (isolated): only the scopes of the request's own home are read, under their keys. And law 7: what
 cannot be read, or not in time, is not told, and the answer comes without it.
@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from proxy.core.memory.life import used
-from proxy.core.memory.lines import Line
+from proxy.core.memory.briefing import IN_THE_NOTE, opening_briefing, recall_briefing
+from proxy.core.memory.lifecycle import used
 from proxy.core.memory.records import Event, Item, Scope, ScopeKind
-from proxy.core.memory.telling import IN_THE_NOTE, recalled, told
+from proxy.core.memory.utterances import Utterance
 from proxy.core.policy.policy import Policy
 from proxy.core.text.words import language_of, words_of
 from proxy.engine.background import Background
 from proxy.engine.flow import Incoming, Request
 from proxy.engine.intake.history import History
-from proxy.engine.intake.homes import Home, named_home, own_home
+from proxy.engine.intake.homes import MemoryHome, named_home, own_home
 from proxy.engine.intake.naming import Naming
-from proxy.engine.memory.scopes import CachedScope, Scopes
-from proxy.engine.memory.sources import Sources
+from proxy.engine.memory.conversations import Conversations
+from proxy.engine.memory.scope_cache import CachedScope, ScopeCache
 from proxy.errors import SearchUnavailable, StoreUnavailable
 from proxy.ports import Changes, Clock, Passage, Search, SessionKey, TokenCounter
 from proxy.telemetry import log_fault, log_warning
@@ -38,7 +38,7 @@ _SEARCHED, _RANKED, _LINES = 50, 20, 24
 """Other sessions that are searched, the newest; passages that are ranked; and lines that are told of them."""
 
 
-class Searched(NamedTuple):
+class SearchedScope(NamedTuple):
     """A memory that is searched, and the policy under which its sessions are read."""
 
     scope: Scope
@@ -48,27 +48,27 @@ class Searched(NamedTuple):
     """By which messages know that they were said in it; without any, its sessions are not searched."""
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """What a search found, the best first."""
 
     items: Sequence[tuple[Scope, Item]]
-    said: Mapping[int, Line]
+    said: Mapping[int, Utterance]
     """What was said in sessions, with what was said before and after it, by place: one after the other."""
 
 
 @dataclass(frozen=True)
-class Reading:
+class MemoryReader:
     """Tells sessions what is remembered."""
 
     naming: Naming
-    scopes: Scopes
+    scopes: ScopeCache
     found_by: Search
     counter: TokenCounter
     clock: Clock
     background: Background
-    sources: Sources
+    sources: Conversations
 
-    def home(self, incoming: Incoming, history: History, session: SessionKey) -> Home | None:
+    def home(self, incoming: Incoming, history: History, session: SessionKey) -> MemoryHome | None:
         """Whose memory a request has: the one that it names, else its session's. None where there is none."""
         envelope, policy = incoming.envelope, incoming.policy
         if not policy.memory.enabled:
@@ -77,7 +77,7 @@ class Reading:
         named = named_home(self.naming, envelope.headers, **names)
         return named or own_home(self.naming, envelope.headers, session, policy.store.ttl)
 
-    async def opening(self, home: Home, history: History, session: SessionKey, room: int) -> str:
+    async def opening(self, home: MemoryHome, history: History, session: SessionKey, room: int) -> str:
         """What a session is told in ``room`` counted tokens, by what its first user message says.
 
         Empty where there is nothing to tell, or nobody can say. What is told is used by that.
@@ -93,7 +93,7 @@ class Reading:
             log_fault("what is remembered could not be told", error)
         return ""
 
-    async def _opening(self, home: Home, question: str, room: int, session: SessionKey) -> str:
+    async def _opening(self, home: MemoryHome, question: str, room: int, session: SessionKey) -> str:
         copies, language = await self.scopes.of_home(home), language_of(question)
         found = [item for _, item in await self._items(copies, home.scope, question)]
         own, above = copies[0].texts, [copy.texts for copy in copies[1:]]
@@ -101,9 +101,11 @@ class Reading:
         standing = [item for copy in copies for item in copy.told if item.is_standing]
         standing.sort(key=lambda item: (-item.importance_score, item.id))
         ranked = {item.id: item for item in [*found, *standing]}
-        tells = await asyncio.to_thread(told, texts, [*ranked.values()], room, language, self.counter.count)
-        self.use(home, {item.id for item in tells.items}, session, "told at the start")
-        return tells.text
+        briefing = await asyncio.to_thread(
+            opening_briefing, texts, [*ranked.values()], room, language, self.counter.count
+        )
+        self.use(home, {item.id for item in briefing.items}, session, "told at the start")
+        return briefing.text
 
     async def recalled(self, request: Request, query: str, room: int) -> str:
         """What was said of what is asked in other sessions, and is remembered of it, as a note.
@@ -116,7 +118,7 @@ class Reading:
         if (home := request.home) is None:
             return ""
         copies, language = await self.scopes.of_home(home), language_of(query)
-        own, *above = [Searched(*each, policy) for each in zip(home.scopes, copies, strict=True)]
+        own, *above = [SearchedScope(*each, policy) for each in zip(home.scopes, copies, strict=True)]
         found = await self.search([own._replace(tags=home.tags), *above], query, other_than=session)
         told = "" if injection is None else injection.memory
         new = [(place, line) for place, line in found.said.items() if line.text not in told]
@@ -125,19 +127,19 @@ class Reading:
         items = [item for _, item in found.items if item.text not in told][:_RECALLED]
         if not (said or items):
             return IN_THE_NOTE if found.said or found.items else ""
-        tells = await asyncio.to_thread(recalled, said, items, room, language, self.counter.count)
-        self.use(home, {item.id for item in tells.items}, session, "recalled")
-        return tells.text
+        briefing = await asyncio.to_thread(recall_briefing, said, items, room, language, self.counter.count)
+        self.use(home, {item.id for item in briefing.items}, session, "recalled")
+        return briefing.text
 
     async def search(
-        self, memories: Sequence[Searched], query: str, *, other_than: SessionKey | None = None
-    ) -> Found:
+        self, memories: Sequence[SearchedScope], query: str, *, other_than: SessionKey | None = None
+    ) -> SearchResult:
         """What is remembered of what is asked, in these memories and in their newest sessions but one.
 
         Raises StoreUnavailable and SearchUnavailable.
         """
         items = await self._items([each.copy for each in memories], memories[0].scope, query)
-        return Found(
+        return SearchResult(
             [(memories[number].scope, item) for number, item in items],
             await self._said(memories, query, other_than),
         )
@@ -162,17 +164,17 @@ class Reading:
         return [*dict.fromkeys(found)][:_FITTING]
 
     async def _said(
-        self, memories: Sequence[Searched], query: str, other_than: SessionKey | None
-    ) -> dict[int, Line]:
+        self, memories: Sequence[SearchedScope], query: str, other_than: SessionKey | None
+    ) -> dict[int, Utterance]:
         """The lines of sessions that say most of what is asked, the best first, by their places.
 
         They are searched, and found, with their neighbours. ``other_than`` is a session that is left out.
         """
-        store, sessions = self.scopes.store, list[tuple[float, SessionKey, Searched]]()
+        store, sessions = self.scopes.store, list[tuple[float, SessionKey, SearchedScope]]()
         for each in memories[:_SEARCHED]:
             threads = await store.threads(each.scope, _SEARCHED) if each.tags else {}
             sessions += [(thread.updated, key, each) for key, thread in threads.items() if key != other_than]
-        lines, windows = list[Line](), list[range]()
+        lines, windows = list[Utterance](), list[range]()
         for updated, key, each in sorted(sessions, key=lambda one: -one[0])[:_SEARCHED]:
             first = len(lines)
             lines += await self.sources.lines_of(key, updated, each.policy, each.tags)
@@ -184,12 +186,12 @@ class Reading:
         hits = await self.found_by.search(name, passages, query, _RANKED)
         return {place: lines[place] for hit in hits for place in windows[hit]}
 
-    def use(self, home: Home, items: Collection[str], session: SessionKey, how: str) -> None:
+    def use(self, home: MemoryHome, items: Collection[str], session: SessionKey, how: str) -> None:
         """Items were told to a session, or recalled in it: each counts once a session. Nobody waits."""
         if items:
             self.background.run(self._use(home, items, digest_of(session), how))
 
-    async def _use(self, home: Home, items: Collection[str], session: bytes, how: str) -> None:
+    async def _use(self, home: MemoryHome, items: Collection[str], session: bytes, how: str) -> None:
         def decide(copy: CachedScope) -> Changes | None:
             now, changed, events = self.clock.now(), dict[str, Item](), list[Event]()
             for each in items:

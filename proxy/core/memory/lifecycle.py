@@ -1,15 +1,98 @@
-"""What is put away: which items are too weak to be kept as they are, and what stays of them for how long."""
+"""How an item lives: it is born, used, fades from day to day, and is put away or deleted.
+
+Everything here is a function of what is handed in, the time (seconds since 1970, UTC) among it: the same
+items at the same moment have the same scores on every worker. What becomes of an item is told by the event
+that is returned beside it.
+"""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from proxy.core.dialects.answers import Ask
-from proxy.core.memory.life import reborn
 from proxy.core.memory.records import Archived, ArchiveReason, Event, EventKind, Item, event_of
 from proxy.core.policy.sections import Memory
 from proxy.core.summaries.prompt import LANGUAGES, Limit, Refused, fenced, judge
 from proxy.core.summaries.verification import Evidence
 from proxy.core.text.words import language_of, sentences_in, share, size, words_of
+
+BORN = 0.5
+_USE = 0.1
+_FADED_TO, _WEEK = 0.95, 7 * 86_400.0
+_USERS = 64
+"""Sessions that an item remembers to have been used in."""
+_DIGITS = 9
+"""Of a score: three uses come to 0.8, and not to a hair less."""
+
+
+def score_of(item: Item, now: float, low: float) -> float:
+    """What an item is worth now: it halves in about 14 weeks, and each use adds a tenth.
+
+    What stays true does not fall below ``low``, as long as nothing newer says otherwise.
+    """
+    weeks = max(now - item.created_at, 0.0) / _WEEK
+    score = BORN * _FADED_TO**weeks * (1 + _USE * item.access_count)
+    least = low if item.is_standing and not item.superseded_by else 0.0
+    return round(min(max(score, least), 1.0), _DIGITS)
+
+
+def rescored(item: Item, now: float, low: float) -> tuple[Item, Event | None]:
+    """An item as the daily run leaves it; no event where its score stays."""
+    after = score_of(item, now, low)
+    if after == item.importance_score:
+        return item, None
+    event = event_of(item, EventKind.SCORE_UPDATE, now, after=after)
+    return replace(item, importance_score=after, decay_applied_at=now), event
+
+
+def used(item: Item, session: bytes, now: float, details: str = "") -> tuple[Item, Event | None]:
+    """An item that a session was told, has recalled, or has said again; each session counts once.
+
+    ``session`` is a digest of its name, all of which are of one length.
+    """
+    users, length = (
+        b"".join((item.used_by,) if isinstance(item.used_by, bytes) else item.used_by),
+        len(session),
+    )
+    if any(users.startswith(session, place) for place in range(0, len(users), length)):
+        return item, None
+    after = round(min(item.importance_score + _USE, 1.0), _DIGITS)
+    event = event_of(item, EventKind.USE, now, after=after, details=details)
+    raised = replace(
+        item,
+        importance_score=after,
+        access_count=item.access_count + 1,
+        last_accessed_at=now,
+        used_by=(users + session)[-_USERS * length :],
+    )
+    return raised, event
+
+
+def superseded(item: Item, newer: str, now: float) -> tuple[Item, Event]:
+    """An item of which the one of id ``newer`` says otherwise."""
+    details = f"superseded by {newer}"
+    event = event_of(item, EventKind.SUPERSEDE, now, after=item.importance_score, details=details)
+    return replace(item, superseded_by=newer), event
+
+
+def reborn(item: Item, now: float) -> tuple[Item, Event]:
+    """An item that is taken back from the archive: as if it had been said now, and never used."""
+    event = event_of(item, EventKind.RESTORE, now, after=BORN)
+    born = replace(
+        item,
+        importance_score=BORN,
+        access_count=0,
+        created_at=now,
+        last_accessed_at=now,
+        decay_applied_at=now,
+        superseded_by="",
+        used_by=b"",
+    )
+    return born, event
+
+
+# --- what is put away, and for how long ---
 
 MOST_LOW = 100
 """Items that one run puts away because they have faded."""
@@ -26,7 +109,7 @@ _SUPPORTED = 0.5
 """Of the words of these, how many stand in what they are made from."""
 
 
-class Due(NamedTuple):
+class ArchiveCandidate(NamedTuple):
     """An item that is to be put away, and why."""
 
     item: Item
@@ -49,7 +132,7 @@ def content_of(item: Item) -> str:
     return f"{item.text}\n{passage}" if passage and passage != item.text else item.text
 
 
-def due(items: Collection[Item], rules: Memory) -> list[Due]:
+def archive_candidates(items: Collection[Item], rules: Memory) -> list[ArchiveCandidate]:
     """Which items are put away now: those that have faded, then those for which there is no more room.
 
     The weakest first of either, what stays true after all others.
@@ -60,8 +143,8 @@ def due(items: Collection[Item], rules: Memory) -> list[Due]:
     left = [item for item in ordered if item.id not in gone]
     crowded = left[: max(int(rules.capacity * _PART), 1)] if is_crowded(len(left), rules) else []
     return [
-        *(Due(item, ArchiveReason.LOW_IMPORTANCE) for item in faded),
-        *(Due(item, ArchiveReason.CAPACITY_LIMIT) for item in crowded),
+        *(ArchiveCandidate(item, ArchiveReason.LOW_IMPORTANCE) for item in faded),
+        *(ArchiveCandidate(item, ArchiveReason.CAPACITY_LIMIT) for item in crowded),
     ]
 
 
@@ -105,7 +188,7 @@ def compression_of(answer: str, content: str) -> str:
 
 
 def archived(
-    due: Due, scope: str, now: float, rules: Memory, summary: str | None = None
+    due: ArchiveCandidate, scope: str, now: float, rules: Memory, summary: str | None = None
 ) -> tuple[Archived, list[Event]]:
     """The record that stays of an item; without a ``summary`` it stays as it is.
 

@@ -44,7 +44,7 @@ _SAMPLE = 8
 """Messages of people by which the language is told."""
 
 
-class Line(NamedTuple):
+class Utterance(NamedTuple):
     """What somebody said."""
 
     at: float
@@ -61,7 +61,7 @@ class Line(NamedTuple):
         return f"[{datetime.fromtimestamp(self.at, UTC):%Y-%m-%d %H:%M}] {self.name}: {self.text}"
 
 
-def lines_of(
+def utterances_of(
     chain: Chain,
     arrivals: Sequence[float],
     rules: Sequence[Retention],
@@ -70,7 +70,7 @@ def lines_of(
     first: int = 0,
     elsewhere: Sequence[str] = (),
     served: Collection[bytes] = (),
-) -> list[Line]:
+) -> list[Utterance]:
     """The lines of a chain's messages from ``first`` on; ``arrivals`` (since 1970) are of all of them.
 
     ``people`` are whom the request named that brought each message; empty where it named nobody.
@@ -82,7 +82,7 @@ def lines_of(
     commands = answered_commands(chain.messages, chain.content, start)
     may_be_quoted = classes_of(chain, rules).may_be_quoted
     reader = _Reader(elsewhere)
-    lines: list[Line] = []
+    lines: list[Utterance] = []
     for place in range(start, len(chain)):
         content = chain.content(place)
         if place in commands:
@@ -90,18 +90,20 @@ def lines_of(
         person = people[place] if people else ""
         said = reader.own(content, person, is_served=chain.hashes[place] in served)
         if place >= first and may_be_quoted(place):
-            lines += [Line(arrivals[place], *each, chain.hashes[place]) for each in said]
+            lines += [Utterance(arrivals[place], *each, chain.hashes[place]) for each in said]
     return lines
 
 
-def newest(lines: Sequence[Line], count: Callable[[str], int], most: int = SOURCE_TOKENS) -> list[Line]:
+def newest(
+    lines: Sequence[Utterance], count: Callable[[str], int], most: int = SOURCE_TOKENS
+) -> list[Utterance]:
     """The newest lines that have so many counted tokens together, in their order."""
     sizes = accumulate(count(str(line)) for line in reversed(lines))
     kept = sum(1 for _ in takewhile(lambda total: total <= most, sizes))
     return [*lines[len(lines) - kept :]]
 
 
-def language_of_lines(lines: Sequence[Line]) -> str:
+def language_of_utterances(lines: Sequence[Utterance]) -> str:
     """The language in which people speak in them, else the model."""
     people = [line.text for line in lines if line.trust is Trust.USER]
     return language_of(" ".join((people or [line.text for line in lines])[-_SAMPLE:]))
