@@ -177,7 +177,7 @@ class MemoryReader:
         lines, windows = list[Utterance](), list[range]()
         for updated, key, each in sorted(sessions, key=lambda one: -one[0])[:_SEARCHED]:
             first = len(lines)
-            lines += await self.sources.lines_of(key, updated, each.policy, each.tags)
+            lines += await self.sources.utterances_of(key, updated, each.policy, each.tags)
             places = range(first, len(lines))
             windows += [range(max(place - 1, first), min(place + 2, len(lines))) for place in places]
         texts = ["\n".join(str(lines[place]) for place in window) for window in windows]

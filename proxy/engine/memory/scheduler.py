@@ -26,6 +26,8 @@ _MOST = 10_000
 """Threads of which this process knows that they are to be read; of more, those noted longest ago are left."""
 
 
+_AT_A_TIME = 8
+"""Threads that are read beside each other: others wait without a lease, and without what was said in them."""
 _Name = tuple[SessionKey, Scope]
 """A session, and whose memory it had: who goes on with it may name another one."""
 
@@ -59,6 +61,7 @@ class MemoryScheduler:
     daily: Maintenance
     background: Background
     rest: float
+    _room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_A_TIME))
     _threads: OrderedDict[_Name, _Thread] = field(default_factory=OrderedDict[_Name, _Thread])
 
     @property
@@ -134,16 +137,17 @@ class MemoryScheduler:
 
     async def read(self, session: SessionKey, home: MemoryHome, access: ModelAccess) -> None:
         """Read a thread, and what is due of its home after that."""
-        try:
-            if not await self.runs.thread(home, session, access):
-                return
-            copy, rules = await self.runs.scopes.remembered(home.scope), access.policy.memory
-            if copy.about is not None and copy.about.runs >= rules.channel_every:
-                await self.runs.channel(home, access)
-            if is_crowded(len(copy.items), rules):
-                await self.daily.upkeep.put_away(home.scope, rules, home.ttl, access)
-        except FAILURES as failure:
-            log_failure("a thread was not read to be remembered", failure)
+        async with self._room:
+            try:
+                if not await self.runs.thread(home, session, access):
+                    return
+                copy, rules = await self.runs.scopes.remembered(home.scope), access.policy.memory
+                if copy.about is not None and copy.about.runs >= rules.channel_every:
+                    await self.runs.channel(home, access)
+                if is_crowded(len(copy.items), rules):
+                    await self.daily.upkeep.put_away(home.scope, rules, home.ttl, access)
+            except FAILURES as failure:
+                log_failure("a thread was not read to be remembered", failure)
 
     def close(self) -> None:
         """Begin nothing more."""

@@ -115,7 +115,7 @@ class MemoryWriter:
         own = [line.text for line in said.lines if line.trust is Trust.USER]
         for other, thread in (await self.scopes.store.threads(home.scope, _BESIDE)).items():
             if other != session:
-                lines = await self.sources.lines_of(other, thread.updated, access.policy, home.tags)
+                lines = await self.sources.utterances_of(other, thread.updated, access.policy, home.tags)
                 theirs = (line.text for line in lines if line.trust is Trust.USER)
                 if any(text in each for text in theirs if len(text) >= _TELLING for each in own):
                     return True
