@@ -172,7 +172,7 @@ class MemoryReader:
         """
         store, sessions = self.scopes.store, list[tuple[float, SessionKey, SearchedScope]]()
         for each in memories[:_SEARCHED]:
-            threads = await store.threads(each.scope, _SEARCHED) if each.tags else {}
+            threads = await store.threads(each.scope, _SEARCHED if each.tags else 0)
             sessions += [(thread.updated, key, each) for key, thread in threads.items() if key != other_than]
         lines, windows = list[Utterance](), list[range]()
         for updated, key, each in sorted(sessions, key=lambda one: -one[0])[:_SEARCHED]:

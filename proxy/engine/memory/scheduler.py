@@ -95,7 +95,7 @@ class MemoryScheduler:
         except StoreUnavailable as error:
             log_warning("a turn could not be noted to be remembered", code=error.code)
             return
-        thread.home, thread.reader, thread.exchanges = home, access, turn.session.exchanges
+        thread.home, thread.access, thread.exchanges = home, access, turn.session.exchanges
         thread.has_news = True
         thread.read = min(thread.read, thread.exchanges)
         self._keep(name, thread)
@@ -132,7 +132,7 @@ class MemoryScheduler:
     def _begin(self, session: SessionKey, thread: _Thread) -> None:
         """Read a thread; what is not read when the process ends the daily run finds."""
         thread.has_news = False
-        reading = self.read(session, thread.home, thread.reader)
+        reading = self.read(session, thread.home, thread.access)
         thread.reading = self.background.run(reading, is_needed=False)
 
     async def read(self, session: SessionKey, home: MemoryHome, access: ModelAccess) -> None:

@@ -14,6 +14,7 @@ from proxy.adapters.search import SqliteSearch
 from proxy.cache import Memory
 from proxy.core.conversation.records import Session, Turn
 from proxy.core.memory.lifecycle import used
+from proxy.core.memory.records import Scope
 from proxy.core.text.words import words_of
 from proxy.engine.memory.scope_cache import CachedScope
 from proxy.ports import Passage, ScopeSnapshot
@@ -69,8 +70,8 @@ def test_the_words_of_long_texts_are_not_remembered() -> None:
         tracemalloc.stop()
 
 
-async def say(world: MemoryWorld, session: str, exchanges: int) -> None:
-    """A session has a turn after which it has so many exchanges."""
+async def say(world: MemoryWorld, session: str, exchanges: int) -> tuple[Scope, str]:
+    """A session has a turn after which it has so many exchanges; where, and the work of reading it."""
     request = await world.request(session, "ana", [user(f"I keep item{exchanges} in the box.")])
     exchange = await world.inside.pipeline.prepare(request.incoming)
     key, tip = exchange.request.session.key, exchange.request.chain.hashes[-1]
@@ -81,6 +82,7 @@ async def say(world: MemoryWorld, session: str, exchanges: int) -> None:
     turn = Turn(session=record, nodes=(), advances_tip=True, headerless=False)
     await world.outside.store.record(key, turn, 3_600.0)
     world.inside.remembered_turns.after(exchange, turn)
+    return world.home(request).scope, f"thread {key.tag} {key.sid}"
 
 
 @pytest.mark.parametrize("exchanges", [1, 9, 10, 11], ids="{} exchanges".format)
@@ -92,4 +94,14 @@ async def test_nothing_is_held_of_sessions_that_are_over(exchanges: int, tmp_pat
         async with asyncio.timeout(30):
             while world.inside.remembered_turns.held:  # noqa: ASYNC110 - a timer ends it
                 await asyncio.sleep(0.01)
+        await world.settled()
+
+
+async def test_of_many_threads_that_are_due_few_are_read_beside_each_other(tmp_path: Path) -> None:
+    async with memory_world(Writer(seconds=1.0), tmp_path, "every = 1") as world:
+        works = [await say(world, f"session {number}", 1) for number in range(20)]
+        await asyncio.sleep(0.5)
+        memories = world.outside.memories
+        are_free = [await memories.claim_work(scope, work, "another", 1.0) for scope, work in works]
+        assert 0 < are_free.count(False) <= 8
         await world.settled()
