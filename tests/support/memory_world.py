@@ -129,8 +129,17 @@ class MemoryWorld:
     async def converse(self, session: str, person: str, messages: Sequence[Message]) -> None:
         """Have a session that says all this, and what it says remembered."""
         request = await self.request(session, person, messages)
-        home, key, chain, now = self.home(request), request.session.key, request.chain, self.clock.now()
-        nodes = tuple(
+        home, key = self.home(request), request.session.key
+        turn = await self.recorded(request, session, person)
+        about = About(tenant=home.tenant, name=home.name, policy=self.policy.name, model=_MODEL)
+        await self.outside.memories.note(home.scope, key, turn.session.updated, about, home.ttl)
+        await self.inside.remembered_turns.read(key, home, self.reader)
+
+    async def recorded(self, request: Request, session: str, person: str, exchanges: int = 0) -> Turn:
+        """The turn of a request without an answer, once it is stored; of a session of so many exchanges."""
+        scope, chain, now = self.home(request).scope, request.chain, self.clock.now()
+        pairs = zip(chain.hashes, [b"", *chain.hashes], chain.raws, strict=False)
+        nodes = [
             Node(
                 hash=link,
                 parent=parent,
@@ -138,27 +147,23 @@ class MemoryWorld:
                 tokens=0,
                 at=now + 60 * place,
                 sequence=place,
-                scope=home.scope.tag,
+                scope=scope.tag,
                 person=person,
             )
-            for place, (link, parent, raw) in enumerate(
-                zip(chain.hashes, [b"", *chain.hashes], chain.raws, strict=False)
-            )
-        )
+            for place, (link, parent, raw) in enumerate(pairs)
+        ]
         record = Session(
             name=session,
-            tenant=home.tenant,
+            tenant=self.home(request).tenant,
             created=now,
             updated=now,
             tip=chain.hashes[-1],
             model=_MODEL,
-            exchanges=chain.exchanges,
+            exchanges=exchanges or chain.exchanges,
         )
-        turn = Turn(session=record, nodes=nodes, advances_tip=True, headerless=False)
-        await self.outside.store.record(key, turn, self.policy.store.ttl)
-        about = About(tenant=home.tenant, name=home.name, policy=self.policy.name, model=_MODEL)
-        await self.outside.memories.note(home.scope, key, now, about, home.ttl)
-        await self.inside.remembered_turns.read(key, home, self.reader)
+        turn = Turn(session=record, nodes=tuple(nodes), advances_tip=True, headerless=False)
+        await self.outside.store.record(request.session.key, turn, self.policy.store.ttl)
+        return turn
 
     def told(self, request: Request) -> str:
         """What the session of a request was told at its start."""

@@ -12,7 +12,6 @@ import pytest
 
 from proxy.adapters.search import SqliteSearch
 from proxy.cache import Memory
-from proxy.core.conversation.records import Session, Turn
 from proxy.core.memory.lifecycle import used
 from proxy.core.memory.records import Scope
 from proxy.core.text.words import words_of
@@ -74,13 +73,8 @@ async def say(world: MemoryWorld, session: str, exchanges: int) -> tuple[Scope, 
     """A session has a turn after which it has so many exchanges; where, and the work of reading it."""
     request = await world.request(session, "ana", [user(f"I keep item{exchanges} in the box.")])
     exchange = await world.inside.pipeline.prepare(request.incoming)
-    key, tip = exchange.request.session.key, exchange.request.chain.hashes[-1]
-    exchange.answer = tip
-    record = Session(
-        name=session, tenant="t", created=NOW, updated=NOW, tip=tip, model="gpt-4.1", exchanges=exchanges
-    )
-    turn = Turn(session=record, nodes=(), advances_tip=True, headerless=False)
-    await world.outside.store.record(key, turn, 3_600.0)
+    key, exchange.answer = exchange.request.session.key, exchange.request.chain.hashes[-1]
+    turn = await world.recorded(request, session, "ana", exchanges)
     world.inside.remembered_turns.after(exchange, turn)
     return world.home(request).scope, f"thread {key.tag} {key.sid}"
 
