@@ -23,7 +23,9 @@ from proxy.core.formats.json import dumps
 from proxy.core.memory.records import About
 from proxy.core.policy.policy import Policy
 from proxy.engine.flow import Incoming, Request
+from proxy.engine.intake.homes import MemoryHome
 from proxy.engine.intake.naming import Envelope
+from proxy.engine.memory.model import ModelAccess
 from proxy.engine.memory.scope_cache import CachedScope
 from proxy.engine.models.asking import Caller
 from proxy.ports import Upstream, UpstreamResponse
