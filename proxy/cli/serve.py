@@ -29,7 +29,7 @@ from proxy.adapters.stores import open_store
 from proxy.adapters.stores.redis.embedded import EmbeddedValkey
 from proxy.adapters.upstream import open_upstream
 from proxy.app import SECRET_FILE, SystemClock, begin_log, create_app
-from proxy.cli.process import app_of_worker, raise_file_limit, settle, sigterm_interrupts
+from proxy.cli.process import app_of_worker, raise_file_limit, settle, share_one_heap, sigterm_interrupts
 from proxy.cli.terminal import CommandError, add_json_option, facts, notes
 from proxy.config import FLAGS, Settings
 from proxy.core.text.similarity import nearest
@@ -73,6 +73,7 @@ def run(args: argparse.Namespace) -> int:
         meant = nearest(name.removeprefix(PREFIX).lower(), Settings.model_fields)
         log_warning("there is no such setting", variable=name, nearest=meant and variable(meant))
     raise_file_limit()
+    share_one_heap()
     with sigterm_interrupts(), listening(settings) as listener:
         try:
             with _store(settings) as url:
