@@ -85,7 +85,6 @@ def sigterm_interrupts() -> Generator[None]:
 
 def app_of_worker(settings: Settings, written: SettingsFile | None) -> ASGIApp:
     """The app of one worker. The worker ends with its supervisor, however that ends."""
-
     share_one_heap()
 
     def end_with_supervisor() -> None:
