@@ -214,6 +214,11 @@ class UpstreamUnreachable(UpstreamError, message="The upstream cannot be reached
 class UpstreamInvalidResponse(UpstreamError, message="The upstream's answer is not valid."): ...
 
 
+class UpstreamTruncated(
+    UpstreamError, message="The upstream closed the stream before the answer was complete."
+): ...
+
+
 class UpstreamTimeout(UpstreamError, status=504, message="The request to the upstream timed out."): ...
 
 

@@ -13,7 +13,7 @@ from proxy.core.dialects.answers import StreamFilter
 from proxy.core.dialects.dialect import Dialect
 from proxy.engine.flow import Sent
 from proxy.engine.recording.collector import Collector
-from proxy.errors import HistoryNotSaved, UpstreamError, UpstreamTimeout
+from proxy.errors import HistoryNotSaved, UpstreamError, UpstreamTimeout, UpstreamTruncated
 
 Begin = Callable[[], Awaitable[None]]
 """Sends the head of the answer."""
@@ -97,9 +97,8 @@ def _ending(collector: Collector, fault: UpstreamError | None) -> bytes:
         raise fault
     if not collector.is_truncated:
         return b""
-    wire = collector.wire
-    event = wire.error_event(fault.body()) if isinstance(fault, UpstreamTimeout) else wire.truncated_event
-    return collector.separator + event
+    error = fault if isinstance(fault, UpstreamTimeout) else UpstreamTruncated()
+    return collector.separator + collector.wire.error_event(error.body())
 
 
 async def _seen(sent: Sent, collector: Collector) -> AsyncIterator[bytes]:

@@ -11,9 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.dialects.answers import Answer
-from proxy.core.dialects.chat.completion import TRUNCATED_EVENT, StreamCollector
+from proxy.core.dialects.chat.completion import StreamCollector
 from proxy.core.dialects.chat.stream_filters import FinalEvent, UsageRemover
+from proxy.core.dialects.registry import CHAT
+from proxy.errors import UpstreamTruncated
 from tests.support.streams import STREAMS, USAGE
+
+TRUNCATED = CHAT.error_event(UpstreamTruncated().body())
 
 ENDS = [b"\n", b"\r\n", b"\r"]
 
@@ -115,7 +119,7 @@ def test_wherever_a_stream_breaks_off_the_client_can_be_told(name: str, end: byt
         collector.feed(stream[:at])
         assert collector.truncated is not is_over(stream[:at]), stream[:at]
         if collector.truncated:
-            *before, last = events_of(stream[:at] + collector.separator + TRUNCATED_EVENT)
+            *before, last = events_of(stream[:at] + collector.separator + TRUNCATED)
             assert json.loads(last[1])["error"]["code"] == "upstream_truncated"
             assert before[: len(events_of(stream[:at]))] == events_of(stream[:at])
 

@@ -199,8 +199,6 @@ class Dialect(Protocol):
     """By which a stored session says that its messages are written so."""
     path: str
     """Where its requests go, behind the base URL."""
-    truncated_event: bytes
-    """What a client is told where the upstream's stream ends too early."""
 
     # --- messages ---
 

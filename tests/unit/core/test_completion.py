@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from proxy.core.dialects.chat.completion import (
-    TRUNCATED_EVENT,
     Answer,
     StreamCollector,
     Usage,
     read_completion,
 )
+from proxy.core.dialects.registry import CHAT
 from proxy.core.formats.sse import Decoder
+from proxy.errors import UpstreamTruncated
 
 DONE = b"data: [DONE]\n\n"
 
@@ -340,9 +341,28 @@ def test_a_stream_too_large_to_collect_is_given_up_and_not_called_truncated() ->
         assert not collector.answer().complete
 
 
-def test_the_truncated_event_is_one_event_with_an_error() -> None:
-    (only,) = Decoder().feed(TRUNCATED_EVENT)
+def test_that_a_stream_was_truncated_is_one_event_with_an_error() -> None:
+    (only,) = Decoder().feed(CHAT.error_event(UpstreamTruncated().body()))
     assert json.loads(only.data)["error"]["code"] == "upstream_truncated"
+
+
+def test_of_a_thousand_deltas_every_one_is_in_the_message() -> None:
+    parts = [f"{number} " for number in range(1_000)]
+    said = [chunk({"content": part, "tool_calls": [call(0, part, "a", "f")]}) for part in parts]
+    kept = message(*said, chunk(finish="stop"))
+    assert kept["content"] == "".join(parts)
+    assert kept["tool_calls"] == [
+        {"id": "a", "type": "function", "function": {"name": "f", "arguments": "".join(parts)}}
+    ]
+
+
+def test_blocks_within_blocks_without_end_cost_themselves_alone() -> None:
+    blocks = b'[{"thinking_blocks":' * 400 + b"[]" + b"}]" * 400
+    delta = b'{"content":"Hi","thinking_blocks":%b}' % blocks
+    answer = collected(b'data: {"choices":[{"index":0,"delta":%b}]}\n\n' % delta).answer()
+    assert answer.is_odd
+    assert answer.message is not None
+    assert answer.message.startswith(b'{"role":"assistant","content":"Hi"')
 
 
 def test_a_completion_keeps_the_message_as_the_upstream_wrote_it() -> None:

@@ -37,12 +37,6 @@ if TYPE_CHECKING:
 ANSWER_LIMIT = 64 * 1024 * 1024
 """Bytes of choices that one answer may have before it is no longer collected."""
 
-TRUNCATED_EVENT = (
-    b'data: {"error": {"message": "The upstream closed the stream before the answer was complete.", '
-    b'"type": "server_error", "param": null, "code": "upstream_truncated"}}\n\n'
-)
-"""What a client is told where the upstream's stream ends too early."""
-
 SHARED = ("id", "created", "model")
 """What all chunks of one stream have in common, and all rounds of one answer."""
 _DONE = b"data: [DONE]\n\n"

@@ -9,12 +9,7 @@ import msgspec
 from proxy.core.dialects.answers import Ask
 from proxy.core.dialects.chat.answer_editor import CompletionEditor
 from proxy.core.dialects.chat.body import read_body
-from proxy.core.dialects.chat.completion import (
-    TRUNCATED_EVENT,
-    StreamCollector,
-    read_completion,
-    stored_answer,
-)
+from proxy.core.dialects.chat.completion import StreamCollector, read_completion, stored_answer
 from proxy.core.dialects.chat.messages import (
     Content,
     holds_reasoning,
@@ -75,7 +70,6 @@ class ChatCompletions:
 
     name = "chat"
     path = "/chat/completions"
-    truncated_event = TRUNCATED_EVENT
 
     read = staticmethod(Content.of)
     holds_reasoning = staticmethod(holds_reasoning)
