@@ -293,6 +293,17 @@ class TestRegret:
         labels = 'kind="result",policy="proving",retention="disposable",signal="rerun"'
         assert f"unabridged_regret_total{{{labels}}} 1.0" in metrics
 
+    async def test_what_the_model_recalls_is_counted(
+        self, start: Start, chats: Chats, model: Knowing
+    ) -> None:
+        url = await start("", POLICY.replace("share = 1.0\n", "") + "[recall]\nenabled = true\n")
+        asked = json.dumps({"query": "booking code"})
+        model.replies += [calling(("r1", "recall_earlier_messages", asked)), said(f"It is {FACT}.")]
+        await ask_for(FACT, chats(url, X_Unabridged_Session="s"))
+        row = await until(url, lambda row: row["missed"])
+        recalled = {each["kind"]: each["cut"] for each in row["missed"] if each["signal"] == "recalled"}
+        assert recalled["user"] > 0
+
     async def test_in_shadow_nothing_was_cut_and_nothing_is_regretted(
         self, start: Start, chats: Chats, model: Knowing
     ) -> None:

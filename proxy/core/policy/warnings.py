@@ -26,7 +26,7 @@ _STRATEGIES = {"importance", "topic", "off", *_STRATEGY_OF.values()}
 """Those of which it is known what they read."""
 _CUTTING = (
     *("budget", "stages", "importance", "keep", "summary", "ledger", "economy"),
-    *("retention", "compactors", "tool_results", "recall"),
+    *("retention", "compactors", "tool_results", "recall", "proof"),
 )
 _SUMMARY = ("model", "min_gap", "max_tokens", "max_characters", "temperature", "wait", "timeout", "prompt")
 _ECONOMY = ("cache_ttl", "cached_price", "expected_turns")
@@ -78,17 +78,24 @@ def _idle(policy: Policy) -> Iterator[tuple[Collection[str], str]]:
             yield (f"strategy.{key}",), f'it is for "{owner}", and `strategy.name` is "{name}"'
     if name == "off":
         return
-    if not policy.summary.enabled:
-        yield [f"summary.{key}" for key in _SUMMARY], "`summary.enabled` is false"
-    if not policy.economy.enabled:
-        yield [f"economy.{key}" for key in _ECONOMY], "`economy.enabled` is false"
-    if not policy.tool_results.clear_first:
-        yield ("tool_results.clear_at_least",), "`tool_results.clear_first` is false"
-    if not (policy.ledger.constraints or policy.ledger.identifiers):
-        yield ("ledger.share", "ledger.least"), "`ledger.constraints` and `ledger.identifiers` are false"
-    if not policy.recall.enabled:
-        rounds = () if any(tool.serve for tool in policy.tools) else ("recall.rounds",)
-        yield (*rounds, "recall.search"), "`recall.enabled` is false"
+    rules, rounds = policy.ledger, () if any(tool.serve for tool in policy.tools) else ("recall.rounds",)
+    switches: tuple[tuple[object, Collection[str], str], ...] = (
+        (policy.summary.enabled, [f"summary.{key}" for key in _SUMMARY], "`summary.enabled` is false"),
+        (policy.economy.enabled, [f"economy.{key}" for key in _ECONOMY], "`economy.enabled` is false"),
+        (
+            policy.tool_results.clear_first,
+            ("tool_results.clear_at_least",),
+            "`tool_results.clear_first` is false",
+        ),
+        (
+            rules.constraints or rules.identifiers,
+            ("ledger.share", "ledger.least"),
+            "`ledger.constraints` and `ledger.identifiers` are false",
+        ),
+        (policy.proof.share, ("proof.daily_dollars", "proof.daily_tokens"), "`proof.share` is 0"),
+        (policy.recall.enabled, (*rounds, "recall.search"), "`recall.enabled` is false"),
+    )
+    yield from ((keys, why) for is_on, keys, why in switches if not is_on)
 
 
 def _tools(policy: Policy, stated: Collection[Location]) -> Iterator[PolicyWarning]:

@@ -39,6 +39,10 @@ def test_no_preset_is_warned_of(name: str) -> None:
             'recall.search = "words"',
             "recall.search: `recall.search` has no effect: `recall.enabled` is false",
         ),
+        (
+            "proof.daily_dollars = 5",
+            "proof.daily_dollars: `proof.daily_dollars` has no effect: `proof.share` is 0",
+        ),
         ("recall.rounds = 2", "recall.rounds: `recall.rounds` has no effect: `recall.enabled` is false"),
         (
             "tool_results = {clear_first = false, clear_at_least = 0.2}",
