@@ -138,7 +138,7 @@ class Inside:
     backlog: Backlog
     summaries: Summaries
     summary_jobs: SummaryJobs
-    remembered_turns: MemoryScheduler
+    memory_scheduler: MemoryScheduler
     billing: Billing
 
 
@@ -162,9 +162,9 @@ def create_app(
     inside = assembled(settings, outside)
     metrics, policies = outside.metrics, outside.policies
     drain = Drain(settings.drain_timeout)
-    census = MemoryCounts(inside.remembered_turns.daily, metrics, outside.memory)
+    memory_counts = MemoryCounts(inside.memory_scheduler.daily, metrics, outside.memory)
     store, is_shadow = outside.store, settings.shadow
-    probes = probe_routes(store, metrics, drain, policies, census.counted, is_shadow=is_shadow)
+    probes = probe_routes(store, metrics, drain, policies, memory_counts.counted, is_shadow=is_shadow)
     own = Starlette(
         routes=[*probes, *_for_people(settings, outside, inside, drain)],
         lifespan=_lifespan(outside, inside, drain, on_ready),
@@ -250,8 +250,8 @@ def assembled(settings: Settings, outside: Outside, wire: Dialect = CHAT) -> Ins
     )
     sessions, reader = SessionCache(learned), Reader(wire, counter, memory)
     questions = MemoryModel(asking, foreground, counter)
-    turns = _remembered_turns(settings, outside, questions, background)
-    scopes, sources = turns.runs.scopes, turns.runs.sources
+    turns = _memory_scheduler(settings, outside, questions, background)
+    scopes, sources = turns.writer.scopes, turns.writer.sources
     memories = MemoryReader(naming, scopes, outside.search, counter, clock, background, sources)
     recognition = Recognition(store, naming, sessions, clock, learned)
     decisions = Decisions(
@@ -311,17 +311,17 @@ def assembled(settings: Settings, outside: Outside, wire: Dialect = CHAT) -> Ins
     return Inside(pipeline, appends, line, backlog, summaries, summary_jobs, turns, billing)
 
 
-def _remembered_turns(
+def _memory_scheduler(
     settings: Settings, outside: Outside, questions: MemoryModel, background: Background
 ) -> MemoryScheduler:
     """What outlives sessions: how it is written, and kept."""
     rest, credentials = settings.memory_rest, _operator_credentials(settings)
     sources = Conversations.open(outside.store, DIALECTS, outside.memory)
     scopes = ScopeCache(outside.memories, outside.memory)
-    runs = MemoryWriter(scopes, sources, questions, outside.counter, outside.clock)
+    writer = MemoryWriter(scopes, sources, questions, outside.counter, outside.clock)
     met_on = Lru[str, str](outside.learned)
-    daily = Maintenance(runs, lambda: outside.policies.in_force, background, met_on, rest, credentials)
-    return MemoryScheduler(outside.memories, runs, daily, background, rest)
+    daily = Maintenance(writer, lambda: outside.policies.in_force, background, met_on, rest, credentials)
+    return MemoryScheduler(outside.memories, writer, daily, background, rest)
 
 
 def _lifespan(
@@ -334,7 +334,7 @@ def _lifespan(
         loading = (outside.counter.ready(), asyncio.to_thread(prices.load))
         await asyncio.gather(*loading, _check_secret(outside.store))
         watching = asyncio.create_task(outside.policies.watch())
-        daily = asyncio.create_task(inside.remembered_turns.daily.every_day())
+        daily = asyncio.create_task(inside.memory_scheduler.daily.every_day())
         on_ready()
         with drain.serving():
             yield
@@ -343,7 +343,7 @@ def _lifespan(
         await drain.emptied(_CUT_OFF)
         await inside.summaries.aclose()
         inside.line.close()
-        inside.remembered_turns.close()
+        inside.memory_scheduler.close()
         await inside.pipeline.background.drain()
         await inside.backlog.aclose()
         await inside.billing.aclose()
@@ -372,8 +372,8 @@ def _for_people(settings: Settings, outside: Outside, inside: Inside, drain: Dra
     """The admin API and the page, behind one door."""
     store, clock, pipeline = outside.store, outside.clock, inside.pipeline
     inspection = Inspection(DIALECTS, store, outside.counter, outside.policies.named, inside.summary_jobs)
-    naming, turns = pipeline.naming, inside.remembered_turns
-    scopes, reading = turns.runs.scopes, pipeline.memories
+    naming, turns = pipeline.naming, inside.memory_scheduler
+    scopes, reading = turns.writer.scopes, pipeline.memories
     memories = MemoryAdmin(scopes, outside.search, reading, clock, outside.policies.named, naming)
     edits = Edits(
         store=store,

@@ -43,10 +43,10 @@ async def put_away(upstream: Upstream, items: Mapping[str, Item]) -> tuple[Seque
         async with memory_world(upstream, Path(directory), _PATIENCE) as world:
             request = await world.request("s", "ana", [user("Hello")])
             await world.converse("s", "ana", [user("Hello")])
-            scopes, scope = world.inside.remembered_turns.runs.scopes, world.home(request).scope
+            scopes, scope = world.inside.memory_scheduler.writer.scopes, world.home(request).scope
             await scopes.change(scope, lambda copy: Changes(about=copy.about, items=items))
             world.clock.time = NOW + 100 * DAY
-            upkeep, rules = world.inside.remembered_turns.daily.upkeep, world.policy.memory
+            upkeep, rules = world.inside.memory_scheduler.daily.upkeep, world.policy.memory
             await upkeep.rescore(scope, rules, None)
             before = time.perf_counter()
             await upkeep.put_away(scope, rules, None, world.reader)

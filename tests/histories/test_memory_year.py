@@ -80,7 +80,7 @@ class Year:
                         f"{name} bike {day}", name, [user("Where is my bike, behind which mill?")]
                     )
             await world.settled()
-            await world.inside.remembered_turns.daily.run()
+            await world.inside.memory_scheduler.daily.run()
             self.sizes.append(sum([await self._size(await self.scope(name)) for name in self.names]))
             if day + 1 in MONTHS and self.url != "memory://":
                 self.bytes.append(bytes_of_memories(self.url))

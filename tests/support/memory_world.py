@@ -135,7 +135,7 @@ class MemoryWorld:
         turn = await self.recorded(request, session, person)
         about = About(tenant=home.tenant, name=home.name, policy=self.policy.name, model=_MODEL)
         await self.outside.memories.note(home.scope, key, turn.session.updated, about, home.ttl)
-        await self.inside.remembered_turns.read(key, home, self.reader)
+        await self.inside.memory_scheduler.read(key, home, self.reader)
 
     async def recorded(self, request: Request, session: str, person: str, exchanges: int = 0) -> Turn:
         """The turn of a request without an answer, once it is stored; of a session of so many exchanges."""
@@ -178,7 +178,7 @@ class MemoryWorld:
 
     async def scope(self, request: Request) -> CachedScope:
         """The memory of a request's home."""
-        return await self.inside.remembered_turns.runs.scopes.remembered(self.home(request).scope)
+        return await self.inside.memory_scheduler.writer.scopes.remembered(self.home(request).scope)
 
     async def settled(self) -> None:
         """Once nothing is under way."""

@@ -166,13 +166,16 @@ class MemoryAdmin:
         entries = [entry for each in kept for entry in each.entries]
         return sorted(entries, key=lambda entry: (entry.item.created_at, entry.id))[::-1][:most]
 
-    async def found(self, name: str, query: str, most: int) -> Listing:
+    async def found(
+        self, name: str, query: str, most: int, every: Sequence[ScopeDetails] | None = None
+    ) -> Listing:
         """What is remembered of what is asked, as a recall finds it, in a scope of this id or in all.
 
+        ``every`` are :meth:`newest`, where they are at hand.
         After these items come those that no recall tells and that can be taken back. Without a ``query`` the
         newest items. Raises NotFound, and Unavailable where nothing can be searched.
         """
-        kept = [await self.scope(name)] if name else await self.newest(most)
+        kept = [await self.scope(name)] if name else [*(every or await self.newest(most))]
         if not query:
             return Listing(kept, self.listed(kept, most), ())
         searched = [

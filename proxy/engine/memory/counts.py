@@ -61,26 +61,26 @@ class MemoryCounts:
     async def counted(self) -> None:
         """Have the metrics say how much is remembered now, as far as that is known at once."""
         if self._task is None or self._task.done():
-            if self.daily.runs.clock.monotonic() < self._due:
+            if self.daily.writer.clock.monotonic() < self._due:
                 return
             self._task = self.daily.background.run(self._count(), is_needed=False)
         await asyncio.wait({self._task}, timeout=_PATIENCE)
 
     async def _count(self) -> None:
-        monotonic, policies = self.daily.runs.clock.monotonic, self.daily.policies()
+        monotonic, policies = self.daily.writer.clock.monotonic, self.daily.policies()
         began = monotonic()
         is_on = any(each.memory.enabled for each in (policies.default, *policies.by_name.values()))
         counts = list[_Counted]()
         with suppress(StoreUnavailable):  # then what was counted last is told
-            for scope in await self.daily.runs.scopes.store.scopes(_MOST) if is_on else ():
+            for scope in await self.daily.writer.scopes.store.scopes(_MOST) if is_on else ():
                 counts.append(await self._of(scope))
             self._tell(counts)
-        self._due = self.daily.runs.clock.monotonic() + max(
-            _PAUSE, _SHARE * (self.daily.runs.clock.monotonic() - began)
+        self._due = self.daily.writer.clock.monotonic() + max(
+            _PAUSE, _SHARE * (self.daily.writer.clock.monotonic() - began)
         )
 
     async def _of(self, scope: Scope) -> _Counted:
-        before, store = self._known.get(scope.tag) or _Counted(), self.daily.runs.scopes.store
+        before, store = self._known.get(scope.tag) or _Counted(), self.daily.writer.scopes.store
         news = await store.remembered(scope, before.version)
         if news.version == before.version:
             return before

@@ -167,7 +167,7 @@ class ScopeMaintenance:
 class Maintenance:
     """Maintains memories. ``rest`` are seconds without a turn after which a thread may be read."""
 
-    runs: MemoryWriter
+    writer: MemoryWriter
     policies: Callable[[], PolicySet]
     background: Background
     met_on: Lru[str, str]
@@ -181,16 +181,16 @@ class Maintenance:
     @cached_property
     def upkeep(self) -> ScopeMaintenance:
         """By which each scope is kept."""
-        return ScopeMaintenance(self.runs.scopes, self.runs.questions, self.runs.clock)
+        return ScopeMaintenance(self.writer.scopes, self.writer.questions, self.writer.clock)
 
     # --- when ---
 
     async def every_day(self) -> None:
         """Run at the time of day that each policy says (UTC), until this is cancelled."""
-        before = self.runs.clock.now()
+        before = self.writer.clock.now()
         while True:
             await asyncio.sleep(self.look)
-            now = self.runs.clock.now()
+            now = self.writer.clock.now()
             times = {policy.memory.maintain_at for policy in self._remembering()}
             if due := [each for each in times if last_at(each, now) > before]:
                 try:
@@ -207,7 +207,7 @@ class Maintenance:
 
     def met(self, home: MemoryHome, access: ModelAccess) -> None:
         """A request has come into a scope: what waits for one is done with its credentials, once a day."""
-        last = last_at(access.policy.memory.maintain_at, self.runs.clock.now())
+        last = last_at(access.policy.memory.maintain_at, self.writer.clock.now())
         day = day_of(last)
         if self.credentials or self.met_on.get(home.scope.tag) == day:
             return
@@ -216,7 +216,7 @@ class Maintenance:
 
     async def _make_up(self, scope: Scope, access: ModelAccess, day: str, since: float) -> None:
         try:
-            copy = await self.runs.scopes.remembered(scope)
+            copy = await self.writer.scopes.remembered(scope)
             is_ours = copy.version and await self._is_first(scope, f"made up {day}")
             if is_ours and copy.about is not None:
                 await self._maintain(scope, copy.about, access, before=since)
@@ -236,10 +236,10 @@ class Maintenance:
         Raises StoreUnavailable.
         """
         done, workspaces = Maintained(), dict[str, Scope]()
-        scopes = await self.runs.scopes.store.scopes(_MOST)
+        scopes = await self.writer.scopes.store.scopes(_MOST)
         done.of = len(scopes)
         for scope in scopes:
-            about = (await self.runs.scopes.remembered(scope)).about
+            about = (await self.writer.scopes.remembered(scope)).about
             if about is not None and is_meant(self._policy_of(about)):
                 if about.workspace:
                     workspaces[about.workspace] = Scope(ScopeKind.WORKSPACE, about.workspace)
@@ -255,7 +255,7 @@ class Maintenance:
         try:
             if day and not await self._is_first(scope, f"daily {day}"):
                 return Maintained()
-            async with claimed(self.runs.scopes.store, scope, "maintain") as is_ours:
+            async with claimed(self.writer.scopes.store, scope, "maintain") as is_ours:
                 access = self._operator(about)
                 return await self._maintain(scope, about, access) if is_ours else Maintained()
         except FAILURES as failure:
@@ -266,7 +266,7 @@ class Maintenance:
 
     async def _is_first(self, scope: Scope, work: str) -> bool:
         """Whether nobody else has done this work of a day."""
-        return await self.runs.scopes.store.claim_work(scope, work, secrets.token_hex(8), 2 * _DAY)
+        return await self.writer.scopes.store.claim_work(scope, work, secrets.token_hex(8), 2 * _DAY)
 
     async def _maintain(
         self, scope: Scope, about: About, access: ModelAccess | None, before: float | None = None
@@ -283,18 +283,18 @@ class Maintenance:
         if access is None or not policy.memory.enabled:
             return done
         home = _home(scope, about, ttl)
-        rested = min(before or self.runs.clock.now(), self.runs.clock.now() - self.rest)
-        for session, thread in (await self.runs.scopes.store.threads(scope, _THREADS)).items():
+        rested = min(before or self.writer.clock.now(), self.writer.clock.now() - self.rest)
+        for session, thread in (await self.writer.scopes.store.threads(scope, _THREADS)).items():
             if thread.texts.read_up_to < thread.updated <= rested:
                 done.threads += await self._read(home, session, access)
-        now = (await self.runs.scopes.remembered(scope)).about
+        now = (await self.writer.scopes.remembered(scope)).about
         if now is not None and now.runs:
-            await self.runs.channel(home, access)
+            await self.writer.channel(home, access)
         return done
 
     async def _read(self, home: MemoryHome, session: SessionKey, access: ModelAccess) -> bool:
         try:
-            return await self.runs.thread(home, session, access)
+            return await self.writer.thread(home, session, access)
         except FAILURES as failure:
             log_failure("a thread was not read to be remembered", failure)
             return False
@@ -303,11 +303,11 @@ class Maintenance:
         try:
             if day and not await self._is_first(scope, f"workspace {day}"):
                 return
-            channels = await self.runs.scopes.store.channels(scope)
-            abouts = [(await self.runs.scopes.remembered(each)).about for each in channels]
+            channels = await self.writer.scopes.store.channels(scope)
+            abouts = [(await self.writer.scopes.remembered(each)).about for each in channels]
             access = next((self._operator(each) for each in abouts if each is not None), None)
             if access is not None:
-                await self.runs.workspace(scope, access)
+                await self.writer.workspace(scope, access)
         except FAILURES as failure:
             log_failure("a workspace was not maintained", failure)
 

@@ -57,7 +57,7 @@ class MemoryScheduler:
     """Notes turns, and has threads read. ``rest`` are seconds without a turn after which a thread is."""
 
     store: MemoryStore
-    runs: MemoryWriter
+    writer: MemoryWriter
     daily: Maintenance
     background: Background
     rest: float
@@ -86,7 +86,7 @@ class MemoryScheduler:
         access, thread = ModelAccess(caller, policy), self._threads.get(name)
         try:
             if home.former:  # before anything begins under the new name
-                await self.runs.scopes.of_home(home)
+                await self.writer.scopes.of_home(home)
             await self.store.note(home.scope, session, turn.session.updated, _about(home, request), home.ttl)
             if thread is None:
                 is_new = request.session.found.session is None
@@ -139,11 +139,11 @@ class MemoryScheduler:
         """Read a thread, and what is due of its home after that."""
         async with self._room:
             try:
-                if not await self.runs.thread(home, session, access):
+                if not await self.writer.thread(home, session, access):
                     return
-                copy, rules = await self.runs.scopes.remembered(home.scope), access.policy.memory
+                copy, rules = await self.writer.scopes.remembered(home.scope), access.policy.memory
                 if copy.about is not None and copy.about.runs >= rules.channel_every:
-                    await self.runs.channel(home, access)
+                    await self.writer.channel(home, access)
                 if is_crowded(len(copy.items), rules):
                     await self.daily.upkeep.put_away(home.scope, rules, home.ttl, access)
             except FAILURES as failure:

@@ -40,7 +40,7 @@ class MemoryPages:
         most = number(request, "limit", _SHOWN, _MOST)
         scope = request.query_params.get("scope", "")
         every = await self.memories.newest(most)
-        found = await self.memories.found(scope, words, most)
+        found = await self.memories.found(scope, words, most, every)
         content = {
             "words": words,
             "scope": scope,

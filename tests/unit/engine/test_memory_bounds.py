@@ -75,7 +75,7 @@ async def say(world: MemoryWorld, session: str, exchanges: int) -> tuple[Scope, 
     exchange = await world.inside.pipeline.prepare(request.incoming)
     key, exchange.answer = exchange.request.session.key, exchange.request.chain.hashes[-1]
     turn = await world.recorded(request, session, "ana", exchanges)
-    world.inside.remembered_turns.after(exchange, turn)
+    world.inside.memory_scheduler.after(exchange, turn)
     return world.home(request).scope, f"thread {key.tag} {key.sid}"
 
 
@@ -86,7 +86,7 @@ async def test_nothing_is_held_of_sessions_that_are_over(exchanges: int, tmp_pat
             await say(world, f"session {number}", exchanges)
         await world.settled()
         async with asyncio.timeout(30):
-            while world.inside.remembered_turns.held:  # noqa: ASYNC110 - a timer ends it
+            while world.inside.memory_scheduler.held:  # noqa: ASYNC110 - a timer ends it
                 await asyncio.sleep(0.01)
         await world.settled()
 

@@ -62,10 +62,10 @@ class Place:
             Asking(CHAT, self.upstream, memory), giving_way(self.clock, quiet=0.0), COUNTER
         )
         sources = Conversations.open(self.store, DIALECTS, memory)
-        runs = MemoryWriter(ScopeCache(self.memories, memory), sources, questions, COUNTER, self.clock)
+        writer = MemoryWriter(ScopeCache(self.memories, memory), sources, questions, COUNTER, self.clock)
         policies = PolicySet(Policy(memory=self.rules))
         return Maintenance(
-            runs,
+            writer,
             lambda: policies,
             self.background,
             Lru(memory),
