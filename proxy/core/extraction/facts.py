@@ -334,7 +334,7 @@ def _walk(found: dict[str, Fact], value: object, key: str, thing: str, deeper: i
         if _is_label(key):
             found[written] = Fact("id", written, key)
         elif 1 < len(written) <= _SHORT:
-            found[written] = Fact("number", written, key, f"{thing}\0{key}")
+            found[written] = Fact("number", written, key, _state_of(thing, key))
 
 
 def _walk_object(
@@ -378,11 +378,11 @@ def _add_text(found: dict[str, Fact], value: str, key: str, thing: str) -> None:
     if kind is not None or _is_label(key):
         if text not in found:
             is_state = kind in ("number", "amount", "date", "time", "version")
-            found[text] = Fact(kind or "id", text, key, f"{thing}\0{key}" if is_state else "")
+            found[text] = Fact(kind or "id", text, key, _state_of(thing, key) if is_state else "")
         return
     within = _facts_in_short(text)
     if text not in found and len(text.split()) <= _FEW_WORDS:
-        found[text] = Fact("text", text, key, f"{thing}\0{key}")
+        found[text] = Fact("text", text, key, _state_of(thing, key))
     for fact in within:
         found.setdefault(fact.value, fact)
 
@@ -392,6 +392,12 @@ def _facts_in_short(text: str) -> tuple[Fact, ...]:
     return tuple(facts_in(text))
 
 
+@lru_cache(maxsize=1 << 12)
+def _state_of(thing: str, key: str) -> str:
+    """What a key tells of a thing; one text for all messages that tell it."""
+    return f"{thing}\0{key}"
+
+
 def pairs_in(text: str, thing: str) -> list[Fact]:
     """`key: value` and `key = value`, each on a line of its own, where the value is exact."""
     found: list[Fact] = []
@@ -399,5 +405,5 @@ def pairs_in(text: str, thing: str) -> list[Fact]:
         key, value = match[1].strip(), match[2].strip().strip("\"'`,;")
         kind = kind_of(value) if " " not in value else None
         if kind is not None:
-            found.append(Fact(kind, value, key, f"{thing}\0{key.lower()}"))
+            found.append(Fact(kind, value, key, _state_of(thing, key.lower())))
     return found

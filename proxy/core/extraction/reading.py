@@ -136,8 +136,8 @@ def _split(line: str) -> Iterator[str]:
 
 
 Voice = Literal["user", "system", "assistant", "argument", "result"]
-_REMEMBERED = 100_000
-"""Facts, of a few hundred bytes each, that a process remembers."""
+_REMEMBERED = 200_000
+"""Facts, of some 150 bytes each, that a process remembers."""
 _LONGEST_ARGUMENTS = 200
 _TINY = 60
 """Characters of a text that is known by its shape: tiny texts repeat, but for their numbers."""

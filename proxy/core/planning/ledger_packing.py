@@ -52,26 +52,24 @@ _RUN = re.compile(r"\S+")
 class Standing:
     """What stands there already, searched for one value after the other.
 
-    The longest word of a value stands within a word of the text, so words are looked through that have its
-    rarest four characters; each word once, however often it was said.
+    The longest word of a value stands within a word of the text, so words are looked through, each once,
+    however often it was said; after many searches those alone that have its rarest four characters.
     """
 
     def __init__(self, text: str) -> None:
-        self._text = text
+        self.text = text
         self._searches = 0
 
     def __contains__(self, value: str) -> bool:
-        self._searches += 1
-        if self._searches < OFTEN or len(self._text) < LONG:
-            return value in self._text
         word = max(value.split(), key=len, default="")
-        if len(word) < _GRAM:
-            return value in self._text
-        if value in self._places:
-            return True
+        if len(self.text) < LONG or not word:
+            return value in self.text
+        self._searches += 1
+        if self._searches < OFTEN or len(word) < _GRAM:
+            return word in self._joined and (word == value or value in self.text)
         holding = min([self._holding.get(gram, ()) for gram in _grams_of(word)], key=len)
         if word == value:
-            return any(word in each for each in holding)
+            return word in self._words or any(word in each for each in holding)
         return any(self._stands_at(value, word, each) for each in holding)
 
     def _stands_at(self, value: str, word: str, holding: str) -> bool:
@@ -79,16 +77,25 @@ class Standing:
         before, within = value.index(word), holding.find(word)
         while within >= 0:
             starts = [place + within - before for place in self._places[holding]]
-            if any(start >= 0 and self._text.startswith(value, start) for start in starts):
+            if any(start >= 0 and self.text.startswith(value, start) for start in starts):
                 return True
             within = holding.find(word, within + 1)
         return False
 
     @cached_property
+    def _words(self) -> Mapping[str, None]:
+        """The words of the text."""
+        return dict.fromkeys(self.text.split())
+
+    @cached_property
+    def _joined(self) -> str:
+        return "\n".join(self._words)
+
+    @cached_property
     def _places(self) -> Mapping[str, Sequence[int]]:
         """Where each word of the text stands."""
         places: defaultdict[str, list[int]] = defaultdict(list)
-        for match in _RUN.finditer(self._text):
+        for match in _RUN.finditer(self.text):
             places[match[0]].append(match.start())
         return places
 
@@ -96,7 +103,7 @@ class Standing:
     def _holding(self) -> Mapping[str, Sequence[str]]:
         """The words that hold each four characters."""
         holding: defaultdict[str, list[str]] = defaultdict(list)
-        for word in self._places:
+        for word in self._words:
             for gram in set(_grams_of(word)):
                 holding[gram].append(word)
         return holding

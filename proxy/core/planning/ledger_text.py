@@ -212,9 +212,11 @@ class Source:
         requests that notes quote as handled: a rule among them is not over.
         """
         quotes = [text for gap in self.plan.gaps for text in gap.quotes]
-        return Standing(
-            "\n".join([self._kept_text(), *(anchor.text for anchor in self.plan.anchors), *quotes])
-        )
+        text = "\n".join([self._kept_text(), *(anchor.text for anchor in self.plan.anchors), *quotes])
+        known = vars(self.situation).get("shown")
+        if known is None or known.text != text:  # a draft and what it comes to say the same, as a rule
+            known = vars(self.situation)["shown"] = Standing(text)
+        return known
 
     @cached_property
     def constraints(self) -> list[Rule]:
