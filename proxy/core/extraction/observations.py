@@ -115,13 +115,11 @@ class Observation(Content):
 
     def with_texts(self, texts: Sequence[str]) -> Self:
         left = iter(texts)
-        return self._with(["\n".join(islice(left, len(runs))) for runs in self._texts])
+        joined = ["\n".join(islice(left, len(runs))) for runs in self._texts]
+        return type(self)(self._content.with_texts(joined))
 
     def with_text(self, text: str) -> Self:
         return type(self)(self._content.with_text(text))
-
-    def _with(self, texts: Sequence[str]) -> Self:
-        return type(self)(self._content.with_texts(texts))
 
     def written(self) -> bytes:
         return self._content.written()

@@ -103,6 +103,11 @@ def title_of(sentence: str) -> str:
     return match[0] if match else ""
 
 
+def untitled(sentence: str) -> str:
+    """A sentence without its title."""
+    return sentence.removeprefix(title_of(sentence)).lstrip()
+
+
 def sentences_of(text: str) -> Iterator[str]:
     """The sentences of a text that are prose and short enough to stand as they are.
 

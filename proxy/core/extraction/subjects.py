@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from proxy.core.extraction.facts import Fact, facts_in
+from proxy.core.extraction.reading import untitled
 from proxy.core.text.lexicon.concepts import ATTRIBUTES, CONCEPTS, FITTING, SCOPES, TOKEN, VALUES
 from proxy.core.text.lexicon.rules import (
     AGAIN,
@@ -46,7 +47,6 @@ from proxy.core.text.lexicon.words import (
 _REMEMBERED = 4_096
 """Subjects that a process remembers."""
 _SUFFIX = re.compile(r"(?:ing|ped|ned|ed|es|s|'s|\u2019s|en|e)$")
-_TITLE = re.compile(r"^[A-Z][A-Z _-]{2,30}(?: \d{1,3})?:\s?|^【[^】]{1,12}】")
 _STOP = FUNCTION_WORDS | MODAL_WORDS | STATE_WORDS
 _STOP_IN_ACTS = (_STOP | LIGHT_WORDS) - PREPOSITIONS
 _KIND = {"amount": "quantity", "number": "quantity", "error": "code", "id": "code", "file": "path"}
@@ -143,7 +143,7 @@ class Subject:
 @lru_cache(_REMEMBERED)
 def subject_of(sentence: str) -> Subject:
     """What a sentence is about."""
-    text = _TITLE.sub("", sentence)
+    text = untitled(sentence)
     facts = {_trimmed(fact): _KIND.get(fact.kind, fact.kind) for fact in facts_in(text)}
     facts.pop("", None)
     plain, marks = _marked(text, sorted(facts, key=lambda value: -len(value)))

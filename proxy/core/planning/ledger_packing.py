@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import cached_property
 
 from proxy.core.extraction.facts import Fact
-from proxy.core.extraction.reading import title_of
+from proxy.core.extraction.reading import title_of, untitled
 from proxy.core.planning.situation import Count
 
 _PLURAL = {
@@ -84,8 +84,11 @@ class Standing:
 
     @cached_property
     def _words(self) -> Mapping[str, None]:
-        """The words of the text."""
-        return dict.fromkeys(self.text.split())
+        """The words of the text, found line by line: a long step would hold up other threads."""
+        words: dict[str, None] = {}
+        for line in self.text.splitlines():
+            words.update(dict.fromkeys(line.split()))
+        return words
 
     @cached_property
     def _joined(self) -> str:
@@ -234,7 +237,7 @@ class Bullets:
                 continue
             title = title_of(text)
             is_titled = self._shares and title and title in self._titles
-            size = self._count(f"; {_body(text)}") if is_titled else tokens_of([text], self._count)
+            size = self._count(f"; {untitled(text)}") if is_titled else tokens_of([text], self._count)
             if taken + size <= room:
                 taken += size
                 self.chosen[text] = None
@@ -250,9 +253,5 @@ class Bullets:
             title = (title_of(text) if self._shares else "") or text
             standing = lines.get(title)
             apart = " " if standing and standing.endswith(_ENDS) else "; "
-            lines[title] = f"{standing}{apart}{_body(text)}" if standing else text
+            lines[title] = f"{standing}{apart}{untitled(text)}" if standing else text
         return tuple(lines.values())
-
-
-def _body(text: str) -> str:
-    return text.removeprefix(title_of(text)).lstrip()

@@ -100,7 +100,7 @@ def head_of(text: str, most: int) -> str:
     end = most - _MARK_SIZE
     while end > 0 and data[end] & _CONTINUED == _CONTINUATION:
         end -= 1
-    return _decoded(data[:end]).rstrip() + _MARK if end >= 0 else ""
+    return data[:end].decode(errors="surrogatepass").rstrip() + _MARK if end >= 0 else ""
 
 
 def tail_of(text: str, most: int) -> str:
@@ -111,7 +111,7 @@ def tail_of(text: str, most: int) -> str:
     start = len(data) - most + _MARK_SIZE
     while start < len(data) and data[start] & _CONTINUED == _CONTINUATION:
         start += 1
-    return _MARK + _decoded(data[start:]).lstrip() if most >= _MARK_SIZE else ""
+    return _MARK + data[start:].decode(errors="surrogatepass").lstrip() if most >= _MARK_SIZE else ""
 
 
 def one_line(text: str, most: int = 60) -> str:
@@ -133,10 +133,6 @@ def shares(sizes: Sequence[int], room: int) -> list[int]:
         given[index] = min(sizes[index], room // (len(waiting) - place))
         room -= given[index]
     return given
-
-
-def _decoded(data: bytes) -> str:
-    return data.decode(errors="surrogatepass")
 
 
 # --- the words of a question, and a text as an index reads it: it breaks texts at white space ---
