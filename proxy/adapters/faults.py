@@ -60,8 +60,8 @@ def _kind(error: BaseException) -> str | None:
             return "name not found"
         case TimeoutError():
             return "timed out"
-        case OSError() if error.errno:
-            return _word(error.errno)
+        case ConnectionResetError() | OSError(errno=int()):  # asyncio's own reset has no number
+            return _word(error.errno or errno.ECONNRESET)
         case _:
             return None
 
