@@ -16,10 +16,11 @@ from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.persistent import Sizes
 from proxy.core.planning.chain import Chain
+from proxy.core.planning.draft import Draft
 from proxy.core.planning.ledger import plain_of
 from proxy.core.planning.life import LEAST_FREED, in_force
 from proxy.core.planning.plan import EMPTY, Epoch, Plan, apply, view_tokens
-from proxy.core.planning.planner import Draft, draft, finish
+from proxy.core.planning.planner import draft, finish
 from proxy.core.planning.situation import CRITICAL, FREE, Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Importance, Keep, Stages, Strategy, Summary, Tool

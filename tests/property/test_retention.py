@@ -15,9 +15,10 @@ from proxy.core.conversation.units import request_points, units_of
 from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.planning.chain import Chain
+from proxy.core.planning.draft import Draft
 from proxy.core.planning.ledger import plain_of
 from proxy.core.planning.plan import EMPTY, Plan, apply, view_tokens
-from proxy.core.planning.planner import Draft, draft, finish
+from proxy.core.planning.planner import draft, finish
 from proxy.core.planning.situation import CRITICAL, FIXED, FREE, PINNED, Conditions, Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Retention, RetentionMatch, Stages

@@ -16,10 +16,11 @@ from proxy.core.conversation.units import open_from, request_points
 from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.planning.chain import Chain
+from proxy.core.planning.draft import Draft
 from proxy.core.planning.gaps import is_no_longer, noted_gap
 from proxy.core.planning.ledger import plain_of
 from proxy.core.planning.plan import EMPTY, Plan, apply
-from proxy.core.planning.planner import Draft, draft, finish
+from proxy.core.planning.planner import draft, finish
 from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions, Situation
 from proxy.core.planning.strategies import STRATEGIES
 from proxy.core.planning.strategy import Strategy

@@ -24,11 +24,12 @@ from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.persistent import Sizes
 from proxy.core.planning.chain import Chain
+from proxy.core.planning.draft import Draft
 from proxy.core.planning.from_scratch import plan_from_scratch
 from proxy.core.planning.gaps import is_no_longer, noted_gap
 from proxy.core.planning.life import NO_PAST, Past
 from proxy.core.planning.plan import EMPTY, Plan, apply, view_tokens
-from proxy.core.planning.planner import Draft, draft, finish
+from proxy.core.planning.planner import draft, finish
 from proxy.core.planning.situation import FIXED, UNKNOWN_CONDITIONS, Conditions, Count, Situation
 from proxy.core.policy.policy import Policy
 

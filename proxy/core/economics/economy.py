@@ -30,8 +30,8 @@ from msgspec.structs import replace
 from proxy.core.budget.budget import Budget
 from proxy.core.budget.prices import MILLION, Prices, Prompt
 from proxy.core.economics.bill import NANO, money
+from proxy.core.planning.draft import Draft, lacks_summary
 from proxy.core.planning.plan import Account, Plan, Span, Verdict, first_difference, view_tokens
-from proxy.core.planning.planner import Draft, lacks_summary
 from proxy.core.planning.situation import Situation, affordable_summary
 from proxy.core.planning.strategies import strategy_of
 from proxy.core.policy.policy import Policy

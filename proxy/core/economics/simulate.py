@@ -23,10 +23,11 @@ from proxy.core.budget.prices import UNKNOWN_PRICES, Prices, Prompt
 from proxy.core.economics.bill import NANO, NOTHING, Bill, kept_prompt
 from proxy.core.economics.economy import SummaryCalls, account_of, summary_calls
 from proxy.core.planning.chain import Chain
+from proxy.core.planning.draft import lacking_summaries
 from proxy.core.planning.from_scratch import plan_from_scratch
 from proxy.core.planning.life import NO_PAST, Past
 from proxy.core.planning.plan import EMPTY, Account, Plan, Span, Verdict, view_tokens
-from proxy.core.planning.planner import draft, finish, lacking_summaries
+from proxy.core.planning.planner import draft, finish
 from proxy.core.planning.situation import Conditions, Count, Situation
 from proxy.core.policy.policy import Policy
 

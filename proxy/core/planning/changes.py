@@ -18,10 +18,11 @@ from msgspec.structs import replace
 from proxy.core.budget.budget import Stage
 from proxy.core.conversation.messages import last_user
 from proxy.core.conversation.notes import quote
+from proxy.core.planning.draft import Draft
 from proxy.core.planning.gaps import is_no_longer, noted_gap
 from proxy.core.planning.ledger import add_ledger
 from proxy.core.planning.plan import Account, Epoch, Gap, Plan, Span, Verb, Verdict, runs_of, view_tokens
-from proxy.core.planning.planner import Draft, finish
+from proxy.core.planning.planner import finish
 from proxy.core.planning.reasoning import first_change, signed_in
 from proxy.core.planning.selection import Selection
 from proxy.core.planning.situation import FREE, Situation

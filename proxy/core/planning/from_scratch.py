@@ -9,10 +9,11 @@ from msgspec.structs import replace
 
 from proxy.core.budget.budget import Stage, stage_of
 from proxy.core.conversation.units import request_points
+from proxy.core.planning.draft import Draft
 from proxy.core.planning.ledger import SPARE, add_ledger, room_of
 from proxy.core.planning.life import NO_PAST, Past
 from proxy.core.planning.plan import EMPTY, Plan, view_tokens
-from proxy.core.planning.planner import Draft, draft, written
+from proxy.core.planning.planner import draft, written
 from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Situation
 from proxy.core.planning.strategies import strategy_of
 

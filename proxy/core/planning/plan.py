@@ -104,6 +104,10 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
         return sum(gap.count for gap in self.gaps)
 
     @property
+    def spans(self) -> tuple[Span, ...]:
+        return tuple(gap.span for gap in self.gaps)
+
+    @property
     def anchors(self) -> list[Anchor]:
         return [anchor for gap in self.gaps for anchor in gap.anchors]
 

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from proxy.core.budget.budget import Stage
 from proxy.core.planning.changes import Change, compacted, restored
+from proxy.core.planning.draft import Draft
 from proxy.core.planning.plan import Epoch, Plan, Verb
-from proxy.core.planning.planner import Draft, finish
+from proxy.core.planning.planner import finish
 from proxy.core.planning.situation import Situation
 from proxy.engine.admin.inspection import Branch, Inspected, Inspection
 from proxy.engine.answers.tool_cache import ToolCaches

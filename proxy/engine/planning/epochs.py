@@ -15,10 +15,10 @@ from proxy.cache import Memory
 from proxy.core.budget.budget import Stage
 from proxy.core.economics.economy import account_of, is_cold, late_account, prices_in, shortfall
 from proxy.core.planning.changes import Change, as_asked
+from proxy.core.planning.draft import Draft
 from proxy.core.planning.life import NO_PAST, Gate, in_force, past_of
 from proxy.core.planning.plan import EMPTY, Account, Epoch, Span, Verb, Verdict, view_tokens
 from proxy.core.planning.planner import (
-    Draft,
     cuts_protected,
     draft,
     due_strategy,

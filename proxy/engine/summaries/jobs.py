@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from proxy.cache import Lru, Memory
 from proxy.core.conversation.retention import terms_of
+from proxy.core.planning.draft import Draft, lacking_summaries
 from proxy.core.planning.exchanges import RunningSummary
 from proxy.core.planning.gaps import generation_upon
 from proxy.core.planning.plan import Anchor, Epoch, Gap, Plan, Span
-from proxy.core.planning.planner import Draft, lacking_summaries
 from proxy.core.planning.situation import Situation
 from proxy.core.planning.strategies import strategy_of
 from proxy.core.summaries.compaction import goal_of, progress_of, units_within

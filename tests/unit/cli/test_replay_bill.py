@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from proxy.cli import main
-from proxy.core.budget.prices import Prices
+from proxy.core.budget.prices import Prices, Prompt
 from tests.support.replays import replayed, session, written
 
 LONG = 120
@@ -34,7 +34,7 @@ def test_what_was_sent_costs_less_than_the_whole_history(
 def test_dollars_are_those_of_the_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     totals = played(tmp_path, capsys, "--policy", "off", "--model", "gpt-5")["totals"]
     bill, paid = totals["bill"], Prices(fresh=1.25, cached=0.125, written=1.25)
-    expected = paid.of_prompt(totals["full_tokens"], bill["full_cached_tokens"])
+    expected = Prompt(totals["full_tokens"], bill["full_cached_tokens"]).dollars(paid)
     assert bill["whole_dollars"] == bill["sent_dollars"] == pytest.approx(expected, abs=1e-5)
     assert (bill["summary_dollars"], bill["ratio"]) == (0, 1)
 

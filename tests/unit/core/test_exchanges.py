@@ -10,8 +10,9 @@ import pytest
 from proxy.core.budget.budget import Budget, Stage
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.planning.chain import Chain
+from proxy.core.planning.draft import Draft
 from proxy.core.planning.plan import EMPTY, Plan, apply
-from proxy.core.planning.planner import Draft, draft, finish
+from proxy.core.planning.planner import draft, finish
 from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Keep, Ledger, Strategy, Summary

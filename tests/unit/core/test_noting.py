@@ -8,9 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from proxy.core.budget.budget import Budget, Stage
+from proxy.core.planning.draft import Draft
 from proxy.core.planning.gaps import generation_upon, new_texts, noted_gap
 from proxy.core.planning.plan import EMPTY, Anchor, Plan, Span
-from proxy.core.planning.planner import Draft, finish
+from proxy.core.planning.planner import finish
 from proxy.core.planning.situation import Situation
 from proxy.core.planning.strategies import ByImportance
 from proxy.core.policy.policy import Policy

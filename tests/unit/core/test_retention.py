@@ -9,8 +9,9 @@ import pytest
 from proxy.core.budget.budget import Budget, Stage
 from proxy.core.conversation.retention import FIRMEST, terms_of
 from proxy.core.dialects.chat.messages import Content
+from proxy.core.planning.draft import Draft
 from proxy.core.planning.plan import EMPTY, Plan
-from proxy.core.planning.planner import Draft, draft, finish
+from proxy.core.planning.planner import draft, finish
 from proxy.core.planning.situation import CRITICAL, FREE, Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.summaries.source import source_of
