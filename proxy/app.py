@@ -179,7 +179,6 @@ def create_app(
         relay,
         metrics,
         admission,
-        heads,
         logs_content=settings.log_content,
     )
     origins = Origins(

@@ -26,7 +26,7 @@ from proxy.errors import MethodNotAllowed, NotFound, StoreUnavailable, Unabridge
 from proxy.http.asgi import send_error, with_headers
 from proxy.http.limits import Policies
 from proxy.http.origins import EXEMPT, Origins, is_preflight, readable, send_preflight
-from proxy.http.request_head import Heads, check_path, request_id
+from proxy.http.request_head import HEAD, Heads, check_path, request_id
 from proxy.ports import SessionStore
 from proxy.telemetry import Metrics, log_event, log_request
 
@@ -97,13 +97,16 @@ class Front:
         """Who answers a request, and how. Raises InvalidPath, HostForbidden, OriginForbidden."""
         kind, path = scope["type"], scope.get("path", "")
         check_path(scope.get("raw_path") or path.encode())
+        if path == _CHAT and kind == "http" and scope["method"] == "POST":
+            head = scope[HEAD] = self.heads.of(scope)
+            if not head.is_examined:
+                head.origin, head.is_examined = self.origins.check(scope), True
+            return self.managed, send if head.origin is None else readable(send, head.origin)
         origin = None if path in EXEMPT else self.origins.check(scope)
         if origin is not None:
             if is_preflight(scope):
                 return partial(send_preflight, origin), send
             send = readable(send, origin)
-        if path == _CHAT and kind == "http" and scope["method"] == "POST":
-            return self.managed, send
         if not path.startswith(_API) or path.startswith(_TWICE):
             return self.own, send
         route = route_of(path)

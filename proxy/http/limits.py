@@ -26,6 +26,9 @@ class Policies(Protocol):
         ...
 
 
+_NO_ROOM = "The proxy holds as many request bodies as it may; try again."
+
+
 class Admission:
     """What all requests take together, managed and relayed alike.
 
@@ -68,11 +71,12 @@ class Permit:
     def expect(self, size: int) -> None:
         """Refuse what will not fit before it is read; room is taken as it comes (raises Overloaded)."""
         if self._admission.held + size > self._admission.ceiling:
-            raise Overloaded("The proxy holds as many request bodies as it may; try again.")
+            raise Overloaded(_NO_ROOM)
 
     def take(self, size: int) -> None:
         """Hold so many bytes of the body more (raises Overloaded)."""
-        self.expect(size)
+        if self._admission.held + size > self._admission.ceiling:
+            raise Overloaded(_NO_ROOM)
         self._admission.held += size
         self._held += size
 

@@ -14,6 +14,7 @@ from proxy.core.conversation.extension import MEMBER
 from proxy.core.policy.policy import Candidates
 from proxy.engine.append.append import Appends, StoredAnswer
 from proxy.engine.flow import Exchange, Incoming, Sent
+from proxy.engine.intake.naming import Envelope
 from proxy.engine.pipeline import Pipeline
 from proxy.engine.recording.collector import Collector
 from proxy.engine.recording.recorder import UNREAD
@@ -22,7 +23,6 @@ from proxy.errors import RequestTooLarge, UnabridgedError
 from proxy.http.answer import send_answer, send_appended
 from proxy.http.asgi import (
     CLIENT,
-    Client,
     ClientDisconnected,
     decode_body,
     read_body,
@@ -30,7 +30,7 @@ from proxy.http.asgi import (
     with_headers,
 )
 from proxy.http.limits import Admission, Permit
-from proxy.http.request_head import Head, Heads, content_length, request_id, to_client
+from proxy.http.request_head import HEAD, Head, content_length, request_id, to_client
 from proxy.http.tracing import told_of
 from proxy.telemetry import Metrics, log_content, log_fault, log_request, log_state, logs_state
 from proxy.tracing import current
@@ -70,12 +70,10 @@ class Managed:
         relay: ASGIApp,
         metrics: Metrics,
         admission: Admission,
-        heads: Heads,
         *,
         logs_content: bool = False,
     ) -> None:
         self._pipeline = pipeline
-        self._heads = heads
         self._appends = appends
         self._relay = relay
         self._policies = admission.policies
@@ -87,21 +85,11 @@ class Managed:
         self._logs_content = logs_content
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        name = request_id(scope)
         passage = _Passage(scope=scope, receive=receive, send=send, began=self._now())
         try:
-            head = self._heads.of(scope)
-            if head.warning:
-                send = passage.send = with_headers(send, (b"x-unabridged-warning", head.warning))
-            candidates = head.candidates(self._policies.in_force)
-            # Where a policy cuts nothing, and the client sends its history, nothing has to be read.
-            if head.mode == "off" or (head.mode != "append" and candidates.are_off):
-                await self._relay(scope, receive, send)
+            if await self._manage(scope[HEAD], passage):
                 return
-            with Permit(self._admission, candidates.streams) as permit:
-                if not await self._manage(head, candidates, passage, permit):
-                    permit.keep_body_alone()
-                    await self._relay(scope, receive, send)
-                    return
         except ClientDisconnected:
             passage.status = passage.status or 499
         except UnabridgedError as error:
@@ -110,9 +98,37 @@ class Managed:
         except Exception as error:  # noqa: BLE001 - the edge: whatever is wrong inside, the client hears of it
             log_fault("a managed request failed", error)
             await self._refuse(UnabridgedError(), passage)
-        seconds, name = round(self._now() - passage.began, 4), request_id(scope)
+        seconds = round(self._now() - passage.began, 4)
         self._requests(passage.status).inc()
         log_request(route=_ROUTE, status=passage.status, seconds=seconds, id=name, **passage.fields)
+
+    async def _manage(self, head: Head, passage: _Passage) -> bool:
+        """Answer a request; whether it was relayed instead, as a header, its policy or shadow wants."""
+        scope, receive = passage.scope, passage.receive
+        if head.warning:
+            passage.send = with_headers(passage.send, (b"x-unabridged-warning", head.warning))
+        candidates = head.candidates(self._policies.in_force)
+        # Where a policy cuts nothing, and the client sends its history, nothing has to be read.
+        if head.mode == "off" or (head.mode != "append" and candidates.are_off):
+            await self._relay(scope, receive, passage.send)
+            return True
+        body = scope[CLIENT].whole_body()
+        passage.is_read = body is not None
+        envelope = head.envelope(self._pipeline.naming)  # what is wrong with it is told before more is read
+        with Permit(self._admission, candidates.streams) as permit:
+            self._metrics.streams_active += 1
+            try:
+                incoming = await self._read(head, envelope, body, candidates, passage, permit)
+                is_relayed = incoming is None
+                if incoming is not None:
+                    with scope[CLIENT]:
+                        is_relayed = not await self._answer(head.mode, incoming, passage, permit)
+            finally:
+                self._metrics.streams_active -= 1
+            if is_relayed:
+                permit.keep_body_alone()
+                await self._relay(scope, receive, passage.send)
+        return is_relayed
 
     async def _refuse(self, error: UnabridgedError, passage: _Passage, unread: Receive | None = None) -> None:
         """Answer with an error; an answer that has begun stays incomplete, which cuts the connection."""
@@ -120,72 +136,68 @@ class Managed:
             passage.status = error.status
             await send_error(passage.scope, passage.send, error, unread=unread)
 
-    async def _manage(self, head: Head, candidates: Candidates, passage: _Passage, permit: Permit) -> bool:
-        """Answer the request; False where it is to be relayed: its policy, or shadow, wants that."""
-        self._metrics.streams_active += 1
-        try:
-            incoming = await self._read(head, candidates, passage, permit)
-            if incoming is None:
-                return False
-            with passage.scope[CLIENT]:
-                if head.mode == "shadow":
-                    return await self._shadow(incoming, passage)
-                if head.mode == "full":
-                    await self._answer(await self._pipeline.prepare(incoming), passage)
-                    return True
-                async with self._appends.turn(incoming) as turn:
-                    if isinstance(turn, StoredAnswer):
-                        await self._replay(incoming, turn, passage)
-                    else:
-                        permit.take(len(turn.body) - len(incoming.body))
-                        await self._answer(await self._pipeline.prepare(turn), passage)
-        finally:
-            self._metrics.streams_active -= 1
-        return True
-
     async def _read(
-        self, head: Head, candidates: Candidates, passage: _Passage, permit: Permit
+        self,
+        head: Head,
+        envelope: Envelope,
+        body: bytes | None,
+        candidates: Candidates,
+        passage: _Passage,
+        permit: Permit,
     ) -> Incoming | None:
         """The request with its whole body, decoded; None where its model's policy has it relayed."""
         limit = candidates.body
-        client: Client = passage.scope[CLIENT]
-        body = client.whole_body()
-        if body is not None:
-            if len(body) > limit:
-                raise RequestTooLarge
-            permit.take(len(body))
-            passage.is_read = True
-        envelope = head.envelope(self._pipeline.naming)  # what is wrong with it is told before more is read
         if body is None:
             announced = content_length(passage.scope["headers"])
             body = await read_body(passage.receive, limit, permit, announced)
             passage.is_read = True
+        else:
+            if len(body) > limit:
+                raise RequestTooLarge
+            permit.take(len(body))
         decoded = body
         if head.encoding:
             decoded = await decode_body(body, head.encoding, limit)
             permit.take(len(decoded) if decoded is not body else 0)
         options = candidates.options
-        candidate = (
-            options[0] if len(options) == 1 else candidates.chosen(self._pipeline.wire.model_of(decoded))
-        )
-        policy = candidate.policy
+        is_one, wire = len(options) == 1, self._pipeline.wire
+        candidate = options[0] if is_one else candidates.chosen(wire.model_of(decoded))
+        policy, is_shadow = candidate.policy, head.mode == "shadow"
         if head.mode != "append" and policy.strategy.name == "off":
-            client.put_back(body)
+            passage.scope[CLIENT].put_back(body)
             return None
         if len(decoded) > policy.limits.body:
             raise RequestTooLarge
-        if head.mode != "shadow":
-            return Incoming(envelope, decoded, policy, self._now(), candidate.by)
-        passage.body = body
-        return Incoming(envelope, decoded, policy.in_shadow, self._now(), candidate.by, is_shadow=True)
+        if is_shadow:
+            passage.body, policy = body, policy.in_shadow
+        return Incoming(envelope, decoded, policy, self._now(), candidate.by, is_shadow=is_shadow)
 
-    async def _shadow(self, incoming: Incoming, passage: _Passage) -> bool:
-        """Answer a request of which nothing is changed; False where it cannot be decided on.
+    async def _answer(self, mode: str, incoming: Incoming, passage: _Passage, permit: Permit) -> bool:
+        """Answer a request; False where it cannot be decided on, and nobody but its record needs that."""
+        pipeline = self._pipeline
+        if mode == "shadow":
+            exchange = await self._shadowed(incoming, passage)
+            if exchange is None:
+                return False
+            await self._send(exchange, passage)
+        elif mode == "full":
+            await self._send(await pipeline.prepare(incoming), passage)
+        else:
+            async with self._appends.turn(incoming) as turn:
+                if isinstance(turn, StoredAnswer):
+                    await self._replay(incoming, turn, passage)
+                else:
+                    permit.take(len(turn.body) - len(incoming.body))
+                    await self._send(await pipeline.prepare(turn), passage)
+        return True
+
+    async def _shadowed(self, incoming: Incoming, passage: _Passage) -> Exchange | None:
+        """A request of which nothing is changed; None where it cannot be decided on.
 
         Only what is wrong with our own member of the body is the client's to hear.
         """
         try:
-            exchange = await self._pipeline.prepare(incoming)
+            return await self._pipeline.prepare(incoming)
         except Exception as error:  # law 7: in shadow a fault of ours costs the record alone
             if isinstance(error, UnabridgedError):
                 if (error.param or "").partition(".")[0] == MEMBER:
@@ -193,9 +205,7 @@ class Managed:
             else:
                 log_fault("a request could not be decided on in shadow", error)
             passage.scope[CLIENT].put_back(passage.body)
-            return False
-        await self._answer(exchange, passage)
-        return True
+            return None
 
     async def _replay(self, incoming: Incoming, stored: StoredAnswer, passage: _Passage) -> None:
         caller = incoming.envelope.caller
@@ -212,7 +222,7 @@ class Managed:
         await passage.send({"type": "http.response.start", "status": _ANSWERED, "headers": headers})
         await passage.send({"type": "http.response.body", "body": stored.body, "more_body": False})
 
-    async def _answer(self, exchange: Exchange, passage: _Passage) -> None:
+    async def _send(self, exchange: Exchange, passage: _Passage) -> None:
         pipeline, metrics = self._pipeline, self._metrics
         request, decision, incoming = exchange.request, exchange.decision, exchange.request.incoming
         self._stages[decision.stage].inc()

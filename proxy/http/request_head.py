@@ -165,8 +165,8 @@ def check_head(version: str, target: bytes, headers: list[Header]) -> None:
     # A path, or a whole URI (RFC 9112 3.2). `*` and a bare authority ask for what is not done here.
     if b"#" in target or not (target.startswith(b"/") or _ABSOLUTE.match(target)):
         raise InvalidPath
-    names = [name for name, _ in headers]
-    values = b"\n".join([value for _, value in headers]) + b"\n"  # no value has a line end of its own
+    names, contents = zip(*headers, strict=True) if headers else ((), ())
+    values = b"\n".join(contents) + b"\n"  # no value has a line end of its own
     size = len(b"".join(names)) + len(values) + _BESIDES * len(headers)
     if len(headers) > MAX_HEADERS or size > MAX_HEADER_BYTES:
         raise HeadersTooLarge
@@ -273,6 +273,8 @@ _WEIGHT, _HEADER_WEIGHT = 2048, 128
 """Bytes of a head besides its text, and of each header, about."""
 
 _Key = tuple[bytes, bytes, tuple[Header, ...]]
+HEAD = "unabridged.head"
+"""The key in a scope at which the front door tells the head of a managed request."""
 
 
 class Head:
@@ -285,6 +287,9 @@ class Head:
         self.encoding = self._named.get(b"content-encoding")
         self.warning = warning
         """What every answer says of headers that look like ours; mostly nothing."""
+        self.origin: bytes | None = None
+        """The web page that asks, once it was found that it may; None where none does."""
+        self.is_examined = False
         self._envelope: Envelope | None = None
         self._policies: PolicySet | None = None
         self._candidates: Candidates | None = None

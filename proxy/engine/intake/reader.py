@@ -189,16 +189,15 @@ class Reader:
 
     async def _count_texts(self, messages: Sequence[NewMessage]) -> None:
         uncounted = [each for each in messages if each.entry.text is None]
-
-        def texts(some: Sequence[NewMessage]) -> list[str]:
-            return [(each.content or self.dialect.read(each.raw)).countable() for each in some]
-
         for first in range(0, len(uncounted), PIECE):
             new = uncounted[first : first + PIECE]
             is_few = is_little([each.raw for each in new])
-            read = texts(new) if is_few else await asyncio.to_thread(texts, new)
-            for each, tokens in zip(new, await self._counter.count_all(read), strict=True):
+            texts = self._texts_of(new) if is_few else await asyncio.to_thread(self._texts_of, new)
+            for each, tokens in zip(new, await self._counter.count_all(texts), strict=True):
                 each.entry.text = tokens
+
+    def _texts_of(self, messages: Sequence[NewMessage]) -> list[str]:
+        return [(each.content or self.dialect.read(each.raw)).countable() for each in messages]
 
     async def head_tokens(self, history: History, tool: bytes = b"") -> int:
         """Counted tokens of the head as it is now, of what was handed in, and of a ``tool`` that is added."""
