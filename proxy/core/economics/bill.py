@@ -85,8 +85,14 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True):
 
     def amounts(self) -> dict[str, int]:
         """All that is not zero, by name: a summary's reason for failing stands behind a colon."""
-        named = {name: amount for name in _NAMES if (amount := getattr(self, name))}
-        return named | {_FAILED + reason: number for reason, number in self.failed.items() if number}
+        named = dict[str, int]()
+        for name in _NAMES:
+            if amount := getattr(self, name):
+                named[name] = amount
+        for reason, number in self.failed.items():
+            if number:
+                named[_FAILED + reason] = number
+        return named
 
     @property
     def spent(self) -> int:

@@ -149,8 +149,9 @@ class Recorder:
             hashes, known = request.chain.hashes, session.found.known
             known = hashes[-1] if exchange.is_announced and hashes else known
             turn = await self._turn(exchange, answered, known)
-            self._bill(exchange, answer, turn)
-            recorded = await self._write(exchange, turn)
+            ttl = self._ttl(exchange)
+            self._bill(exchange, answer, turn, ttl)
+            recorded = await self._write(exchange, turn, ttl)
         except BaseException:  # a fault of ours, which the log tells
             self._lose(exchange)
             raise
@@ -160,20 +161,20 @@ class Recorder:
                 del self.writing[key]
         return recorded is Recorded.KEPT and answered is not None and answered.answer.complete
 
-    def _bill(self, exchange: Exchange, answer: Answer, turn: Turn) -> None:
+    def _bill(self, exchange: Exchange, answer: Answer, turn: Turn, ttl: float) -> None:
         if answer.message is None and answer.usage is None:
             return  # nothing was answered
         request = exchange.request
         counted = turn.nodes[-1].tokens if turn.nodes and turn.nodes[-1].answer else 0
         try:
-            bill = bill_of(exchange, answer.usage, request.budget.real(counted))
-            self.billed(request.model.name, bill, request.session.key, self._ttl(exchange))
+            bill = bill_of(exchange, answer.usage, counted)
+            self.billed(request.model.name, bill, request.session.key, ttl)
         except Exception as error:  # noqa: BLE001 - law 5: a turn is kept, whatever is wrong with its bill
             log_fault("a turn could not be billed", error)
 
-    async def _write(self, exchange: Exchange, turn: Turn) -> Recorded | None:
+    async def _write(self, exchange: Exchange, turn: Turn, ttl: float) -> Recorded | None:
         """Write a turn; None where the store cannot, which is said, and mended later if it can be."""
-        request, ttl = exchange.request, self._ttl(exchange)
+        request = exchange.request
         key, cached = request.session.key, request.session.cached
         recorded: Recorded | None = None
         try:

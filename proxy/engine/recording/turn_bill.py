@@ -7,53 +7,54 @@ rests on the same. In shadow nothing was done, and what would have been is told 
 
 from msgspec.structs import replace
 
-from proxy.core.budget.budget import Budget
-from proxy.core.budget.prices import Prices, Prompt
+from proxy.core.budget.prices import Prompt
 from proxy.core.dialects.answers import Usage
 from proxy.core.economics.bill import Bill, bounded, kept_prompt, money, prompt_of
 from proxy.core.planning.plan import EMPTY, Plan
 from proxy.engine.flow import Exchange
 
 
-def bill_of(exchange: Exchange, usage: Usage | None, output: int) -> Bill:
-    """The bill of a turn whose answer had this usage, or ``output`` tokens where that does not say.
+def bill_of(exchange: Exchange, usage: Usage | None, counted: int) -> Bill:
+    """The bill of a turn whose answer had this usage, or so many ``counted`` tokens where that does not say.
 
     Of several requests to the upstream the last is the answer's; those before it are hidden.
     """
     request, rounds, decision = exchange.request, exchange.rounds, exchange.decision
-    is_shadow = request.incoming.is_shadow
-    prices = request.model.prices.under(request.incoming.policy.economy)
+    budget, conditions, is_shadow = request.budget, request.conditions, request.incoming.is_shadow
+    prices, began = request.model.prices.under(request.incoming.policy.economy), has_begun(exchange)
     paid = prices if prices.is_known else None
-    hidden = rounds.spent if rounds is not None else Usage()
-    told = _last(usage, hidden) if usage is not None and usage.prompt_tokens else None
-    output = output if told is None or told.completion_tokens is None else bounded(told.completion_tokens)
+    told = usage if usage is not None and usage.prompt_tokens else None
+    if told is not None and rounds is not None:
+        told = _last(told, rounds.spent)
+    output = None if told is None else told.completion_tokens
+    output = budget.real(counted) if output is None else bounded(output)
 
     def estimate(tokens: int, before: Plan, plan: Plan) -> Prompt:
-        return Prompt(tokens, min(_kept(exchange, prices, before, plan), tokens))
+        if conditions.idle is None or conditions.is_new_head or conditions.idle >= prices.ttl:
+            return Prompt(tokens, 0)  # the provider has kept nothing
+        return Prompt(tokens, min(kept_prompt(request.chain, before, plan, budget, prices), tokens))
 
     plan = EMPTY if is_shadow else decision.plan
     if told is not None and told.cached_tokens is not None:
         prompt = prompt_of(told)
     else:
         sent = exchange.full if is_shadow else exchange.sent
-        before = EMPTY if is_shadow else plan_before(exchange)
+        before = plan_before(exchange) if began and not is_shadow else plan
         prompt = estimate(sent if told is None else bounded(told.prompt_tokens), before, plan)
     whole, fits, cut = prompt, True, exchange.full - exchange.sent
     if plan != EMPTY:
         whole = estimate(max(prompt.tokens + cut, 0), EMPTY, EMPTY)
-        fits = _fits(request.budget, whole.tokens + output)
+        fits = budget.window.limit is None or whole.tokens + output <= budget.window.limit
     bill = Bill.of_request(prompt, output, whole, paid, fits=fits)
     if plan != decision.plan:
         view = estimate(max(prompt.tokens - cut, 0), plan_before(exchange), decision.plan)
         bill = replace(bill, shadow_cut=cut, shadow=money(prompt, 0, paid) - money(view, 0, paid))
-    return replace(
-        bill,
-        hidden=money(prompt_of(hidden), bounded(hidden.completion_tokens), paid),
-        estimated=0 if told is not None else 1,
-        unpriced=bill.unpriced + (rounds.count if rounds is not None and told is None else 0),
-        epochs=1 if has_begun(exchange) else 0,
-        tool_calls=rounds.answered if rounds is not None else 0,
-    )
+    bill = replace(bill, estimated=0 if told is not None else 1, epochs=1 if began else 0)
+    if rounds is None:
+        return bill
+    hidden = money(prompt_of(rounds.spent), bounded(rounds.spent.completion_tokens), paid)
+    unpriced = bill.unpriced + (rounds.count if told is None else 0)
+    return replace(bill, hidden=hidden, unpriced=unpriced, tool_calls=rounds.answered)
 
 
 def _last(total: Usage, hidden: Usage) -> Usage:
@@ -61,19 +62,6 @@ def _last(total: Usage, hidden: Usage) -> Usage:
     names = Usage.__struct_fields__
     pairs = [(getattr(total, name), getattr(hidden, name)) for name in names]
     return Usage(*(None if whole is None else whole - (part or 0) for whole, part in pairs))
-
-
-def _fits(budget: Budget, tokens: int) -> bool:
-    """Whether a prompt and its answer of so many tokens fit the model's window, as far as that is known."""
-    return budget.window.limit is None or tokens <= budget.window.limit
-
-
-def _kept(exchange: Exchange, prices: Prices, before: Plan, plan: Plan) -> int:
-    """The model's tokens that the provider can have kept of a request under a plan."""
-    request, conditions = exchange.request, exchange.request.conditions
-    if conditions.idle is None or conditions.is_new_head or conditions.idle >= prices.ttl:
-        return 0
-    return kept_prompt(request.chain, before, plan, request.budget, prices)
 
 
 def has_begun(exchange: Exchange) -> bool:
