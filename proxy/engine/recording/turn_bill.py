@@ -12,6 +12,7 @@ from proxy.core.dialects.answers import Usage
 from proxy.core.economics.bill import Bill, bounded, kept_prompt, money, prompt_of
 from proxy.core.planning.plan import EMPTY, Plan
 from proxy.engine.flow import Exchange
+from proxy.engine.tool_rounds import Rounds
 
 
 def bill_of(exchange: Exchange, usage: Usage | None, counted: int) -> Bill:
@@ -23,11 +24,9 @@ def bill_of(exchange: Exchange, usage: Usage | None, counted: int) -> Bill:
     budget, conditions, is_shadow = request.budget, request.conditions, request.incoming.is_shadow
     prices, began = request.model.prices.under(request.incoming.policy.economy), has_begun(exchange)
     paid = prices if prices.is_known else None
-    told = usage if usage is not None and usage.prompt_tokens else None
-    if told is not None and rounds is not None:
-        told = _last(told, rounds.spent)
-    output = None if told is None else told.completion_tokens
-    output = budget.real(counted) if output is None else bounded(output)
+    told = _last(usage, rounds) if usage is not None and usage.prompt_tokens else None
+    told_output = told.completion_tokens if told is not None else None
+    output = budget.real(counted) if told_output is None else bounded(told_output)
 
     def estimate(tokens: int, before: Plan, plan: Plan) -> Prompt:
         if conditions.idle is None or conditions.is_new_head or conditions.idle >= prices.ttl:
@@ -50,16 +49,18 @@ def bill_of(exchange: Exchange, usage: Usage | None, counted: int) -> Bill:
         view = estimate(max(prompt.tokens - cut, 0), plan_before(exchange), decision.plan)
         bill = replace(bill, shadow_cut=cut, shadow=money(prompt, 0, paid) - money(view, 0, paid))
     bill = replace(bill, estimated=0 if told is not None else 1, epochs=1 if began else 0)
-    if rounds is None:
-        return bill
-    hidden = money(prompt_of(rounds.spent), bounded(rounds.spent.completion_tokens), paid)
-    unpriced = bill.unpriced + (rounds.count if told is None else 0)
-    return replace(bill, hidden=hidden, unpriced=unpriced, tool_calls=rounds.answered)
+    if rounds is not None:
+        hidden = money(prompt_of(rounds.spent), bounded(rounds.spent.completion_tokens), paid)
+        unpriced = bill.unpriced + (rounds.count if told is None else 0)
+        bill = replace(bill, hidden=hidden, unpriced=unpriced, tool_calls=rounds.answered)
+    return bill
 
 
-def _last(total: Usage, hidden: Usage) -> Usage:
+def _last(total: Usage, rounds: Rounds | None) -> Usage:
     """What the last of several requests has used; what is told of none stays untold."""
-    names = Usage.__struct_fields__
+    if rounds is None:
+        return total
+    names, hidden = Usage.__struct_fields__, rounds.spent
     pairs = [(getattr(total, name), getattr(hidden, name)) for name in names]
     return Usage(*(None if whole is None else whole - (part or 0) for whole, part in pairs))
 
