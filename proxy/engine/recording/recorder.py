@@ -20,6 +20,7 @@ from proxy.core.conversation.records import HiddenCalls, Joint, Node, Session, T
 from proxy.core.dialects.answers import Answer, Reply
 from proxy.core.dialects.dialect import Content
 from proxy.core.economics.bill import Bill
+from proxy.core.planning.plan import EMPTY
 from proxy.core.text.words import one_line
 from proxy.engine.background import Background
 from proxy.engine.flow import Exchange
@@ -70,7 +71,10 @@ class Recorder:
     billed: Callable[[str, Bill, SessionKey, float], None] = lambda _, __, ___, ____: None
     """Called with a turn's model and bill, and its session with that one's ttl; it makes nobody wait."""
     recorded: Sequence[Callable[[Exchange, Turn], None]] = ()
-    """Each is called after a turn was written; none makes anybody wait."""
+    """Each is called after a turn was written that may be remembered, or of which something was cut.
+
+    None makes anybody wait.
+    """
     writing: defaultdict[SessionKey, set[asyncio.Task[bool]]] = field(
         default_factory=lambda: defaultdict(set)
     )
@@ -187,8 +191,9 @@ class Recorder:
             if cached.lookup is not None:
                 cached.learn_turn(request.session.lane.id, turn, ttl)
                 self.recognition.cache.keep(key, cached)
-            for after in self.recorded:
-                after(exchange, turn)
+            if request.home is not None or exchange.decision.plan != EMPTY:
+                for after in self.recorded:
+                    after(exchange, turn)
         else:
             cached.lookup = None
             self._lose(exchange)
