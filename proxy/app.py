@@ -69,8 +69,8 @@ from proxy.engine.summaries.pool import Summaries
 from proxy.environment import ADMIN_TOKEN_FILE
 from proxy.errors import StoreUnavailable
 from proxy.http.admin import AdminAPI
+from proxy.http.admin.auth import AdminAuth
 from proxy.http.admin.bills import StatsOperations
-from proxy.http.admin.door import Door
 from proxy.http.admin.events import EventOperations
 from proxy.http.admin.memories import MemoryOperations
 from proxy.http.admin.sessions import SessionOperations
@@ -368,7 +368,7 @@ def _secrets(settings: Settings) -> tuple[str, ...]:
 
 
 def _for_people(settings: Settings, outside: Outside, inside: Inside, drain: Drain) -> list[BaseRoute]:
-    """The admin API and the page, behind one door."""
+    """The admin API and the page, for whoever holds the admin token."""
     store, clock, pipeline = outside.store, outside.clock, inside.pipeline
     inspection = Inspection(DIALECTS, store, outside.counter, outside.policies.named, inside.summary_jobs)
     naming, turns = pipeline.naming, inside.memory_scheduler
@@ -393,7 +393,7 @@ def _for_people(settings: Settings, outside: Outside, inside: Inside, drain: Dra
     else:
         token = persistent_secret(settings.data_dir / ADMIN_TOKEN_FILE)
     stats = Stats(store, outside.bills, inside.billing, clock)
-    door = Door(token, clock.now, is_secure=(settings.public_url or "").startswith("https:"))
+    auth = AdminAuth(token, clock.now, is_secure=(settings.public_url or "").startswith("https:"))
     operations = (
         *SessionOperations(inspection, edits, forks, stats, clock.now).operations(),
         *MemoryOperations(memories, inspection, turns.daily, naming).operations(),
@@ -406,7 +406,7 @@ def _for_people(settings: Settings, outside: Outside, inside: Inside, drain: Dra
         *MemoryPages(memories).pages(),
         *PolicyPages(outside.policies, inspection, prices.prices_of, stats).pages(),
     )
-    return [*AdminAPI(operations, door).routes(), *Frame(door, Renderer(clock.now), pages).routes()]
+    return [*AdminAPI(operations, auth).routes(), *Frame(auth, Renderer(clock.now), pages).routes()]
 
 
 def _operator_credentials(settings: Settings) -> list[tuple[bytes, bytes]]:

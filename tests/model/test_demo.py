@@ -15,7 +15,7 @@ if missing:
 
 from proxy.cli.demo.children import running_model, running_proxy  # noqa: E402
 from proxy.cli.demo.conversation import CODE, FORBIDDEN, QUESTIONS, TALK, Client, says  # noqa: E402
-from proxy.cli.demo.show import Picture, Told, conclusion, converse  # noqa: E402
+from proxy.cli.demo.show import DemoResult, Picture, conclusion, converse  # noqa: E402
 from proxy.cli.terminal import notes  # noqa: E402
 
 pytestmark = pytest.mark.timeout(400)  # so much a model takes on a machine that does more
@@ -24,24 +24,26 @@ SHORT = [*TALK[:10], *QUESTIONS]
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Generator[Told]:
+def told(tmp_path_factory: pytest.TempPathFactory) -> Generator[DemoResult]:
     directory, picture = tmp_path_factory.mktemp("demo"), Picture(notes(), is_live=False)
     with running_model(directory, WINDOW) as upstream, running_proxy(directory, upstream) as proxy:
-        yield converse(upstream, proxy, SHORT, picture, reading=30)
+        yield converse(upstream, proxy, SHORT, picture, reading=60)
 
 
 @pytest.fixture
-def proxied(told: Told) -> Client:
+def proxied(told: DemoResult) -> Client:
     return told.clients[-1]
 
 
-def test_without_the_proxy_the_model_refuses_to_go_on(told: Told) -> None:
+def test_without_the_proxy_the_model_refuses_to_go_on(told: DemoResult) -> None:
     refusal = told.clients[0].refusal
     assert refusal is not None
     assert "context size" in refusal.message
 
 
-def test_a_client_that_drops_its_oldest_messages_goes_on_and_has_forgotten_what_they_said(told: Told) -> None:
+def test_a_client_that_drops_its_oldest_messages_goes_on_and_has_forgotten_what_they_said(
+    told: DemoResult,
+) -> None:
     forgetful = told.clients[1]
     assert len(forgetful.turns) == len(SHORT)
     messages = [dict(message) for message in forgetful.messages]
@@ -50,7 +52,7 @@ def test_a_client_that_drops_its_oldest_messages_goes_on_and_has_forgotten_what_
 
 
 def test_through_the_proxy_every_turn_is_answered_and_both_are_in_what_the_model_gets(
-    told: Told, proxied: Client
+    told: DemoResult, proxied: Client
 ) -> None:
     assert [turn.question for turn in proxied.turns] == SHORT
     assert all(turn.answer for turn in proxied.turns)
@@ -58,7 +60,7 @@ def test_through_the_proxy_every_turn_is_answered_and_both_are_in_what_the_model
     assert says(told.view, FORBIDDEN)
 
 
-def test_a_summary_stands_in_what_the_model_gets(told: Told) -> None:
+def test_a_summary_stands_in_what_the_model_gets(told: DemoResult) -> None:
     assert any("\nSummary of " in note for note in told.notes)
 
 
@@ -79,7 +81,7 @@ def test_between_two_epochs_the_model_finds_its_prompt_in_its_cache(proxied: Cli
             assert after.cached_tokens > after.prompt_tokens // 2
 
 
-def test_the_end_says_what_each_column_has_of_the_beginning(told: Told) -> None:
+def test_the_end_says_what_each_column_has_of_the_beginning(told: DemoResult) -> None:
     refused, _, code, _, _, kept, *_ = (line.plain for line in conclusion(told, 60.0))
     assert "refused turn" in refused
     assert code.startswith("  forgotten")

@@ -60,8 +60,8 @@ class Picture:
     def answering(self, cells: Sequence[Text], answer: str) -> None:
         """What is going on in the next column."""
         if self._live:
-            told = Text(one_line(answer, 60), style="dim")
-            self._live.update(Group("", _columns([*cells, told, *[Text()] * (2 - len(cells))])))
+            newest = Text(one_line(answer, 60), style="dim")
+            self._live.update(Group("", _columns([*cells, newest, *[Text()] * (2 - len(cells))])))
 
 
 def _columns(cells: Sequence[Text]) -> Table:
@@ -73,7 +73,7 @@ def _columns(cells: Sequence[Text]) -> Table:
 
 
 @dataclass
-class Told:
+class DemoResult:
     """What came of it."""
 
     clients: Sequence[Client]
@@ -98,14 +98,14 @@ def show_all(turns: int | None, *, as_json: bool, opens: bool) -> int:
             picture.say(
                 f"A model with a window of {WINDOW:,} tokens, and three clients that ask it the same."
             )
-            told = converse(url, proxy, [*talk, *QUESTIONS], picture)
+            result = converse(url, proxy, [*talk, *QUESTIONS], picture)
         seconds = time.monotonic() - began
         if as_json:
-            print_json(_outcome(told, seconds))
+            print_json(_outcome(result, seconds))
         else:
-            show("", *conclusion(told, seconds))
+            show("", *conclusion(result, seconds))
             if opens or console.is_terminal:
-                _stay(proxy, told.session, opens=opens)
+                _stay(proxy, result.session, opens=opens)
     return 0
 
 
@@ -124,7 +124,7 @@ def _stay(proxy: Proxy, session: str, *, opens: bool) -> None:
 
 def converse(
     url: str, proxy: Proxy, questions: Sequence[str], picture: Picture, reading: float = _READING
-) -> Told:
+) -> DemoResult:
     """Hold the conversation three times, turn by turn. Raises CommandError where the proxied one is refused.
 
     `reading` is how long an answer is read, at most, in seconds: a summary is written meanwhile.
@@ -132,7 +132,7 @@ def converse(
     with ExitStack() as opened:
         addresses = ((url, False), (url, True), (proxy.base_url, False))
         clients = [opened.enter_context(closing(Client(base, forgets=each))) for base, each in addresses]
-        told, api = Told(clients), AdminApi(proxy.server, proxy.token)
+        result, api = DemoResult(clients), AdminApi(proxy.server, proxy.token)
         picture.row(*(Text(name, style="bold") for name in COLUMNS))
         written, epoch = 0, "0"
         for number, question in enumerate(questions, 1):
@@ -146,7 +146,7 @@ def converse(
             turn = clients[-1].turns[-1]
             if turn.epoch != epoch:
                 written, epoch = _summaries(proxy, "written"), turn.epoch
-                _see(told, api, proxy, picture)
+                _see(result, api, proxy, picture)
             deadline = time.monotonic() + reading
             while (
                 turn.usage >= SUMMARY_FROM
@@ -154,8 +154,8 @@ def converse(
                 and time.monotonic() < deadline
             ):
                 time.sleep(_GLANCE)
-        _see(told, api, proxy, None)
-    return told
+        _see(result, api, proxy, None)
+    return result
 
 
 def _turn(client: Client, question: str, picture: Picture, before: Sequence[Text]) -> Text:
@@ -165,26 +165,26 @@ def _turn(client: Client, question: str, picture: Picture, before: Sequence[Text
     turn = client.ask(question, lambda answer: picture.answering(before, answer))
     if isinstance(turn, Refusal):
         return Text(f"refused: {turn.message}", style="bold red")
-    told = Text(f"{turn.prompt_tokens} tokens, {turn.cached_tokens} cached")
+    cell = Text(f"{turn.prompt_tokens} tokens, {turn.cached_tokens} cached")
     if turn.forgotten:
-        told.append(f", {turn.forgotten} messages dropped", style="yellow")
+        cell.append(f", {turn.forgotten} messages dropped", style="yellow")
     if turn.headers:
-        told.append(" ").append_text(stage_text(turn.stage))
-        told.append(f" {percent(turn.usage)}" + (f", epoch {turn.epoch}" if turn.epoch != "0" else ""))
-    return told.append(f"\n{one_line(turn.answer, 120)}", style="dim")
+        cell.append(" ").append_text(stage_text(turn.stage))
+        cell.append(f" {percent(turn.usage)}" + (f", epoch {turn.epoch}" if turn.epoch != "0" else ""))
+    return cell.append(f"\n{one_line(turn.answer, 120)}", style="dim")
 
 
-def _see(told: Told, api: AdminApi, proxy: Proxy, picture: Picture | None) -> None:
+def _see(result: DemoResult, api: AdminApi, proxy: Proxy, picture: Picture | None) -> None:
     """Look at what the model gets by now, and show what stands in it for what was cut."""
-    told.session = str(api.sessions(1)["sessions"][0]["id"])
-    told.view, told.digests = api.session(told.session, "view")["messages"], _summaries(proxy, "digest")
-    told.notes += [
+    result.session = str(api.sessions(1)["sessions"][0]["id"])
+    result.view, result.digests = api.session(result.session, "view")["messages"], _summaries(proxy, "digest")
+    result.notes += [
         text
-        for each in told.view
-        if (text := str(each.get("content"))).startswith("<note ") and text not in told.notes
+        for each in result.view
+        if (text := str(each.get("content"))).startswith("<note ") and text not in result.notes
     ]
-    if picture is not None and told.notes:
-        picture.note(told.notes[-1])
+    if picture is not None and result.notes:
+        picture.note(result.notes[-1])
 
 
 def _summaries(proxy: Proxy, result: str) -> int:
@@ -200,16 +200,16 @@ def _summaries(proxy: Proxy, result: str) -> int:
 # --- what it came to ---
 
 
-def conclusion(told: Told, seconds: float) -> list[Text]:
+def conclusion(result: DemoResult, seconds: float) -> list[Text]:
     """What each column has of the beginning, and what keeping it cost."""
-    direct, forgetful, ours = told.clients
+    direct, forgetful, ours = result.clients
     at_end = (
         f"refused turn {direct.refusal.number}, and all after it" if direct.refusal else "refused no turn"
     )
     lines = [Text(f"{COLUMNS[0]} the model {at_end}.")]
     for name, client, got in (
         (COLUMNS[1], forgetful, [dict(each) for each in forgetful.messages]),
-        (COLUMNS[2], ours, told.view),
+        (COLUMNS[2], ours, result.view),
     ):
         lines.append(Text(f"{name}:"))
         for what, turn in zip((CODE, FORBIDDEN), client.turns[-len(QUESTIONS) :], strict=True):
@@ -220,8 +220,8 @@ def conclusion(told: Told, seconds: float) -> list[Text]:
                 kept.append(f"“{what}”; the model answered: {one_line(turn.answer, 90)}", style="default")
             )
     sent, full = (sum(turn.tokens(kind) for turn in ours.turns) for kind in ("sent", "full"))
-    summaries = sum("\nSummary of " in note for note in told.notes)
-    by_code = f", {told.digests} by code, as the model's was not true" if told.digests else ""
+    summaries = sum("\nSummary of " in note for note in result.notes)
+    by_code = f", {result.digests} by code, as the model's was not true" if result.digests else ""
     last = ours.turns[-1]
     tokens = f"{len(ours.turns)} turns, {words(last.tokens('full'))} tokens, in {last.epoch} epochs"
     share = f"sent were {percent(sent / max(full, 1))} of all tokens"
@@ -232,17 +232,17 @@ def conclusion(told: Told, seconds: float) -> list[Text]:
     return lines
 
 
-def _outcome(told: Told, seconds: float) -> dict[str, object]:
+def _outcome(result: DemoResult, seconds: float) -> dict[str, object]:
     names = ("direct", "oldest_first", "unabridged")
     return {
         "window": WINDOW,
         "columns": {
             name: {"turns": [*map(asdict, each.turns)], "refusal": each.refusal and asdict(each.refusal)}
-            for name, each in zip(names, told.clients, strict=True)
+            for name, each in zip(names, result.clients, strict=True)
         },
-        "notes": told.notes,
-        "digests": told.digests,
-        "view": told.view,
-        "session": told.session,
+        "notes": result.notes,
+        "digests": result.digests,
+        "view": result.view,
+        "session": result.session,
         "seconds": round(seconds, 1),
     }

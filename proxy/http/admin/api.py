@@ -28,8 +28,8 @@ from proxy.errors import (
     RequestTooLarge,
     UnabridgedError,
 )
-from proxy.http.admin.door import Door
-from proxy.http.admin.schemas import Document, ErrorTold, NoBody
+from proxy.http.admin.auth import AdminAuth
+from proxy.http.admin.schemas import Document, ErrorReport, NoBody
 from proxy.http.request_head import check_credentials, request_id, require_json
 
 PREFIX = "/unabridged/v1"
@@ -123,11 +123,11 @@ _TABLE = Table()
 
 
 class AdminAPI:
-    """All ``operations``, for whoever the ``door`` lets in."""
+    """All ``operations``, for whoever the ``auth`` admits."""
 
-    def __init__(self, operations: Sequence[Operation], door: Door) -> None:
+    def __init__(self, operations: Sequence[Operation], auth: AdminAuth) -> None:
         self._operations = [*_TABLE.of(self), *operations]
-        self._door = door
+        self._auth = auth
 
     def routes(self) -> list[Route]:
         """The API's routes."""
@@ -142,7 +142,7 @@ class AdminAPI:
                     if asked.is_for_clients:  # whose key it is says what it is about
                         check_credentials(request.scope["headers"])
                     else:
-                        self._door.check(request)
+                        self._auth.check(request)
                     answer = await asked.endpoint(request, await _body(request, asked.body))
                 except UnabridgedError as error:
                     headers = {"X-Request-Id": request_id(request.scope)}
@@ -216,7 +216,7 @@ _KEYS = {
 def document(operations: Sequence[Operation]) -> Schema:
     """The OpenAPI document of a table."""
     shapes: list[tuple[type[BaseModel], Literal["serialization", "validation"]]] = [
-        (ErrorTold, "serialization"),
+        (ErrorReport, "serialization"),
         *((each.answer, "serialization") for each in operations),
         *((each.body, "validation") for each in operations if each.body is not NoBody),
     ]
@@ -232,7 +232,7 @@ def document(operations: Sequence[Operation]) -> Schema:
             "parameters": [*(of_path if "{id}" in each.path else ()), *of_query],
             "responses": {
                 "200": _content("Done.", references[each.answer, "serialization"], each.media),
-                "default": _content("An error.", references[ErrorTold, "serialization"]),
+                "default": _content("An error.", references[ErrorReport, "serialization"]),
             },
         }
         if each.body is not NoBody:

@@ -14,7 +14,7 @@ from proxy.core.proof.evidence import Arm, Evidence, Interval, Signal, Unproven
 from proxy.engine.admin.stats import By, Stats
 from proxy.errors import InvalidType
 from proxy.http.admin.api import Operation, Query, Table
-from proxy.http.admin.schemas import NoBody, SessionTold, Shape, time
+from proxy.http.admin.schemas import NoBody, SessionReport, Shape, time
 
 _USUAL = "7d"
 _SINCE = Query("since", f"For how long back, at most 90d: 24h, 7d; {_USUAL} if absent.", "string")
@@ -22,7 +22,7 @@ _BY = Query("by", "What a row is of: hour, day, model or session; day if absent.
 _TABLE = Table()
 
 
-class TokensTold(Shape):
+class TokenCounts(Shape):
     """Tokens of requests and of their answers, as their upstream counted them."""
 
     received: int
@@ -34,15 +34,15 @@ class TokensTold(Shape):
     """Of those sent: billed as written to it."""
     output: int
     shadow_cut: int
-    """Of those sent, in shadow: would not have been sent."""
+    """Of those sent: would not have been sent, but for shadow mode."""
 
 
-class DollarsTold(Shape):
+class DollarAmounts(Shape):
     """Money by the price list."""
 
     answers: float
     hidden: float
-    """For requests between which calls were answered out of the client's sight."""
+    """For further requests of an answer, after the proxy had answered tool calls itself."""
     summaries: float
     memory: float
     proof: float
@@ -50,33 +50,33 @@ class DollarsTold(Shape):
     spent: float
     """All of these."""
     without: float
-    """What doing nothing would have cost, as far as it would have worked."""
+    """What sending the whole conversations would have cost, where they would have fitted."""
     saved: float
-    """What doing nothing would have cost more, for the requests that it would have answered."""
+    """`without` less `spent`, for the requests whose whole conversation would have fitted."""
     shadow: float
-    """What would have been saved in shadow, without what summaries would have cost."""
+    """What would have been saved in shadow mode, before the cost of summaries."""
 
 
-class BillTold(Shape):
+class BillReport(Shape):
     """What requests took and cost."""
 
     requests: int
-    tokens: TokensTold
-    dollars: DollarsTold | None
+    tokens: TokenCounts
+    dollars: DollarAmounts | None
     """Null where nobody knows a price of any of it."""
     would_have_failed: int
     """Requests whose whole conversation would not have fitted the model's window."""
     price_unknown: int
-    """Requests and calls of our own that are missing in the dollars, because nobody knows their price."""
+    """Requests, and calls of the proxy's own, whose price is unknown: they are missing in the dollars."""
     estimated: int
-    """Requests whose answer told no usage, so that their tokens are our own count."""
+    """Requests whose answer had no `usage`: their tokens are counted by the proxy."""
     epochs: int
     summaries_failed: dict[str, int]
     """By the reason."""
     tool_calls_answered: int
 
 
-class StatsRow(BillTold):
+class StatsRow(BillReport):
     """The bill of an hour, a day, a model or a session."""
 
     key: str
@@ -85,7 +85,7 @@ class StatsRow(BillTold):
     """What a client sends as `X-Unabridged-Session`, of a session."""
 
 
-class IntervalTold(Shape):
+class IntervalReport(Shape):
     """A share, or a difference of shares, and between what it lies with a confidence of 95 %."""
 
     value: float
@@ -93,22 +93,22 @@ class IntervalTold(Shape):
     high: float
 
     @classmethod
-    def of(cls, interval: Interval | None) -> IntervalTold | None:
+    def of(cls, interval: Interval | None) -> IntervalReport | None:
         """An interval as the API tells it."""
         return None if interval is None else cls.model_validate(interval._asdict())
 
 
-class PairsTold(Shape):
+class PairCounts(Shape):
     """Answers, and second ones to the same requests."""
 
     compared: int
-    agree: IntervalTold | None
+    agree: IntervalReport | None
     """The share of them that say the same; null of none."""
     likeness: list[int]
     """How many are how alike, in tenths, those least alike first."""
 
 
-class MissedTold(Shape):
+class MissedMessages(Shape):
     """How often messages of one kind were asked for again."""
 
     kind: str
@@ -123,7 +123,7 @@ class MissedTold(Shape):
     """While they stood in the view."""
 
 
-class CutTold(Shape):
+class CutMessages(Shape):
     """Messages that were cut, cleared or clipped."""
 
     kind: str
@@ -136,27 +136,27 @@ class ProofRow(Shape):
 
     policy: str
     model: str
-    whole: PairsTold
+    whole: PairCounts
     """Second answers to the whole history."""
-    control: PairsTold
+    control: PairCounts
     """Second answers to the same view."""
-    difference: IntervalTold | None
+    difference: IntervalReport | None
     """By how much a model agrees more with itself; null where one of both was not compared yet."""
     unproven: dict[Unproven, int]
     """Answers that were chosen and not compared, by the reason."""
     dollars: float
     """For second answers."""
     tokens: int
-    cut: list[CutTold]
-    missed: list[MissedTold]
+    cut: list[CutMessages]
+    missed: list[MissedMessages]
 
     @classmethod
     def of(cls, policy: str, model: str, evidence: Evidence) -> ProofRow:
         """Evidence as the API tells it."""
         pairs = {
-            arm.value: PairsTold(
+            arm.value: PairCounts(
                 compared=evidence.pairs(arm),
-                agree=IntervalTold.of(evidence.agreement(arm)),
+                agree=IntervalReport.of(evidence.agreement(arm)),
                 likeness=evidence.likeness(arm),
             )
             for arm in Arm
@@ -166,22 +166,22 @@ class ProofRow(Shape):
             policy=policy,
             model=model,
             **pairs,
-            difference=IntervalTold.of(evidence.difference),
+            difference=IntervalReport.of(evidence.difference),
             unproven=evidence.unproven,
             dollars=evidence.dollars,
             tokens=evidence.tokens,
-            cut=[CutTold(kind=kind, retention=of, messages=number) for (kind, of), number in cuts],
-            missed=[MissedTold.model_validate(each._asdict()) for each in evidence.missed],
+            cut=[CutMessages(kind=kind, retention=of, messages=number) for (kind, of), number in cuts],
+            missed=[MissedMessages.model_validate(each._asdict()) for each in evidence.missed],
         )
 
 
-class StatsTold(Shape):
+class StatsReport(Shape):
     """What requests took and cost over a time."""
 
     since: str
     """Beginning of the first hour, UTC."""
     by: Literal["hour", "day", "model", "session"]
-    total: BillTold
+    total: BillReport
     """Of all hours since then."""
     rows: list[StatsRow]
     """Of sessions: those that were used since then, each with the bill of all its life."""
@@ -189,20 +189,20 @@ class StatsTold(Shape):
     """What was found out about cuts since then."""
 
 
-class BilledSession(SessionTold):
+class BilledSession(SessionReport):
     """A session as its latest turn left it, and its bill."""
 
-    bill: BillTold
+    bill: BillReport
     """Of all its life."""
 
 
-def told(bill: Bill) -> dict[str, Any]:
+def members(bill: Bill) -> dict[str, Any]:
     """The members of a bill."""
-    dollars = {kind: getattr(bill, kind) / NANO for kind in DollarsTold.model_fields}
+    dollars = {kind: getattr(bill, kind) / NANO for kind in DollarAmounts.model_fields}
     return {
         "requests": bill.requests,
-        "tokens": TokensTold.model_validate(bill),
-        "dollars": DollarsTold(**dollars) if bill.is_priced else None,
+        "tokens": TokenCounts.model_validate(bill),
+        "dollars": DollarAmounts(**dollars) if bill.is_priced else None,
         "would_have_failed": bill.failing,
         "price_unknown": bill.unpriced,
         "estimated": bill.estimated,
@@ -219,11 +219,11 @@ class StatsOperations:
     stats: Stats
 
     def operations(self) -> list[Operation]:
-        """Everything that is told of them."""
+        """The one operation."""
         return _TABLE.of(self)
 
     @_TABLE.operation("GET", "/stats", _SINCE, _BY)
-    async def bills(self, request: Request, body: NoBody) -> StatsTold:
+    async def bills(self, request: Request, body: NoBody) -> StatsReport:
         """What requests took and cost, and what cuts did to answers."""
         asked = request.query_params.get("since", _USUAL)
         by = request.query_params.get("by", "day")
@@ -234,10 +234,10 @@ class StatsOperations:
         except ValueError as error:
             raise InvalidType(f"`since` {error}.", param="since") from None
         since, total, rows = await self.stats.since(duration, cast("By", by))
-        return StatsTold(
+        return StatsReport(
             since=time(since),
             by=cast("By", by),
-            total=BillTold(**told(total)),
-            rows=[StatsRow(key=each.key, name=each.name or None, **told(each.bill)) for each in rows],
+            total=BillReport(**members(total)),
+            rows=[StatsRow(key=each.key, name=each.name or None, **members(each.bill)) for each in rows],
             proof=[ProofRow.of(*each) for each in await self.stats.evidence(duration)],
         )

@@ -1,8 +1,8 @@
-"""Sessions as they change, told while they do: server-sent events (the HTML standard, 9.2).
+"""Sessions as they change, by server-sent events (the HTML standard, 9.2).
 
 Any worker may serve a session, so what changed is read from the store, which lists sessions by their last
 turn. A stream ends by itself after a while, and when the server is about to: a browser comes back with the
-id of what it was told last, and misses nothing.
+id of the last event that it got, and misses nothing.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class EventOperations:
         return _TABLE.of(self)
 
     @_TABLE.operation("GET", "/events", _SECONDS, media=_EVENTS)
-    async def events(self, request: Request, body: schemas.NoBody) -> schemas.SessionTold | Response:
+    async def events(self, request: Request, body: schemas.NoBody) -> schemas.SessionReport | Response:
         """Sessions as they change: an event `session` for each, whose id a client may come back with."""
         lasts = number(request, "seconds", _USUAL, _LONGEST)
-        told = request.headers.get("last-event-id", "")
-        since = float(told) if told.replace(".", "", 1).isdecimal() and told.isascii() else self.now()
+        last = request.headers.get("last-event-id", "")
+        since = float(last) if last.replace(".", "", 1).isdecimal() and last.isascii() else self.now()
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(self._stream(since, lasts), media_type=_EVENTS, headers=headers)
 

@@ -8,10 +8,10 @@ from pydantic import AliasChoices, AliasPath, Field
 
 from proxy.core.formats.json import loads
 from proxy.engine.admin.inspection import Branch, Everything
-from proxy.http.admin.schemas import EpochTold, Exact, Hash, SessionTold, Shape, Time, exact
+from proxy.http.admin.schemas import EpochReport, Exact, Hash, SessionReport, Shape, Time, exact
 
 
-class KeptMessage(Shape):
+class ExportedMessage(Shape):
     """A message of the tree, exactly."""
 
     hash: Hash
@@ -26,7 +26,7 @@ class KeptMessage(Shape):
     """The message's own JSON, byte for byte."""
 
 
-class KeptHidden(Shape):
+class ExportedHidden(Shape):
     """What stands upstream for an answer in which the proxy has answered calls itself."""
 
     hash: Hash
@@ -37,7 +37,7 @@ class KeptHidden(Shape):
     """Calls, results and text, byte for byte."""
 
 
-class KeptSummary(Shape):
+class ExportedSummary(Shape):
     """What a note says of messages `start` up to and without `end`."""
 
     start: int
@@ -45,24 +45,24 @@ class KeptSummary(Shape):
     text: str
 
 
-class KeptGap(Shape):
+class ExportedGap(Shape):
     """Messages `start` up to and without `end`, cut, and the literal note in their place."""
 
     start: int
     end: int
     note: Exact
-    summaries: list[KeptSummary] = Field(validation_alias=AliasChoices("summaries", "anchors"))
+    summaries: list[ExportedSummary] = Field(validation_alias=AliasChoices("summaries", "anchors"))
     quotes: list[str]
 
 
-class KeptClip(Shape):
+class ExportedClip(Shape):
     """A message that goes out clipped, literally."""
 
     position: int
     clipped: Exact = Field(validation_alias=AliasChoices("clipped", "raw"))
 
 
-class KeptEpoch(EpochTold):
+class ExportedEpoch(EpochReport):
     """An epoch with its whole plan."""
 
     parent: str
@@ -71,8 +71,8 @@ class KeptEpoch(EpochTold):
     depth: int
     budget: int
     ratio: float
-    cut: list[KeptGap] = Field(validation_alias=AliasChoices("cut", AliasPath("plan", "gaps")))
-    clipped: list[KeptClip] = Field(
+    cut: list[ExportedGap] = Field(validation_alias=AliasChoices("cut", AliasPath("plan", "gaps")))
+    clipped: list[ExportedClip] = Field(
         validation_alias=AliasChoices("clipped", AliasPath("plan", "replacements"))
     )
     without_reasoning: list[int]
@@ -85,25 +85,25 @@ class Export(Shape):
     id: str
     format: Literal["unabridged session 1"]
     exported: Time
-    session: SessionTold
+    session: SessionReport
     head: list[Exact]
     """The system messages of the latest turn, byte for byte."""
     tip: str
     messages: list[Any]
     """The head, and the branch of the tip."""
-    tree: list[KeptMessage]
+    tree: list[ExportedMessage]
     injected: Any
     """What was handed in for the session, as it may be handed in again; null where nothing was."""
     remembered: str
     """What it was told of earlier conversations when it began; empty where it was told nothing."""
     pins: list[Hash]
     """Hashes of the messages that the client has pinned."""
-    hidden: list[KeptHidden]
-    epochs: dict[str, list[KeptEpoch]]
+    hidden: list[ExportedHidden]
+    epochs: dict[str, list[ExportedEpoch]]
     """By lane: model, policy and explicit budget. All of them, whichever tip they are in force for."""
 
 
-def export(branch: Branch, session: SessionTold, everything: Everything, now: str) -> Export:
+def export(branch: Branch, session: SessionReport, everything: Everything, now: str) -> Export:
     """All of a session, whose newest branch this is."""
     found, injection = branch.found, branch.injection
     injected = injection.handed_in if injection else None
@@ -115,13 +115,13 @@ def export(branch: Branch, session: SessionTold, everything: Everything, now: st
         head=[exact(raw) for raw in found.session.head],
         tip=branch.tip,
         messages=[loads(raw) for raw in (*found.session.head, *(node.raw for node in branch.nodes))],
-        tree=[KeptMessage.model_validate(node) for node in everything.nodes],
+        tree=[ExportedMessage.model_validate(node) for node in everything.nodes],
         injected=injected and loads(injected.raw),
         remembered=injection.memory if injection else "",
         pins=[pin.hex() for pin in found.session.pins],
-        hidden=[KeptHidden.model_validate(each) for each in found.hidden.values()],
+        hidden=[ExportedHidden.model_validate(each) for each in found.hidden.values()],
         epochs={
-            lane: [KeptEpoch.model_validate(each) for each in epochs]
+            lane: [ExportedEpoch.model_validate(each) for each in epochs]
             for lane, epochs in everything.epochs.items()
         },
     )

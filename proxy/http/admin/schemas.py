@@ -86,7 +86,7 @@ class Cycle(Shape):
     final_answer: str | None
 
 
-class EpochTold(Shape):
+class EpochReport(Shape):
     """One change of what is cut. Counts are of messages of the view."""
 
     id: str
@@ -106,7 +106,7 @@ class EpochTold(Shape):
     reason: str
 
 
-class Compacted(EpochTold):
+class Compacted(EpochReport):
     """What was cut on request."""
 
     summary: str
@@ -114,7 +114,7 @@ class Compacted(EpochTold):
     `comes with the tenant's next request`, `written before`, `no room`, `failed: ` or `none`, and why."""
 
 
-class SessionTold(Shape):
+class SessionReport(Shape):
     """A session as its latest turn left it."""
 
     id: str
@@ -143,14 +143,14 @@ class SessionTold(Shape):
     summary_bytes: int
     llm_compressions: int
     current_cycle: Cycle | None
-    epochs: list[EpochTold]
+    epochs: list[EpochReport]
     """Of the lane of the latest turn, oldest first."""
     created: Time
     updated: Time
 
 
 class LeftOut(Shape):
-    """How many sessions that were used as lately are not told, because they cannot be read."""
+    """How many sessions that were used as recently are left out, because they cannot be read."""
 
     unknown_secret: int = 0
     """They are encrypted with an `UNABRIDGED_SECRET` that the server was not given."""
@@ -162,7 +162,7 @@ class LeftOut(Shape):
 class Sessions(Shape):
     """The sessions used last, newest first."""
 
-    sessions: list[SessionTold]
+    sessions: list[SessionReport]
     left_out: LeftOut
 
 
@@ -232,7 +232,7 @@ class Explanation(Shape):
     """Messages of what was handed in for the session: they stand before the units, and count as head."""
     pins: list[int]
     """Messages that the client has pinned on this branch, by their numbers."""
-    epochs: list[EpochTold]
+    epochs: list[EpochReport]
     missing_summaries: list[MissingSummary]
     """As far as the process that answers knows: what another one tried to write it cannot tell."""
     units: list[Row]
@@ -301,7 +301,7 @@ class Fault(Shape):
     """Of `ambiguous_session` alone: the sessions that may be meant, the newest 20."""
 
 
-class ErrorTold(Shape):
+class ErrorReport(Shape):
     """An error, in the shape of OpenAI's."""
 
     error: Fault

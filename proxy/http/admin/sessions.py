@@ -20,7 +20,7 @@ from proxy.engine.state import State, Summarised, spoken
 from proxy.errors import InvalidType
 from proxy.http.admin import memory_schemas, schemas
 from proxy.http.admin.api import Operation, Query, Table, number
-from proxy.http.admin.bills import BilledSession, BillTold, told
+from proxy.http.admin.bills import BilledSession, BillReport, members
 from proxy.http.admin.export import Export, export
 from proxy.http.admin.schemas import time
 
@@ -56,7 +56,7 @@ class SessionOperations:
     async def _shown(self, found: Inspected) -> BilledSession:
         branch, bill = await self.inspection.branch(found), await self.stats.of_session(found.key)
         session = await asyncio.to_thread(lambda: shown(found, branch.newest_exchange()))
-        return BilledSession(**session.model_dump(), bill=BillTold(**told(bill)))
+        return BilledSession(**session.model_dump(), bill=BillReport(**members(bill)))
 
     # --- looking ---
 
@@ -156,15 +156,15 @@ class SessionOperations:
     async def compact(self, request: Request, body: schemas.CompactBody) -> schemas.Compacted:
         """Cut messages now."""
         epoch, summary = await self.edits.compact(await self._found(request), ranges(body.messages))
-        return schemas.Compacted(**schemas.EpochTold.model_validate(epoch).model_dump(), summary=summary)
+        return schemas.Compacted(**schemas.EpochReport.model_validate(epoch).model_dump(), summary=summary)
 
     @_TABLE.operation("POST", f"{_ONE}/restore")
-    async def restore(self, request: Request, body: schemas.RestoreBody) -> schemas.EpochTold:
+    async def restore(self, request: Request, body: schemas.RestoreBody) -> schemas.EpochReport:
         """Undo cuts."""
         if body.messages is not None and body.epoch is not None:
             raise InvalidType("Name messages or an epoch, not both.", param="epoch")
         epoch = await self.edits.restore(await self._found(request), ranges(body.messages), body.epoch)
-        return schemas.EpochTold.model_validate(epoch)
+        return schemas.EpochReport.model_validate(epoch)
 
     @_TABLE.operation("POST", f"{_ONE}/pin")
     async def pin(self, request: Request, body: schemas.PinBody) -> schemas.Pinned:
@@ -198,11 +198,11 @@ def ranges(messages: str | list[int] | None) -> Ranges | None:
 # --- in the shapes of the API ---
 
 
-def shown(found: Inspected, newest: NewestExchange | None = None) -> schemas.SessionTold:
+def shown(found: Inspected, newest: NewestExchange | None = None) -> schemas.SessionReport:
     """A session; with its newest exchange where that is given."""
     record, summarised = found.session, Summarised.of(found.epochs)
     blocked: Any = record.blocked or None
-    return schemas.SessionTold(
+    return schemas.SessionReport(
         id=found.id,
         name=record.name,
         began_with=record.began_with or None,
@@ -222,7 +222,7 @@ def shown(found: Inspected, newest: NewestExchange | None = None) -> schemas.Ses
         summary_bytes=summarised.bytes,
         llm_compressions=summarised.written,
         current_cycle=newest and schemas.Cycle(**newest._asdict()),
-        epochs=[schemas.EpochTold.model_validate(each) for each in found.epochs],
+        epochs=[schemas.EpochReport.model_validate(each) for each in found.epochs],
         created=time(record.created),
         updated=time(record.updated),
     )
@@ -259,7 +259,7 @@ def _explanation(branch: Branch) -> schemas.Explanation:
         lacking=budget.real(record.lacking),
         injected=len(branch.prelude) - len(record.head),
         pins=situation.pinned,
-        epochs=[schemas.EpochTold.model_validate(each) for each in branch.found.epochs],
+        epochs=[schemas.EpochReport.model_validate(each) for each in branch.found.epochs],
         missing_summaries=[schemas.MissingSummary.model_validate(each) for each in branch.missing()],
         units=explain(situation),
     )

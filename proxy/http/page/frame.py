@@ -23,7 +23,7 @@ from starlette.staticfiles import StaticFiles
 from proxy.core.economics.bill import NANO
 from proxy.errors import Forbidden, StoreUnavailable, UnabridgedError, Unauthorized
 from proxy.http.admin.api import raw_body
-from proxy.http.admin.door import CSRF_FIELD, Door
+from proxy.http.admin.auth import CSRF_FIELD, AdminAuth
 from proxy.http.request_head import request_id
 
 ROOT = "/unabridged/"
@@ -66,11 +66,11 @@ class Page:
 
 
 class Frame:
-    """All ``pages``, for whoever the ``door`` lets in; anybody else gets the form to log in with."""
+    """All ``pages``, for whoever the ``auth`` admits; anybody else gets the form to log in with."""
 
-    def __init__(self, door: Door, render: Renderer, pages: Sequence[Page]) -> None:
+    def __init__(self, auth: AdminAuth, render: Renderer, pages: Sequence[Page]) -> None:
         own = (Page("POST", "login", self._login), Page("POST", "logout", self._logout))
-        self._door = door
+        self._auth = auth
         self._render = render
         self._pages = (*own, *pages)
 
@@ -95,7 +95,7 @@ class Frame:
             except Unauthorized:
                 shown = Shown("login.html", "Log in", {"wrong": False}, 401)
             except UnabridgedError as error:
-                shown = _told(error)
+                shown = _explained(error)
             if isinstance(shown, Response):
                 shown.headers.update(_HEADERS)
                 return shown
@@ -106,22 +106,22 @@ class Frame:
     async def _form(self, request: Request, path: str) -> Form:
         """What a form was filled with, of somebody who may. Raises Unauthorized and Forbidden."""
         if request.method in ("GET", "HEAD"):
-            self._door.check(request)
+            self._auth.check(request)
             return {}
         text = (await raw_body(request)).decode(errors="replace")
         form = dict(parse_qsl(text, keep_blank_values=True))
         if path == "login":
             return form
-        if not self._door.knows(request):
+        if not self._auth.is_logged_in(request):
             raise Unauthorized
-        self._door.check_csrf(request, form.get(CSRF_FIELD, ""))
+        self._auth.check_csrf(request, form.get(CSRF_FIELD, ""))
         return form
 
     async def _answer(self, request: Request, shown: Shown) -> Response:
-        is_in = self._door.knows(request)
+        is_in = self._auth.is_logged_in(request)
         around = {
             "title": shown.title,
-            "csrf": self._door.csrf(request) if is_in else "",
+            "csrf": self._auth.csrf(request) if is_in else "",
             "is_in": is_in,
             "path": request.url.path.removeprefix(ROOT),
         }
@@ -131,24 +131,24 @@ class Frame:
 
     def _enter(self, request: Request, token: str) -> Response:
         """Take the token out of the address, for a cookie. Raises Forbidden."""
-        if not self._door.is_token(token):
+        if not self._auth.is_token(token):
             raise Forbidden("This is not the admin token.")
         others = urlencode([pair for pair in request.query_params.multi_items() if pair[0] != "token"])
         address = f"{request.url.path}?{others}" if others else request.url.path
         answer = RedirectResponse(address, 303, _HEADERS)
-        self._door.let_in(answer)
+        self._auth.log_in(answer)
         return answer
 
     async def _login(self, request: Request, form: Form) -> Shown | Response:
-        if not self._door.is_token(form.get("key", "").strip()):
+        if not self._auth.is_token(form.get("key", "").strip()):
             return Shown("login.html", "Log in", {"wrong": True}, 403)
         answer = RedirectResponse(ROOT, 303)
-        self._door.let_in(answer)
+        self._auth.log_in(answer)
         return answer
 
     async def _logout(self, request: Request, form: Form) -> Response:
         answer = RedirectResponse(ROOT, 303)
-        self._door.let_out(answer)
+        self._auth.log_out(answer)
         return answer
 
 
@@ -156,7 +156,7 @@ async def _to_root(_: Request) -> Response:
     return RedirectResponse(ROOT, 308, _HEADERS)
 
 
-def _told(error: UnabridgedError) -> Shown:
+def _explained(error: UnabridgedError) -> Shown:
     """An error in plain words, with what to do where that is known."""
     advice = ""
     if isinstance(error, StoreUnavailable):

@@ -91,13 +91,13 @@ class Home:
         if fault:
             yield Notice(
                 f"The store does not answer. {fault}",
-                "Chats go on without memory of their sessions, unless a policy says otherwise. What is new is"
-                " written when it is back. See that the store runs and is reached from here.",
+                "Chats go on without their sessions, unless a policy says otherwise, and are stored when it"
+                " is back. Check that the store runs and can be reached from here.",
             )
         if stale := self.policies.stale():
             yield Notice(
                 f"These policy files cannot be used as they are now: {', '.join(stale)}.",
-                "What they said before is in force. `unabridged check` names the line that is wrong.",
+                "Their last valid version is in force. `unabridged check` names the line that is wrong.",
             )
         for reason, count in left_out.items():
             yield Notice(f"{count} of the newest sessions cannot be read.", f"They {_LEFT_OUT[reason]}.")
@@ -105,9 +105,9 @@ class Home:
         unknown = sorted({each.model for each in sessions if not each.budget and not each.window})
         if unknown:
             yield Notice(
-                f"Nobody knows the context window of {', '.join(unknown[:5])}.",
-                "Nothing is cut for its length until the upstream refuses a request. To begin earlier, name"
-                " it under [budget] windows in the policy.",
+                f"Unknown context window: {', '.join(unknown[:5])}.",
+                "Nothing is cut for its length until the upstream refuses a request. To cut earlier, state"
+                " the window under [budget.windows] in the policy.",
             )
 
 
@@ -119,6 +119,6 @@ def _failures(today: Bill) -> Iterator[Notice]:
         )
         yield Notice(
             f"Summaries failed today: {failures}.",
-            "Notices stand in their place, and exact facts are kept without them. See that the model of"
-            " [summary] answers in time and says something; the log tells of each failure.",
+            "Short notices stand in their place, and exact facts are kept without them. Check that the model"
+            " under [summary] answers in time; the log has each failure.",
         )

@@ -26,7 +26,7 @@ from proxy.http.admin.schemas import ForkBody, RestoreBody
 from proxy.http.admin.sessions import ranges, tool_results
 from proxy.http.page.chart import chart
 from proxy.http.page.frame import ROOT, Form, Page, Shown
-from proxy.http.page.transcript import Beside
+from proxy.http.page.transcript import SideBySide
 
 ONE = "sessions/{id}"
 _PAGE = 100
@@ -116,7 +116,7 @@ class SessionPages:
             "session": branch.found.session,
             "given": {name: given[name] for name in ("messages", "epoch", "at", "name") if given.get(name)},
             "preview": None,
-            "told": [],
+            "messages": [],
             "left_out": 0,
             "count": len(branch.nodes),
         }
@@ -124,12 +124,14 @@ class SessionPages:
             branch, epoch = await self.edits.preview(branch.found, Verb(verb), *_named(given))
             before = {*await asyncio.to_thread(branch.view, branch.epoch)}
             after = await asyncio.to_thread(branch.view, epoch)
-            beside = Beside(branch)
-            told = [(beside.read(raw), raw not in before) for raw in after[-_PREVIEWED:]]
-            content |= {"preview": epoch, "told": told, "left_out": max(len(after) - _PREVIEWED, 0)}
+            side_by_side = SideBySide(branch)
+            messages = [(side_by_side.read(raw), raw not in before) for raw in after[-_PREVIEWED:]]
+            content |= {"preview": epoch, "messages": messages, "left_out": max(len(after) - _PREVIEWED, 0)}
         elif verb == "pin":
             wanted = sorted(numbered(_required(given), len(branch.nodes)))[:_PREVIEWED]
-            content["told"] = [(Beside(branch).read(branch.nodes[place].raw), True) for place in wanted]
+            content["messages"] = [
+                (SideBySide(branch).read(branch.nodes[place].raw), True) for place in wanted
+            ]
         return Shown("verb.html", _VERBS[verb], content)
 
     async def _do(self, request: Request, form: Form) -> Response:
@@ -160,7 +162,7 @@ def _messages(branch: Branch, at: int) -> Shown:
     first = min(at, max(count - 1, 0)) // _PAGE * _PAGE
     budget, stages = situation.budget, situation.policy.stages
     turns = sent_turns(situation.chain, branch.epochs, budget)
-    beside = Beside(branch)
+    side_by_side = SideBySide(branch)
     content = {
         "found": found,
         "session": found.session,
@@ -170,8 +172,8 @@ def _messages(branch: Branch, at: int) -> Shown:
         "cut": situation.plan.cut,
         "charts": [(name, chart(turns, budget.tokens, stages, width)) for name, width in _WIDTHS.items()],
         "line": branch.epochs,
-        "before": [beside.read(raw) for raw in branch.prelude],
-        "parts": beside.parts(first, first + _PAGE),
+        "before": [side_by_side.read(raw) for raw in branch.prelude],
+        "parts": side_by_side.parts(first, first + _PAGE),
         "first": first,
         "page": _PAGE,
         "count": count,
@@ -188,7 +190,7 @@ def _difference(request: Request, branch: Branch) -> Shown:
     if max(old, new) > newest:
         raise NotFound("No epoch of that number is in force.")
     before, after = (branch.view(branch.epochs[number - 1] if number else None) for number in (old, new))
-    beside, steps = Beside(branch), list[Mapping[str, object]]()
+    side_by_side, steps = SideBySide(branch), list[Mapping[str, object]]()
     matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
     for kind, from_old, to_old, from_new, to_new in matcher.get_opcodes():
         gone, come = before[from_old:to_old], after[from_new:to_new]
@@ -196,8 +198,8 @@ def _difference(request: Request, branch: Branch) -> Shown:
         steps.append(
             {
                 "same": len(gone) if is_same else 0,
-                "gone": [] if is_same else [*map(beside.read, gone)],
-                "come": [] if is_same else [*map(beside.read, come)],
+                "gone": [] if is_same else [*map(side_by_side.read, gone)],
+                "come": [] if is_same else [*map(side_by_side.read, come)],
             }
         )
     content = {

@@ -65,7 +65,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Beside:
+class SideBySide:
     """Both sides of a session's branch, a page at a time."""
 
     branch: Branch
@@ -74,12 +74,12 @@ class Beside:
         """Messages ``start`` up to and without ``end``, and those that stand in one unit with them."""
         grouped = groupby(explain(self.branch.situation, start, end), key=self._together)
         parts: list[Part] = []
-        for (gap, is_told, _), each in grouped:
+        for (gap, is_summarised, _), each in grouped:
             if gap is None:
                 parts.append(self._standing(next(each)))
             else:
                 is_noted = any(part.gap == gap for part in parts)
-                parts.append(self._gap([*each], gap, is_told=is_told, is_noted=is_noted))
+                parts.append(self._gap([*each], gap, is_summarised=is_summarised, is_noted=is_noted))
         return parts
 
     def _together(self, row: Row) -> tuple[int | None, bool, int]:
@@ -89,12 +89,12 @@ class Beside:
         anchors = self.branch.situation.plan.gaps[row.gap].anchors
         return row.gap, any(each.start <= row.start < each.end for each in anchors), -1
 
-    def _gap(self, rows: Sequence[Row], number: int, *, is_told: bool, is_noted: bool) -> Part:
+    def _gap(self, rows: Sequence[Row], number: int, *, is_summarised: bool, is_noted: bool) -> Part:
         gap = self.branch.situation.plan.gaps[number]
         is_shown = bool(gap.note) and not is_noted
         return Part(
             messages=[*self._messages(rows[0].start, rows[-1].end)],
-            state="summarised" if is_told else "cut",
+            state="summarised" if is_summarised else "cut",
             rows=rows,
             gets=[Message.of(self.branch.dialect.read(gap.note))] if is_shown else (),
             by=cut_by(self.branch.epochs, rows[0].start),

@@ -52,7 +52,7 @@ async def test_a_window_that_nobody_knows_is_told_with_what_to_do(
     browser: Browser, url: str, chats: Chats, small: Small
 ) -> None:
     await chats(url).ask("hello")
-    assert "Nobody knows the context window of gpt-test" in await browser.text()
+    assert "Unknown context window: gpt-test" in await browser.text()
     budgeted = await small()
     await chats(budgeted).ask("hello")
     async with browsing(budgeted) as other:
@@ -130,7 +130,7 @@ class TestWhatItDid:
         await chats(url).ask("hello")
         text = await browser.text()
         assert "Today unknown unknown" in text
-        assert "Nobody knows the price of 1 of these requests and calls" in text
+        assert "The price is unknown for 1 of these requests and calls" in text
 
     async def test_what_shadow_would_have_cut_is_told_as_such(self, chats: Chats, small: Small) -> None:
         url = await small(tokens=800, summaries=False)
@@ -139,7 +139,7 @@ class TestWhatItDid:
         await talk(chat, turns=20)
         async with browsing(url) as browser:
             assert re.search(r"in shadow [\d,]+ fewer", await browser.text())
-            assert "In shadow. Everything was sent whole" in await browser.text("sessions/chat")
+            assert "This page shows what would have been sent" in await browser.text("sessions/chat")
 
     async def test_summaries_that_fail_are_told_with_what_to_do(
         self, chats: Chats, small: Small, model: Model
@@ -150,4 +150,4 @@ class TestWhatItDid:
         async with browsing(url) as browser:
             text = await browser.text()
         assert re.search(r"Summaries failed today: \d+ \w+", text)
-        assert "Notices stand in their place" in text
+        assert "Short notices stand in their place" in text

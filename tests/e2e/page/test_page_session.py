@@ -48,7 +48,7 @@ class TestLooking:
             assert f'id="m{position}"' in page
             assert plain(message["content"])[:40] in text
         assert "since epoch 1: usage" in text
-        assert re.search(r"worth 0\.\d\d \(recency 0\.\d\d, role 1\.00, content", text)
+        assert re.search(r"importance 0\.\d\d \(recency 0\.\d\d, role 1\.00, content", text)
         assert "Be brief." in text
 
     async def test_the_picture_has_the_bands_and_a_mark_for_each_epoch(
@@ -189,7 +189,7 @@ class TestVerbs:
     async def test_a_fork_has_the_messages_up_to_the_one_that_is_named(
         self, browser: Browser, chat: Chat, url: str
     ) -> None:
-        assert "become a session of its own" in await browser.text(f"{ONE}/fork")
+        assert "are copied to a new session" in await browser.text(f"{ONE}/fork")
         answer = await browser.send(f"{ONE}/fork", at="3", name="other")
         assert "/unabridged/sessions/" in str(answer.url)
         assert len((await admin(url, "sessions/other/transcript"))["messages"]) == 5
@@ -201,7 +201,7 @@ class TestVerbs:
             assert "now" in await browser.text(f"{ONE}/{verb}")
             await browser.send(f"{ONE}/{verb}")
             assert (await session(url))["blocked"] == blocked
-        assert "Nothing brings them back" in await browser.text(f"{ONE}/delete")
+        assert "This cannot be undone" in await browser.text(f"{ONE}/delete")
         await browser.send(f"{ONE}/delete")
         assert (await browser.open(ONE)).status_code == 404
 

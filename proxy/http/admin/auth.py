@@ -30,8 +30,8 @@ _LASTS = 30 * 24 * 3600
 
 
 @dataclass(frozen=True)
-class Door:
-    """Opens to the admin ``token``. ``now`` tells seconds since 1970.
+class AdminAuth:
+    """Admits whoever holds the admin ``token``. ``now`` tells seconds since 1970.
 
     ``is_secure``: browsers come by HTTPS, so the cookie is sent by nothing else.
     """
@@ -41,14 +41,14 @@ class Door:
     is_secure: bool = False
 
     def check(self, request: Request) -> None:
-        """Raises Unauthorized where nothing opens the door, and Forbidden where something else is shown."""
+        """Raises Unauthorized where a request shows nothing, and Forbidden where it shows something else."""
         check_credentials(request.scope["headers"])
         scheme, token = [*request.headers.get("authorization", "").split(None, 1), "", ""][:2]
         if token:
             if scheme.lower() != "bearer" or not self.is_token(token):
                 raise Forbidden("This is not the admin token.")
             return
-        if not self.knows(request):
+        if not self.is_logged_in(request):
             raise Unauthorized("The admin API needs the admin token: Authorization: Bearer …")
         if request.method not in _SAFE:
             self.check_csrf(request, request.headers.get(CSRF_HEADER, ""))
@@ -57,7 +57,7 @@ class Door:
         """Whether this is the admin token."""
         return _same(given, self.token)
 
-    def knows(self, request: Request) -> bool:
+    def is_logged_in(self, request: Request) -> bool:
         """Whether a request has a cookie of ours that is still good."""
         expires, _, rest = self._cookie(request).partition(".")
         nonce, _, signature = rest.partition(".")
@@ -67,19 +67,19 @@ class Door:
     def check_csrf(self, request: Request, given: str) -> None:
         """Raises Forbidden where a request was not made by a page of ours."""
         if not _same(given, self.csrf(request)):
-            raise Forbidden("This was not asked by a page of ours: load the page again.")
+            raise Forbidden("This form is out of date: load the page again.")
 
     def csrf(self, request: Request) -> str:
         """What a page of ours shows beside the cookie of this request."""
         return self._signed("csrf", self._cookie(request))
 
-    def let_in(self, answer: Response) -> None:
+    def log_in(self, answer: Response) -> None:
         """Give whoever has shown the token a cookie."""
         content = f"{int(self.now()) + _LASTS}.{secrets.token_hex(16)}"
         cookie = f"{content}.{self._signed('cookie', content)}"
         self._set(answer, cookie, _LASTS)
 
-    def let_out(self, answer: Response) -> None:
+    def log_out(self, answer: Response) -> None:
         """Take the cookie back."""
         self._set(answer, "", 0)
 
