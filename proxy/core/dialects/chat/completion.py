@@ -56,8 +56,8 @@ class _Completion(msgspec.Struct, gc=False):
     usage: Raw = NULL
     timings: Raw = NULL
     error: Raw = NULL
-    id: Raw = NULL
-    model: Raw = NULL
+    id: str | None = None
+    model: str | None = None
 
 
 _COMPLETION = msgspec.json.Decoder(_Completion)
@@ -136,7 +136,7 @@ class StreamCollector:
         if fields.error != NULL or event.name == "error":
             self._error = self._error or _error_of(fields, event.data)
         if not (self._id and self._model):
-            self._id, self._model = self._id or string(fields.id), self._model or string(fields.model)
+            self._id, self._model = self._id or fields.id, self._model or fields.model
         if bytes(fields.usage)[:1] == b"{":
             self._usage = fields.usage, fields.timings
         if fields.choices:
@@ -180,8 +180,8 @@ def read_completion(body: bytes) -> Answer:
         tool_calls=has_calls,
         choices=len(completion.choices or []),
         error=error,
-        id=string(completion.id),
-        model=string(completion.model),
+        id=completion.id,
+        model=completion.model,
     )
 
 
@@ -216,7 +216,9 @@ def _read(data: bytes) -> tuple[_Completion | None, bool]:
             for choice in choices
             if choice is not None
         ],
-        **{name: top[name] for name in _Completion.__struct_fields__[1:] if name in top},
+        id=string(top.get("id")),
+        model=string(top.get("model")),
+        **{name: top[name] for name in ("usage", "timings", "error") if name in top},
     )
     return completion, not has_odd_choices(top)
 
@@ -238,20 +240,31 @@ def has_odd_choices(top: Mapping[str, Raw]) -> bool:
 
 def _usage(usage: bytes | Raw, timings: bytes | Raw = NULL) -> Usage | None:
     """The usage as OpenAI, DeepSeek, gateways before Anthropic's models and llama.cpp tell it."""
-    counts = members(usage)
-    if counts is None:
+    if bytes(usage)[:1] != b"{":
         return None
-    details = members(counts.get("prompt_tokens_details", NULL))
-    cached = integer(
-        counts.get("prompt_cache_hit_tokens") if details is None else details.get("cached_tokens")
-    )
-    if cached is None:
-        cached = integer((members(timings) or {}).get("cache_n"))
-    written = integer((details or {}).get("cache_write_tokens"))
+    told = _object(usage)
+    details = as_mapping(told.get("prompt_tokens_details"))
+    cached = _count(details.get("cached_tokens") if details else told.get("prompt_cache_hit_tokens"))
+    if cached is None and timings != NULL:
+        cached = _count(_object(timings).get("cache_n"))
+    written = _count(details.get("cache_write_tokens"))
     if written is None:
-        written = integer(counts.get("cache_creation_input_tokens"))
-    told = (integer(counts.get("prompt_tokens")), integer(counts.get("completion_tokens")), cached, written)
-    return Usage(*(None if tokens is not None and tokens < 0 else tokens for tokens in told))
+        written = _count(told.get("cache_creation_input_tokens"))
+    return Usage(_count(told.get("prompt_tokens")), _count(told.get("completion_tokens")), cached, written)
+
+
+def _object(raw: bytes | Raw) -> Mapping[str, Any]:
+    try:
+        return as_mapping(loads(bytes(raw)))
+    except ValueError:
+        return {}
+
+
+def _count(value: object) -> int | None:
+    """A number of tokens; None for anything else."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def _error_of(completion: _Completion | None, data: bytes) -> bytes:
