@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from proxy.core.conversation.messages import HEAD_ROLES, TOOL_ROLES
+from proxy.core.conversation.messages import HEAD_ROLES, TOOL_ROLES, Message
 from proxy.core.dialects.dialect import Content
 from proxy.core.extraction.facts import kind_of as kind_of_word
 from proxy.core.planning.chain import Chain
@@ -56,8 +56,8 @@ def _called_again(name: str, arguments: str, chain: Chain, plan: Plan, end: int)
     """The newest result of the same call, or of one on the same file by the same tool."""
     key, files = key_of(name, arguments), _files_in(arguments)
     word = max(files or _WORD.findall(arguments) or [name], key=len).encode(errors="replace")
-    for position in range(end - 1, max(end - 1 - _MOST, -1), -1):
-        for answered in chain.messages[position].answers:
+    for position, message in _newest(chain, end):
+        for answered in message.answers:
             call = _call(answered, word, chain, position)
             if call is None or call[0] != name:
                 continue
@@ -66,6 +66,12 @@ def _called_again(name: str, arguments: str, chain: Chain, plan: Plan, end: int)
             if files & _files_in(call[1]):
                 return Regret(Signal.REREAD, position, not plan.shows(position))
     return None
+
+
+def _newest(chain: Chain, end: int) -> Iterator[tuple[int, Message]]:
+    """The messages that are looked at, the newest first, with their positions."""
+    start = max(end - _MOST, 0)
+    return zip(range(end - 1, start - 1, -1), reversed(chain.messages[start:end]), strict=True)
 
 
 def _call(answered: str, word: bytes, chain: Chain, position: int) -> tuple[str, str] | None:
@@ -91,11 +97,12 @@ def _said_again(text: str, chain: Chain, plan: Plan, end: int) -> list[Regret]:
     numbers = {*_NUMBER.findall(text)}
     ascii_words = _WORD.findall(text)
     word = max(ascii_words, key=len).encode() if ascii_words else b""
-    for position in range(end - 1, max(end - 1 - _MOST, -1), -1):
-        if chain.messages[position].role != "user" or chain.messages[position].answers:
+    size = len(text.encode(errors="replace"))
+    for position, message in _newest(chain, end):
+        if message.role != "user" or message.answers:
             continue
         raw = chain.raws[position]
-        if not len(raw) / 3 <= len(text.encode(errors="replace")) <= 3 * len(raw) or word not in raw:
+        if not len(raw) / 3 <= size <= 3 * len(raw) or word not in raw:
             continue
         earlier = chain.content(position).text
         if likeness(text, earlier) >= _SAME and {*_NUMBER.findall(earlier)} == numbers:
