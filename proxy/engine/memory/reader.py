@@ -149,18 +149,16 @@ class MemoryReader:
     ) -> Sequence[tuple[int, Item]]:
         """The items that say most of what is asked, each with the number of its copy, the best first.
 
-        They are ranked with their neighbours; of those, first who shares most words with the question.
+        They are ranked with their neighbours, which share more words with a question.
         """
         windows = [(number, window) for number, copy in enumerate(copies) for window in copy.windows]
         passages = [passage for copy in copies for passage in copy.passages]
         name = f"memory {shelf.tag} {len(copies)}"
         hits = await self.found_by.search(name, passages, query, _FITTING)
-        asked = words_of(query)
-        found = (
-            (windows[hit][0], item)
-            for hit in hits
-            for item in sorted(windows[hit][1], key=lambda item: -len(asked & words_of(item.text)))
-        )
+        found = [(windows[hit][0], item) for hit in hits for item in windows[hit][1]]
+        if hits:  # neighbours may be ranked alike: of the best window, who says most of it by itself is first
+            asked, best = words_of(query), len(windows[hits[0]][1])
+            found[:best] = sorted(found[:best], key=lambda one: -len(asked & words_of(one[1].text)))
         return [*dict.fromkeys(found)][:_FITTING]
 
     async def _said(
