@@ -6,7 +6,8 @@
 - :class:`Exchange`: the bytes that go out, and what becomes of the turn
 - :class:`Sent`: the upstream's answer, its body still to come
 
-Each holds those before it, and no value stands in two.
+A :class:`Request` holds what came in, an :class:`Exchange` the request and its decision. None keeps a copy of
+what another holds.
 """
 
 from __future__ import annotations
@@ -145,11 +146,11 @@ class Exchange(msgspec.Struct, kw_only=True):
     request: Request
     decision: Decision
     sent_tokens: int = 0
-    """Counted tokens of what is forwarded."""
+    """Tokens of what is forwarded, by our own count."""
     sent: int = 0
-    """The model's tokens of the view: of what is forwarded or, in shadow, would have been."""
+    """Tokens of the view as the model counts them: of what is forwarded or, in shadow, would have been."""
     full: int = 0
-    """The model's tokens of the whole conversation."""
+    """Tokens of the whole conversation as the model counts them."""
     plain: bytes
     """What goes out, without the parameters that only we ask for."""
     body: bytes = b""
@@ -177,10 +178,10 @@ class Exchange(msgspec.Struct, kw_only=True):
     """The turn on its way into the store."""
 
     def __post_init__(self) -> None:
-        self.decide(self.request, self.decision, self.plain)
+        self.set_request(self.request, self.decision, self.plain)
 
-    def decide(self, request: Request, decision: Decision, plain: bytes) -> None:
-        """Let this be what is asked, what was decided on it, and what goes out of it."""
+    def set_request(self, request: Request, decision: Decision, plain: bytes) -> None:
+        """Set the request, what was decided on it and the body to send, and count their tokens."""
         head, ratio = request.budget.head, request.budget.ratio
         view, whole = head + decision.view, head + request.chain.tokens.total
         self.request, self.decision = request, decision

@@ -93,7 +93,7 @@ class Foreground:
         if not self._in_flight:
             self._idle.set()
 
-    async def ask(self, kind: str) -> Asked:
+    async def request_begins(self, kind: str) -> Asked:
         """A user's request is about to be sent; how long its answer takes to begin is measured.
 
         It goes out once the calls that were cancelled for the user have ended, and their connections with
@@ -107,7 +107,7 @@ class Foreground:
             guard = asyncio.get_running_loop().call_later(patience, self._overrun)
         return Asked(kind, self._clock.monotonic(), self._begun, guard, is_beside=is_beside)
 
-    def answered(self, asked: Asked, sent: Sent | None) -> None:
+    def answer_begins(self, asked: Asked, sent: Sent | None) -> None:
         """The upstream's answer begins; None where it did not come."""
         if asked.guard is not None:
             asked.guard.cancel()

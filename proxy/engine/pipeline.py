@@ -108,13 +108,13 @@ class Pipeline:
         Raises UpstreamUnreachable, UpstreamTimeout and UpstreamInvalidResponse.
         """
         is_streamed = exchange.request.history.body.is_streamed
-        asked = await self.foreground.ask(f"{is_streamed} {exchange.request.model.name[:NAME]}")
+        asked = await self.foreground.request_begins(f"{is_streamed} {exchange.request.model.name[:NAME]}")
         try:
             sent = await self.sender.send(exchange)
         except BaseException:
-            self.foreground.answered(asked, None)
+            self.foreground.answer_begins(asked, None)
             raise
-        self.foreground.answered(asked, sent)
+        self.foreground.answer_begins(asked, sent)
         if exchange.tools is NOTHING_FRESH and not exchange.answerers:
             return sent
         return await self.tool_loop.run(exchange, sent)

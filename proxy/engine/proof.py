@@ -91,7 +91,7 @@ class Proofs:
         """A turn was written; nobody waits for what is made of it."""
         if exchange.request.incoming.is_shadow or exchange.decision.plan == EMPTY:
             return
-        self.background.run(self._regretted(exchange, turn), is_needed=False)
+        self.background.run(self._count_regret(exchange, turn), is_needed=False)
         answer = turn.nodes[-1] if turn.nodes and turn.nodes[-1].answer else None
         is_one = exchange.rounds is None or exchange.rounds.count == 0
         arm = self._chosen(exchange) if answer is not None and answer.complete and is_one else None
@@ -100,12 +100,14 @@ class Proofs:
         if not self.credentials:
             if not self._is_told:
                 self._is_told = True
-                log_warning("nothing is proven without the operator's key: set UNABRIDGED_UPSTREAM_KEY")
+                log_warning(
+                    "proof.share is set, but UNABRIDGED_UPSTREAM_KEY is not: answers are not compared"
+                )
         elif self._waiting >= _MOST_WAITING:
-            self._found(exchange, {f"unproven:{Unproven.BUSY}": 1})
+            self._add_counts(exchange, {f"unproven:{Unproven.BUSY}": 1})
         else:
             self._waiting += 1
-            self.background.run(self._proven(_Sample(exchange, answer, arm)), is_needed=False)
+            self.background.run(self._compare_again(_Sample(exchange, answer, arm)), is_needed=False)
 
     def _chosen(self, exchange: Exchange) -> Arm | None:
         """What is asked once more, if anything; the same on every worker."""
@@ -118,7 +120,7 @@ class Proofs:
             return None
         return Arm.WHOLE if digest[8] & 1 else Arm.CONTROL
 
-    def _found(self, exchange: Exchange, counts: Counts) -> None:
+    def _add_counts(self, exchange: Exchange, counts: Counts) -> None:
         policy = exchange.request.incoming.policy.name
         for name, number in counts.items():
             first, _, rest = name.partition(":")
@@ -132,9 +134,9 @@ class Proofs:
 
     # --- regret ---
 
-    async def _regretted(self, exchange: Exchange, turn: Turn) -> None:
+    async def _count_regret(self, exchange: Exchange, turn: Turn) -> None:
         """What the turn asked for again, the user in what is new, the model in its answer."""
-        self._found(exchange, await asyncio.to_thread(self._regret, exchange, turn))
+        self._add_counts(exchange, await asyncio.to_thread(self._regret, exchange, turn))
 
     def _regret(self, exchange: Exchange, turn: Turn) -> Counts:
         request, plan = exchange.request, exchange.decision.plan
@@ -163,12 +165,12 @@ class Proofs:
 
     # --- proof ---
 
-    async def _proven(self, sample: _Sample) -> None:
+    async def _compare_again(self, sample: _Sample) -> None:
         """Ask once more, and count what comes of it."""
         exchange = sample.exchange
         try:
             async with self._alone:
-                self._found(exchange, await self._outcome(sample))
+                self._add_counts(exchange, await self._outcome(sample))
         finally:
             self._waiting -= 1
 
@@ -176,7 +178,9 @@ class Proofs:
         exchange = sample.exchange
         budget = exchange.request.budget
         needed, limit = exchange.full + budget.real(sample.answer.tokens), budget.window.limit
-        if limit is not None and needed > limit:  # nor is the view asked again: both are of the same requests
+        if (
+            limit is not None and needed > limit
+        ):  # controls are skipped too, so that both arms sample the same requests
             return {f"unproven:{Unproven.BEYOND}": 1}
         try:
             with step(PROOF, is_aside=True):

@@ -3,7 +3,9 @@
 A message is what stands in one slice of a body: a message of Chat Completions, an item of Responses, a
 message of Anthropic's. Whoever plans, remembers or sends knows it by :class:`Content` alone, a request by
 :class:`Body`, an answer by :mod:`proxy.core.dialects.answers`, and writes none but through a
-:class:`Dialect`. So another API is a folder beside this file, and no change elsewhere.
+:class:`Dialect`. So another API is a folder beside this file, an entry in ``registry.py``, a route in
+``proxy/http/front.py``, and an engine that is assembled with it in ``proxy/app.py``; planning, sessions and
+store stay as they are.
 """
 
 from __future__ import annotations

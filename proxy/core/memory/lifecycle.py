@@ -27,7 +27,9 @@ _DIGITS = 9
 
 
 def score_of(item: Item, now: float, low: float) -> float:
-    """What an item is worth now: it halves in about 14 weeks, and each use adds a tenth.
+    """What an item is worth now: it halves in about 14 weeks, and is a tenth higher for each use.
+
+    A use raises the stored score by 0.1 at once (:func:`used`); the next daily run replaces that by this.
 
     What stays true does not fall below ``low``, as long as nothing newer says otherwise.
     """
@@ -51,10 +53,8 @@ def used(item: Item, session: bytes, now: float, details: str = "") -> tuple[Ite
 
     ``session`` is a digest of its name, all of which are of one length.
     """
-    users, length = (
-        b"".join((item.used_by,) if isinstance(item.used_by, bytes) else item.used_by),
-        len(session),
-    )
+    users = item.used_by if isinstance(item.used_by, bytes) else b"".join(item.used_by)
+    length = len(session)
     if any(users.startswith(session, place) for place in range(0, len(users), length)):
         return item, None
     after = round(min(item.importance_score + _USE, 1.0), _DIGITS)
@@ -99,7 +99,7 @@ MOST_LOW = 100
 _CROWDED, _PART = 0.9, 0.1
 """Of the capacity: from where on the weakest are put away, and how many of them."""
 UNCOMPRESSED = 200
-"""Bytes up to which, and without, an item is put away as it is."""
+"""Bytes below which an item is archived uncompressed."""
 MODEL, TEXT, NONE = "model", "text", "none"
 """Methods of compression: what a model says, what the item said without its passage, or none at all."""
 _SENTENCES = 2
@@ -174,8 +174,7 @@ def ask_for_compression(content: str, temperature: float) -> Ask:
 def compression_of(answer: str, content: str) -> str:
     """What takes the place of ``content``: an answer's first two sentences, or the item's own one.
 
-    That is so where the answer says what the content does not, by something exact or by most of its words, or
-    no less.
+    The latter where the answer adds something exact, shares too few words with the content, or is no shorter.
     """
     most = size(content) - 1
     text = " ".join(sentences_in(answer)[:_SENTENCES])

@@ -87,7 +87,7 @@ def merge(
 ) -> MergedItems:
     """Take in what is believed of a session; ``shown`` are the known items that the model was shown.
 
-    ``digest`` is of the session's name, for its uses. MergedItems twice, the same has the same ids.
+    ``digest`` is of the session's name, for its uses. Merging the same items twice gives the same ids.
     """
     learning = _Learning(known, {short_id(place): item.id for place, item in enumerate(shown)}, now)
     for each in found:
@@ -96,6 +96,8 @@ def merge(
 
 
 class _Learning:
+    """Collects the changes of one merge."""
+
     def __init__(self, known: ItemIndex, shown: Mapping[str, str], now: float) -> None:
         self.items: dict[str, Item] = {}
         self.events: list[Event] = []

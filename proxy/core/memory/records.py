@@ -40,7 +40,7 @@ class Kind(StrEnum):
 
 
 class Trust(StrEnum):
-    """Who said what an item tells: the least of all that it was made from."""
+    """Who said what an item tells; of several sources the one that is trusted least."""
 
     USER = "user"
     ASSISTANT = "assistant"

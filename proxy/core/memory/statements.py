@@ -108,7 +108,7 @@ class _Stated:
         self.words: frozenset[str] = words_of(" ".join(self.clauses)) | words_of(line.name)
 
     def may_tell_of(self, named: frozenset[str]) -> bool:
-        """Whether it may say something of people of these names: it names one, or says "you"."""
+        """Whether it may say something of people of these names: it names one, or the assistant said it."""
         return not named or self.line.trust is Trust.ASSISTANT or bool(named & self.words)
 
 

@@ -51,7 +51,7 @@ def due_strategy(situation: Situation, stage: Stage) -> Strategy | None:
 
 
 def _planned_at(situation: Situation, stage: Stage) -> Stage:
-    """The stage as which it is planned: clipping what must stay does not make it fit an overrun window."""
+    """The stage that it is planned for: *compact* in a window that no clipping can make it fit."""
     return Stage.COMPACT if stage is Stage.EMERGENCY and situation.budget.is_overrun else stage
 
 
@@ -62,8 +62,8 @@ def draft(situation: Situation, stage: Stage, *, growth: int = 0, ledger: int | 
     """Decide on an epoch; None where none is due, or where it would free too little to be worth it.
 
     ``growth`` is the counted tokens by which the view will have grown when it begins, where it is prepared
-    before. ``ledger`` is the counted tokens that its ledger takes at most, where it is not written to know
-    that: for each epoch of a long past that is replayed, it would take too long.
+    before. ``ledger`` is an upper bound of the ledger's counted tokens, for callers who do not want it
+    written to be measured: replaying a long history would take too long.
     """
     strategy = due_strategy(situation, stage)
     if strategy is None:
@@ -96,8 +96,7 @@ def _holds(gate: Gate, decided: Draft) -> bool:
         case Gate.FITS:
             return not situation.budget.is_over(decided.view)
         case Gate.EARNED | Gate.PAYS | Gate.PREPARED:
-            # The first was asked before anything was chosen; the others ask what is not known here.
-            return True
+            return True  # EARNED is checked in due_strategy, the others in proxy/engine/planning/epochs.py
         case _:
             assert_never(gate)
 
@@ -134,7 +133,7 @@ def cuts_protected(situation: Situation, plan: Plan) -> bool:
 
 
 def with_late(situation: Situation, texts: Mapping[Span, str]) -> Plan:
-    """The plan in force, but for the notes of these gaps: they get summaries that came too late for them.
+    """The plan in force, with summaries that arrived late put into the notes of these gaps.
 
     A rewrite of a note has the provider read anew all that follows it, so this is only for when nothing is
     kept there (:func:`proxy.core.economics.economy.is_cold`). An epoch brings them by itself.

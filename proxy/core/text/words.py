@@ -126,7 +126,7 @@ def one_line(text: str, most: int = 60) -> str:
 
 
 def shares(sizes: Sequence[int], room: int) -> list[int]:
-    """What each of several texts gets of ``room`` bytes: small ones all they need, the others as much."""
+    """What each of several texts gets of ``room``: small ones all they need, the others as much each."""
     given = [0] * len(sizes)
     waiting = sorted(range(len(sizes)), key=lambda index: sizes[index])
     for place, index in enumerate(waiting):

@@ -150,7 +150,7 @@ class Sender:
         request.model.alternates = True
         body = self.decisions.body(request, exchange.decision)
         is_changed = body != exchange.body
-        exchange.decide(request, exchange.decision, body)
+        exchange.set_request(request, exchange.decision, body)
         return is_changed
 
     def _withdraw_tool(self, exchange: Exchange, refusal: Refusal) -> bool:
@@ -164,7 +164,7 @@ class Sender:
             return False
         exchange.is_tool_refused = not exchange.request.history.body.has_tools
         request = replace(exchange.request, tool=b"")
-        exchange.decide(request, exchange.decision, self.decisions.body(request, exchange.decision))
+        exchange.set_request(request, exchange.decision, self.decisions.body(request, exchange.decision))
         return True
 
     def _withdraw_parameters(self, exchange: Exchange, refusal: Refusal) -> bool:
@@ -180,7 +180,7 @@ class Sender:
         if refuses_usage:
             exchange.request.model.refuses_usage = True
         if refuses_cache_key or refuses_usage:
-            exchange.decide(exchange.request, exchange.decision, exchange.plain)
+            exchange.set_request(exchange.request, exchange.decision, exchange.plain)
             exchange.is_cache_key_refused = refuses_cache_key
         return refuses_cache_key or refuses_usage
 

@@ -175,7 +175,7 @@ class Decisions:
         if body == exchange.body:
             return False
         exchange.answerers = self.answerers(request, decision)
-        exchange.decide(request, decision, body)
+        exchange.set_request(request, decision, body)
         return True
 
 

@@ -77,11 +77,11 @@ async def answered(seconds: float = 0.0, answer: Answer | None = None) -> Sent:
 
 async def request(foreground: Foreground, send: Callable[[], Awaitable[Sent]]) -> None:
     """A user's request, up to where its answer begins."""
-    asked, sent = await foreground.ask(KIND), None
+    asked, sent = await foreground.request_begins(KIND), None
     try:
         sent = await send()
     finally:
-        foreground.answered(asked, sent)
+        foreground.answer_begins(asked, sent)
 
 
 # --- beside users ---
