@@ -178,9 +178,8 @@ class Proofs:
         exchange = sample.exchange
         budget = exchange.request.budget
         needed, limit = exchange.full + budget.real(sample.answer.tokens), budget.window.limit
-        if (
-            limit is not None and needed > limit
-        ):  # controls are skipped too, so that both arms sample the same requests
+        if limit is not None and needed > limit:
+            # Controls are skipped too, so that both arms sample the same requests.
             return {f"unproven:{Unproven.BEYOND}": 1}
         try:
             with step(PROOF, is_aside=True):
