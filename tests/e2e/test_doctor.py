@@ -231,6 +231,16 @@ async def test_a_policy_that_cannot_be_used_is_told_with_its_line(
     assert "broken.toml:2" in told.of("policy")[1]
 
 
+async def test_a_proof_without_the_operators_key_is_a_warning(
+    doctor: Doctor, model: Model, tmp_path: Path
+) -> None:
+    policy = write_policy(tmp_path, "proven", 'extends = "balanced"\n[proof]\nshare = 0.5\n')
+    told = await doctor("--policy", str(policy), upstream=model.url)
+    assert (told.code, told.worst) == (0, [("policy", "warn")])
+    told = await doctor("--policy", str(policy), upstream=model.url, UNABRIDGED_UPSTREAM_KEY="sk-operator")
+    assert (told.code, told.worst) == (0, [])
+
+
 async def test_what_check_would_remark_on_a_policy_is_a_warning(
     doctor: Doctor, model: Model, tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ from proxy.errors import OperatorError
 
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - it is only compared
 _UNREADY = ("degraded", "starting or draining")
+_KEY = "set UNABRIDGED_UPSTREAM_KEY, or take proof.share away"
 _SECONDS = 5.0
 """Seconds that whoever has the port may take to say who it is."""
 
@@ -53,6 +54,15 @@ def of_policies(settings: Settings, written: SettingsFile | None) -> list[Findin
         warn("policy", str(remark), "`unabridged check` tells what follows from a policy")
         for policy, file in read
         for remark in remarks_on(policy, file)
+    ]
+    findings += [
+        warn(
+            "policy",
+            f"{policy.name} has proof.share, and nothing is compared without the operator's key",
+            _KEY,
+        )
+        for policy, _ in read
+        if policy.proof.share and not settings.upstream_key
     ]
     for name in library.names():
         try:
