@@ -131,7 +131,8 @@ async def test_the_session_is_recorded_whole_and_its_view_is_the_one_that_nobody
     view = await admin(busy, f"sessions/{session['id']}/view")
     assert len(view["messages"]) < len(model.views()[-1])
     async with browsing(busy) as browser:
-        assert "In shadow. Everything was sent whole" in await browser.text(f"sessions/{session['id']}")
+        page = await browser.text(f"sessions/{session['id']}")
+        assert "In shadow: the model got the whole conversation." in page
 
 
 async def test_what_was_decided_in_shadow_is_in_force_for_no_other_request(
