@@ -105,7 +105,7 @@ def _said_again(text: str, chain: Chain, plan: Plan, end: int) -> list[Regret]:
         if not len(raw) / 3 <= size <= 3 * len(raw) or word not in raw:
             continue
         earlier = chain.content(position).text
-        if likeness(text, earlier) >= _SAME and {*_NUMBER.findall(earlier)} == numbers:
+        if {*_NUMBER.findall(earlier)} == numbers and likeness(text, earlier) >= _SAME:
             return [Regret(Signal.SAID_AGAIN, position, not plan.shows(position))]
     return []
 
