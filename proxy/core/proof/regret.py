@@ -7,7 +7,7 @@ a long conversation the newest messages are looked at, and of these only what sh
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from proxy.core.conversation.messages import HEAD_ROLES, TOOL_ROLES, Message
@@ -55,10 +55,11 @@ def regret_of(asking: Content, chain: Chain, plan: Plan, end: int) -> list[Regre
 def _called_again(name: str, arguments: str, chain: Chain, plan: Plan, end: int) -> Regret | None:
     """The newest result of the same call, or of one on the same file by the same tool."""
     key, files = key_of(name, arguments), _files_in(arguments)
-    word = max(files or _WORD.findall(arguments) or [name], key=len).encode(errors="replace")
+    sought = files or {max(_WORD.findall(arguments) or [name], key=len)}
+    words = [word.encode(errors="replace") for word in sought]
     for position, message in _newest(chain, end):
         for answered in message.answers:
-            call = _call(answered, word, chain, position)
+            call = _call(answered, words, chain, position)
             if call is None or call[0] != name:
                 continue
             if key_of(*call) == key:
@@ -74,11 +75,12 @@ def _newest(chain: Chain, end: int) -> Iterator[tuple[int, Message]]:
     return zip(range(end - 1, start - 1, -1), reversed(chain.messages[start:end]), strict=True)
 
 
-def _call(answered: str, word: bytes, chain: Chain, position: int) -> tuple[str, str] | None:
-    """The call of a result, by name and arguments; None where it has not the word, or is far away."""
+def _call(answered: str, words: Sequence[bytes], chain: Chain, position: int) -> tuple[str, str] | None:
+    """The call of a result, by name and arguments; None where it has none of the words, or is far away."""
     for place in range(position - 1, max(position - 1 - _FURTHEST, -1), -1):
         if answered in chain.messages[place].calls:
-            if word not in chain.raws[place]:
+            raw = chain.raws[place]
+            if not any(word in raw for word in words):
                 return None
             calls = chain.content(place).calls
             return next(((name, arguments) for call, name, arguments in calls if call == answered), None)

@@ -58,6 +58,11 @@ def test_a_file_that_is_read_again_elsewhere_in_it() -> None:
     assert asked(talk(LOOK), CUT, again) == [Regret(Signal.REREAD, 2, is_cut=True)]
 
 
+def test_a_file_that_is_read_again_together_with_one_of_a_longer_name() -> None:
+    again = calling(("c9", "look", '{"paths": ["src/bridge.py", "src/harbour_and_quay.py"]}'))
+    assert asked(talk(LOOK), CUT, again) == [Regret(Signal.REREAD, 2, is_cut=True)]
+
+
 def test_another_file_or_another_tool_is_nothing_again() -> None:
     for call in (("look", '{"path": "src/road.py"}'), ("edit", LOOK[1]), ("look", "{}")):
         assert asked(talk(LOOK), CUT, calling(("c9", *call))) == []
