@@ -1,7 +1,8 @@
-"""What a new session is told of earlier ones, and what a search tells: within the tokens of a note.
+"""Write briefings: what a new session is told about earlier ones, and the answer to a recall.
 
-What was said stands under its day, and says by whom, so that what only the model said is nobody's fact. The
-note fences it as data (:func:`proxy.core.conversation.notes.remembered`).
+A briefing fits the tokens of its note. Each line stands under the day on which it was said and names who said
+it, so that nothing that only the model said reads as a fact. The note fences the text as data
+(:func:`proxy.core.conversation.notes.remembered`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,11 +17,11 @@ from proxy.core.text.words import shares
 
 IN_THE_NOTE = "What is remembered of this stands in the note at the beginning of this conversation."
 _ITEMS_SHARE = 0.5
-"""Of the room: what items get at least, where there are as many."""
+"""Share of the room reserved for items, if there are enough of them to fill it."""
 
 
 class Briefing(NamedTuple):
-    """What a session is told, and which items are used by that."""
+    """The text that a session is given, and the items in it, which count as used."""
 
     text: str
     """Empty where there is nothing to say."""
@@ -30,10 +31,10 @@ class Briefing(NamedTuple):
 def opening_briefing(
     texts: Sequence[str], items: Sequence[Item], room: int, language: str, count: Callable[[str], int]
 ) -> Briefing:
-    """What of the texts, in their order, and of the items, the best first, a note of ``room`` tokens holds.
+    """Fit the texts, in their order, and the items, the best first, into a note of ``room`` tokens.
 
-    Lines, without their note. Texts are shortened from their ends, the longest most, for the items' half.
-    What several of them say in the same words is told once, as an item if there is room for that.
+    Returns the lines without the note around them. Texts are cut at their ends, the longest ones most, so
+    that items get their half. A sentence that occurs several times is written once, as an item if one fits.
     """
     left = room - count(remembered("", language))
     once = {normal(item.text): item for item in reversed(items) if not item.superseded_by}
@@ -53,9 +54,9 @@ def recall_briefing(
     language: str,
     count: Callable[[str], int],
 ) -> Briefing:
-    """A note of ``room`` tokens with what was said, the best first, and then items; empty without any.
+    """Write a note of ``room`` tokens: lines that were said, the best first, then items; empty if none fits.
 
-    ``said`` are lines by their places: what was said one after the other is told so.
+    ``said`` has lines by their places in the conversation, so that consecutive lines stay in order.
     """
     sayings = [_of_line(place, line, count) for place, line in said.items()]
     sayings += [_of_item(item, language, count) for item in items]
@@ -65,10 +66,10 @@ def recall_briefing(
 
 
 class _Saying(NamedTuple):
-    """Something that is told under its day, with the tokens of both."""
+    """A line of a briefing and the day that it stands under, with the tokens of both."""
 
     order: tuple[float, int, str]
-    """When it was said; and of what was said at one time, what comes first."""
+    """Sort key: when it was said, then what decides between lines of the same time."""
     day: str
     day_size: int
     line: str
@@ -81,7 +82,7 @@ def _of_line(place: int, line: Utterance, count: Callable[[str], int]) -> _Sayin
 
 
 def _of_item(item: Item, language: str, count: Callable[[str], int]) -> _Saying:
-    """An item with who said it, if that is known."""
+    """An item's line, with who said it if that is known."""
     line = f"- {item.source.name}: {item.text}" if item.source.name else f"- {item.text}"
     if item.trust is not Trust.USER:
         line = f"- {item.text} {SAID_BY_MODEL[language]}"
@@ -94,7 +95,7 @@ def _saying(order: tuple[float, int, str], line: str, count: Callable[[str], int
 
 
 def _fitting(sayings: Iterable[_Saying], room: int) -> list[_Saying]:
-    """Those of them, the best first, that ``room`` tokens hold with their days."""
+    """Choose the lines, the best first, that fit into ``room`` tokens together with their days."""
     chosen, days = list[_Saying](), set[str]()
     for each in sayings:
         size = each.size + (0 if each.day in days else each.day_size)
@@ -106,7 +107,7 @@ def _fitting(sayings: Iterable[_Saying], room: int) -> list[_Saying]:
 
 
 def _by_day(sayings: Iterable[_Saying]) -> Iterator[str]:
-    """Each day before what was said on it, the first day first."""
+    """Yield each day, then the lines of that day, in chronological order."""
     for day, of_day in groupby(sorted(sayings, key=lambda each: each.order), key=lambda each: each.day):
         yield day
         yield from (each.line for each in of_day)
@@ -117,7 +118,7 @@ def _items_of(sayings: Iterable[_Saying]) -> tuple[Item, ...]:
 
 
 def _shortened(texts: Sequence[str], room: int, count: Callable[[str], int]) -> list[str]:
-    """The first lines of each text, short texts whole before long ones get more; the same one only once."""
+    """Keep the first lines of each text, without repeated lines; short texts stay whole before long ones."""
     seen = set[str]()
     split = [[line for line in text.splitlines() if line.strip() and _is_first(line, seen)] for text in texts]
     sizes = [[_size(line, count) for line in lines] for lines in split]
@@ -131,12 +132,12 @@ def _shortened(texts: Sequence[str], room: int, count: Callable[[str], int]) -> 
 
 
 def _is_first(line: str, seen: set[str]) -> bool:
-    """Whether no line before has said the same; from now on it has."""
+    """Whether no line before says the same; adds the line to ``seen``."""
     before = len(seen)
     seen.add(normal(line))
     return len(seen) > before
 
 
 def _size(line: str, count: Callable[[str], int]) -> int:
-    """Tokens of a line within a text: a full stop and the end of a line are often one token together."""
+    """Tokens of a line within a text, counted with its line break: a full stop and it are often one token."""
     return count(f"{line}\n")

@@ -1,8 +1,8 @@
-"""Items: what a model is asked for, and what of its answer is believed.
+"""Items: the prompt that asks a model for them, and the verification of its answer.
 
-An item is believed where what somebody said supports it (:mod:`proxy.core.memory.statements`). Its trust is a
-person's where what people said is enough, else the model's. What the model alone said lays down nothing, for
-people or for models, and nothing of it is taken for what stays true.
+An item is accepted if the conversation supports it (:mod:`proxy.core.memory.statements`). Its trust is a
+person's if the lines of people are enough, else the model's. An item that only the model supports is rejected
+if it would tell people or models what to do, and is never a standing one.
 """
 
 import re
@@ -21,9 +21,9 @@ from proxy.core.text.lexicon.remembering import STANDING
 from proxy.core.text.words import head_of
 
 MOST_ITEMS = 40
-"""Of one answer."""
+"""Most items that are taken from one answer."""
 MOST_TOKENS = 2_000
-"""Of the answer."""
+"""Most tokens of the answer."""
 TEXT_BYTES, PASSAGE_BYTES = 500, 2_000
 
 _TASK = (
@@ -52,16 +52,17 @@ class ProposedItem(NamedTuple):
     kind: Kind = Kind.FACT
     is_standing: bool = False
     lines: tuple[int, ...] = ()
-    """Numbers of the lines that it says it comes from, from 1."""
+    """Numbers (from 1) of the lines that the model gives as its source."""
     replaces: str = ""
-    """Short id of a known item; so is the next."""
+    """Short id of a known item that it replaces, or empty."""
     repeats: str = ""
+    """Short id of a known item that it repeats, or empty."""
 
 
 def ask_for_items(
     lines: Sequence[Utterance], known: Sequence[Item], language: str, temperature: float
 ) -> Ask:
-    """The question for what is to be remembered of ``lines``; ``known`` items get ids by their place."""
+    """Return the prompt for the items of ``lines``; the ``known`` items get short ids by their place."""
     numbered = "\n".join(f"{number}. {line}" for number, line in enumerate(lines, 1))
     task, text = _TASK.format(language=LANGUAGES[language]), fenced(numbered)
     if known:
@@ -71,14 +72,14 @@ def ask_for_items(
 
 
 def short_id(place: int) -> str:
-    """By what a model names the known item at this place of what it was shown."""
+    """The id by which a model names the known item at ``place`` in the list that it was shown."""
     return f"k{place + 1}"
 
 
 def proposed_items_in(answer: str) -> list[ProposedItem]:
-    """The items of an answer, one by one, whatever stands around them, and though it ends in mid-list.
+    """Parse the items of an answer one by one, so that text around them or a list cut short does no harm.
 
-    Raises Refused where it is no JSON.
+    Raises Refused where the answer has no JSON object.
     """
     objects = _OBJECT.findall(answer)
     if not objects:
@@ -105,11 +106,11 @@ def _proposal(written: str) -> ProposedItem:
     )
 
 
-# --- what is believed ---
+# --- which items are accepted ---
 
 
 class VerifiedItem(NamedTuple):
-    """An item that somebody has said."""
+    """A proposed item that the conversation supports."""
 
     proposal: ProposedItem
     trust: Trust
@@ -117,7 +118,7 @@ class VerifiedItem(NamedTuple):
     lines: tuple[Utterance, ...]
 
     def source(self, session: str) -> Source:
-        """Where it comes from."""
+        """Return the item's source in the session of this name."""
         last = max(self.lines, key=lambda line: line.at)
         return Source(
             session=session,
@@ -130,7 +131,7 @@ class VerifiedItem(NamedTuple):
 
 
 def verified_items(proposals: Sequence[ProposedItem], statements: Statements) -> list[VerifiedItem]:
-    """The proposed items that what was said supports."""
+    """Return the proposed items that the conversation supports."""
     found = (_believed(proposal, statements) for proposal in proposals)
     return [each for each in found if each is not None]
 
@@ -145,7 +146,7 @@ def _believed(proposal: ProposedItem, statements: Statements) -> VerifiedItem | 
 
 
 def _is_standing(proposal: ProposedItem, trust: Trust) -> bool:
-    """Whether it stays true: who somebody is, their health, a rule; for what people said alone."""
+    """Whether an item is standing (identity, health, a rule); only an item that people said can be."""
     if trust is not Trust.USER:
         return False
     is_rule = proposal.kind is Kind.PREFERENCE and strength_of(proposal.text) > 1

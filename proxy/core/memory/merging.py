@@ -1,9 +1,10 @@
-"""What is believed beside what is known: the same again is a use, and what contradicts supersedes.
+"""Merge new items into the known ones: a repetition counts as a use, a contradiction supersedes.
 
-Both in doubt are kept: that somebody is allergic to nuts, and to shellfish, is both true. A contradiction is
-what a model says replaces something of the same words, or what is certain: the same sentence with another
-number, another value of what has one at a time, a denial. The one that was said later stands, but for one of
-less trust than the other; the one that does not stand is kept, linked to the other.
+In doubt both items are kept: somebody can be allergic to nuts and to shellfish. Two items contradict each
+other where the model says that one replaces the other and they share enough words, or where it is certain:
+the same sentence with another number, another value of something that has one value at a time, a denial. Of
+the two the one said later stays in force, unless it has less trust than the other. The other one is kept as
+superseded, with a link to the one in force.
 """
 
 import hashlib
@@ -26,19 +27,19 @@ from proxy.core.text.lexicon.words import NUMERALS, UNSPACED
 from proxy.core.text.words import share, words_of
 
 MOST_NEAR = 20
-"""Known items that a model is shown beside what was said."""
+"""At most so many known items are shown to the model with the transcript."""
 _COMPARED = 50
-"""Known items that a new one is held against: those that share most words with it."""
+"""A new item is compared with at most so many known ones: those that share most words with it."""
 _ABOUT = 0.34
-"""Of an item's words, how many are those of the one that a model says it replaces, or repeats."""
+"""Least share of an item's words that must also be in the item that the model says it replaces or repeats."""
 
 
 class ItemIndex:
-    """What a scope knows: its items that are not superseded."""
+    """An index of a scope's items that are not superseded, by their words."""
 
     def __init__(self, items: Iterable[Item]) -> None:
         self.ids: set[str] = set()
-        """Of all its items, superseded or not."""
+        """The ids of all items of the scope, superseded or not."""
         self._items: dict[str, Item] = {}
         self._same: dict[str, str] = {}
         self._naming: dict[str, list[str]] = {}
@@ -46,7 +47,7 @@ class ItemIndex:
             self.add(item)
 
     def add(self, item: Item) -> None:
-        """An item, or what has become of it."""
+        """Add an item, or replace it by its new state."""
         self.ids.add(item.id)
         if item.superseded_by:
             self._items.pop(item.id, None)
@@ -58,21 +59,21 @@ class ItemIndex:
         self._items[item.id] = item
 
     def same(self, text: str) -> Item | None:
-        """The item that says this in the same words, as :func:`stated`."""
+        """Return the item that says this in the same words; ``text`` comes from :func:`stated`."""
         return self._items.get(self._same.get(normal(text), ""))
 
     def near(self, text: str, most: int = MOST_NEAR) -> list[Item]:
-        """The items that have most of their words in common with a text, those with more of them first."""
+        """Return the ``most`` items that share most words with a text, those that share more first."""
         shared = Counter(name for word in words_of(text) for name in self._naming.get(word, ()))
         items = (self._items[name] for name in shared if name in self._items)
         return sorted(items, key=lambda item: (-shared[item.id], -item.created_at, item.id))[:most]
 
 
 class MergedItems(NamedTuple):
-    """What a reading of what was said changes."""
+    """The changes that one merge makes."""
 
     items: Mapping[str, Item]
-    """Those that are new, and those that were used or superseded."""
+    """New items, and the new states of items that were used or superseded, by id."""
     events: Sequence[Event]
 
 
@@ -85,9 +86,10 @@ def merge(
     digest: bytes,
     now: float,
 ) -> MergedItems:
-    """Take in what is believed of a session; ``shown`` are the known items that the model was shown.
+    """Merge a session's verified items into the known ones; ``shown`` are those that the model was shown.
 
-    ``digest`` is of the session's name, for its uses. Merging the same items twice gives the same ids.
+    ``digest`` is a digest of the session's name, to count uses once a session. Merging the same items twice
+    gives the same ids.
     """
     learning = _Learning(known, {short_id(place): item.id for place, item in enumerate(shown)}, now)
     for each in found:
@@ -106,7 +108,7 @@ class _Learning:
         self._now = now
 
     def take(self, believed: VerifiedItem, session: str, digest: bytes) -> None:
-        """One that is said again is used; any other is born, and held against those that are known."""
+        """Count a use if the item is known; otherwise create it and compare it with the known ones."""
         item = _born(believed, session, self._now)
         text = stated(item)
         near = self._known.near(text, _COMPARED)
@@ -127,7 +129,7 @@ class _Learning:
                 self._keep(*superseded(self.items.get(loser.id, loser), winner.id, self._now))
 
     def _meant(self, name: str, text: str, near: Sequence[Item]) -> Item | None:
-        """The known item that a model names, if it is about the same at all."""
+        """Return the known item that the model names by short id, if the two share enough words."""
         wanted = self._shown.get(name)
         found = next((item for item in near if item.id == wanted), None)
         is_about = found is not None and share(words_of(text), words_of(found.text)) >= _ABOUT
@@ -173,7 +175,7 @@ _NAME = re.compile(rf"[^\Wa-zß-ÿ_]|[{UNSPACED}]")
 
 
 def stated(item: Item) -> str:
-    """What an item says, as others would say it: with the name of who said it for "I"."""
+    """Return an item's sentence in the third person: a leading "I" is replaced by the speaker's name."""
     speaker = item.source.name
     found = FIRST_PERSON.match(item.text) if speaker else None
     if found is None:
@@ -183,18 +185,18 @@ def stated(item: Item) -> str:
 
 
 def normal(text: str) -> str:
-    """A sentence without what may differ where it says the same: case, punctuation, white space."""
+    """Normalise a sentence for comparison: drop case and punctuation, unify white space."""
     return " ".join(_TOKEN.findall(unicodedata.normalize("NFKC", text).casefold()))
 
 
 def contradicts(one: str, other: str) -> bool:
-    """Whether two sentences certainly cannot both be true at a time."""
+    """Whether two sentences certainly cannot both be true at the same time."""
     is_told_apart = _has_another_number(one, other) or _is_elsewhere(one, other)
     return is_told_apart or _replaces(one, other) or _replaces(other, one)
 
 
 def _has_another_number(one: str, other: str) -> bool:
-    """Whether the sentences are the same but for how many somebody has."""
+    """Whether the sentences differ only in numbers, and say how much of something somebody has."""
     tokens, others = normal(one).split(), normal(other).split()
     if len(tokens) != len(others) or not HOLDS.search(one):
         return False
@@ -205,7 +207,7 @@ def _has_another_number(one: str, other: str) -> bool:
 
 
 def _is_elsewhere(one: str, other: str) -> bool:
-    """Whether they name another place where somebody lives, or works."""
+    """Whether they name different places where the same person lives, or works."""
     for patterns in ONE_AT_A_TIME:
         found = [_place_in(text, patterns) for text in (one, other)]
         (who, what), (whose, where) = found
@@ -215,7 +217,7 @@ def _is_elsewhere(one: str, other: str) -> bool:
 
 
 def _place_in(text: str, patterns: Sequence[re.Pattern[str]]) -> tuple[str, frozenset[str]]:
-    """Who is said to be somewhere, and the words of where, if that is a name."""
+    """Return who is said to be somewhere, and the words of the place; both empty if the place is no name."""
     match = next(filter(None, (pattern.match(text) for pattern in patterns)), None)
     if match is None or not _NAME.match(match["what"]):
         return "", frozenset()
@@ -223,7 +225,7 @@ def _place_in(text: str, patterns: Sequence[re.Pattern[str]]) -> tuple[str, froz
 
 
 def _replaces(newer: str, older: str) -> bool:
-    """Whether one withdraws the other, or sets another value of the same thing."""
+    """Whether ``newer`` withdraws ``older``, or sets another value of the same thing."""
     subject, before = subject_of(newer), subject_of(older)
     if not (subject.words <= before.words or before.words <= subject.words):
         return False

@@ -1,4 +1,4 @@
-"""What is kept of a memory: items with a life, what became of them, and the texts of a scope.
+"""The stored records of a memory: items, archived items, their logs, and the texts of a scope.
 
 Times are seconds since 1970, UTC. Scores are between 0 and 1.
 """
@@ -11,7 +11,7 @@ import msgspec
 
 
 def day_of(at: float) -> str:
-    """The day of a time (UTC), as ISO 8601 writes it."""
+    """The day (UTC) of a time in seconds, in ISO 8601."""
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}"
 
 
@@ -25,14 +25,14 @@ class ScopeKind(StrEnum):
 
 
 class Scope(NamedTuple):
-    """One memory. Its ``tag`` (hex) is derived from the tenant and the names, so no other caller meets it."""
+    """One memory. Its ``tag`` (hex) is derived from the tenant and the names, so callers never share one."""
 
     kind: ScopeKind
     tag: str
 
 
 class Kind(StrEnum):
-    """What an item tells."""
+    """What kind of statement an item is."""
 
     FACT = "fact"
     DECISION = "decision"
@@ -40,7 +40,7 @@ class Kind(StrEnum):
 
 
 class Trust(StrEnum):
-    """Who said what an item tells; of several sources the one that is trusted least."""
+    """Who said what an item says; of several sources the least trusted one."""
 
     USER = "user"
     ASSISTANT = "assistant"
@@ -50,19 +50,19 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where an item comes from."""
 
     session: str
-    """By what operators know it."""
+    """The session's id as operators see it."""
     messages: tuple[bytes, ...]
-    """Chain hashes."""
+    """Chain hashes of the messages."""
     role: str
     name: str = ""
-    """Who said it, where the message or the request names them."""
+    """Who said it, if the message or the request names them."""
     at: float
     passage: str = ""
-    """What was said, of at most 2,000 bytes."""
+    """The original words, at most 2,000 bytes."""
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something that is remembered."""
+    """One remembered statement."""
 
     id: str
     text: str
@@ -70,19 +70,19 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     trust: Trust
     source: Source
     is_standing: bool = False
-    """Identity, health, a standing rule or preference: what stays true does not fade."""
+    """Whether it is about identity, health, or a standing rule or preference: such an item does not fade."""
     importance_score: float = 0.5
     access_count: int = 0
-    """Uses: in so many sessions it was injected or recalled, or said again."""
+    """Number of sessions in which it was injected, recalled or said again."""
     last_accessed_at: float
     decay_applied_at: float
     created_at: float
     superseded_by: str = ""
-    """Id of the item that says otherwise since; what is superseded is kept, and not told."""
+    """Id of the newer item that contradicts it; a superseded item is kept, but no session is told of it."""
     used_by: bytes | tuple[bytes, ...] = b""
-    """Digests of the sessions that used it last, one after the other; each of them counts once.
+    """Concatenated digests of the sessions that used it last; each session counts once.
 
-    Releases before have written a tuple of them, which takes six times the memory.
+    Earlier releases wrote a tuple of digests, which takes six times the memory.
     """
 
 
@@ -95,7 +95,7 @@ class ArchiveReason(StrEnum):
 
 
 class Archived(msgspec.Struct, frozen=True, kw_only=True):
-    """An item that was compressed and put away: its summary stands for it until it is restored or deleted."""
+    """An item in the archive: its compressed summary replaces it until it is restored or deleted."""
 
     id: str
     scope: str
@@ -103,10 +103,10 @@ class Archived(msgspec.Struct, frozen=True, kw_only=True):
     original_memory_id: str
     original_content: str
     original_embedding: tuple[float, ...] | None = None
-    """None where nothing embeds."""
+    """None if there is no embedding model."""
     compressed_summary: str
     compression_method: str
-    """`model`; `text` where the item's sentence stands without its passage; `none` where all of it stays."""
+    """`model`; `text` if only the item's sentence is kept, without its passage; `none` if all is kept."""
     compressed_at: float
     original_size_bytes: int
     compressed_size_bytes: int
@@ -115,13 +115,13 @@ class Archived(msgspec.Struct, frozen=True, kw_only=True):
     final_importance_score: float
     archive_reason: ArchiveReason
     retention_until: float | None
-    """None: for ever."""
+    """None means for ever."""
     item: Item
-    """What is born again when it is restored."""
+    """The item itself, from which it is restored."""
 
 
 class EventKind(StrEnum):
-    """What can become of an item."""
+    """What can happen to an item."""
 
     CREATE = "create"
     USE = "use"
@@ -140,7 +140,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     item: str
     at: float
     before: float | None = None
-    """Its score; None where it had none."""
+    """The score before the event; None if there was none."""
     after: float | None = None
     details: str = ""
 
@@ -148,13 +148,13 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def event_of(
     item: Item, kind: EventKind, at: float, *, after: float | None = None, details: str = ""
 ) -> Event:
-    """What becomes of an item; the score that it had stands in it, but for one that is only born by that."""
+    """Make an event with the item's present score as ``before``, which is None for its creation."""
     before = None if kind is EventKind.CREATE else item.importance_score
     return Event(kind=kind, item=item.id, at=at, before=before, after=after, details=details)
 
 
 def add_event(log: list[Event], event: Event) -> None:
-    """Write a line into a log; score updates that follow each other are one, from first to last score."""
+    """Append an event to a log; consecutive score updates become one, from the first to the last score."""
     if log and log[-1].kind is event.kind is EventKind.SCORE_UPDATE:
         log[-1] = msgspec.structs.replace(event, before=log[-1].before)
     else:
@@ -162,39 +162,39 @@ def add_event(log: list[Event], event: Event) -> None:
 
 
 class Texts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The long-term and the short-term text of a scope, in the words of a model."""
+    """The long-term and the short-term text of a scope, written by a model."""
 
     long: str = ""
     short: str = ""
     updated: float = 0.0
     read_up_to: float = 0.0
-    """Of messages, those up to here are in the texts."""
+    """Time of the newest message that the texts take into account."""
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is known of a scope beside what it remembers."""
+    """Facts about a scope itself, apart from what it remembers."""
 
     tenant: str
     name: str = ""
-    """As clients named it; for the listing."""
+    """The name that clients gave it, for listings."""
     workspace: str = ""
-    """Tag of the workspace that a channel lies in, and the next is its name."""
+    """Tag of the workspace that a channel belongs to; ``workspace_name`` is its name."""
     workspace_name: str = ""
     policy: str = ""
     """Name of the policy under which it was last written."""
     model: str = ""
-    """That of the conversation that was last in it, which is asked in the daily run."""
+    """The model of the scope's latest conversation, which the daily run asks."""
     runs: int = 0
-    """Runs of its threads since its texts were last written."""
+    """Times that its threads were read since its texts were last written."""
 
 
 class Thread(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A session that a scope remembers of."""
+    """What a scope has recorded about one of its sessions."""
 
     updated: float
-    """When it last had a turn."""
+    """Time of its last turn."""
     tip: bytes = b""
-    """Chain hash up to which it has been read for items."""
+    """Chain hash of the last message that was read for items."""
     exchanges: int = 0
-    """Exchanges by then."""
+    """Number of exchanges up to that message."""
     texts: Texts = Texts()

@@ -1,6 +1,6 @@
-"""Secrets are not remembered: keys, tokens, passwords and card numbers are blotted out by their shapes.
+"""Redact secrets before anything is remembered: keys, tokens, passwords and card numbers, by their shapes.
 
-In doubt something is a secret: a blot costs little, and what is remembered outlives who said it.
+In doubt something is treated as a secret: a redaction costs little, and a memory is kept for long.
 """
 
 import re
@@ -20,7 +20,7 @@ _TOKEN = re.compile(
     r"|(?i:\b(?:bearer|basic) )(?=[\w.~+/=-]*\d)[\w.~+/=-]{12,}"
     r"|(?<![\w+/.-])(?=[\w+-]*[a-z])(?=[\w+-]*[A-Z])(?=(?:[\w+-]*\d){4})[A-Za-z\d+_-]{32,}={0,2}(?![\w/.])"
 )
-"""As services issue them, by what they begin with; and what is long, and mixed as only chance mixes."""
+"""Tokens with the prefixes of known services, and long strings that mix characters as only random ones do."""
 _USERINFO = re.compile(r"(?<=://)[^\s/@:]*:[^\s/@]+(?=@)")
 _NAMED = re.compile(
     rf"(?P<name>{SECRETS})(?P<is>[\"'`*]{{0,3}}(?:\s*[:=\uff1a]\s*|\s*(?:は|是|为|為)\s*|\s+(?:is|was|ist|lautet|es|est)(?:\s+now)?\s*:?\s+)"
@@ -32,14 +32,14 @@ _CARD_LENGTHS = range(13, 20)
 
 
 def redacted(text: str) -> str:
-    """The text with a blot for each secret."""
+    """Return the text with :data:`BLOT` in place of each secret."""
     text = _USERINFO.sub(BLOT, _BLOCK.sub(BLOT, text))
     text = _NAMED.sub(_named, text)
     return _DIGITS.sub(_card, _TOKEN.sub(BLOT, text))
 
 
 def is_blotted_out(text: str) -> bool:
-    """Whether blots are all that is left of it."""
+    """Whether the text has nothing but redactions."""
     return BLOT in text and not words_of(text.replace(BLOT, " "))
 
 
@@ -52,7 +52,7 @@ def _card(match: re.Match[str]) -> str:
 
 
 def _is_card(digits: str) -> bool:
-    """Whether it is as long as a card's number, and its digits add up as those of one (ISO/IEC 7812-1)."""
+    """Whether the digits have the length of a card number and a valid checksum (Luhn, ISO/IEC 7812-1)."""
     doubled = [int(each) * 2 for each in digits[-2::-2]]
     total = sum(map(int, digits[-1::-2])) + sum(each - 9 * (each > 9) for each in doubled)
     return len(digits) in _CARD_LENGTHS and total % 10 == 0 and len(set(digits)) > 1

@@ -1,8 +1,8 @@
-"""What supports a sentence that a model has written: the lines in which it was said.
+"""Find the lines of a conversation that support a sentence written by a model.
 
-Enough of its words, and everything exact (numbers, ids, names), stand in a few lines, and it does not deny
-what these say, or the other way round. What is asked supports nothing. A date may follow from that of a line:
-"yesterday" has one.
+A few lines support a sentence if they contain enough of its words and everything exact in it (numbers, ids,
+names), and neither denies the other. A question supports nothing. A date may follow from the date of a line
+that says "yesterday".
 """
 
 import re
@@ -23,39 +23,39 @@ from proxy.core.text.lexicon.words import GERMAN, MONTHS
 from proxy.core.text.words import sentences_in, words_of
 
 _SUPPORTED = 0.5
-"""Of a sentence's words, weighed by how rare they are in what was said, how many stand in its source."""
+"""Least share of a sentence's words, weighted by their rarity in the conversation, found in its source."""
 _TOGETHER = 3
-"""Sentences that follow each other, of which one may be made; far apart, anything is said in common words."""
+"""Most consecutive sentences that may support one: sentences far apart have the words of almost anything."""
 _NEAR = 7
-"""Days between a date and the line in which it was "yesterday" or "on Friday"."""
+"""Most days between a date and a line that calls it "yesterday" or "on Friday"."""
 _FOLLOWING = re.compile(r"(?<=[^\W_][ ,]) ?(\w{2,})")
-"""A word that begins no sentence."""
+"""A word that does not begin a sentence."""
 _GERMAN = re.compile(rf"\b(?:{GERMAN})\b", re.IGNORECASE)
 _MONTHS = frozenset(name.lower() for names in MONTHS for name in names.split())
 
 
 class Support(NamedTuple):
-    """The lines that say a sentence, in their order."""
+    """The lines that support a sentence, in conversation order."""
 
     trust: Trust
-    """A person's where what people said is enough; else the model's."""
+    """A person's if the lines of people are enough; else the model's."""
     lines: tuple[Utterance, ...]
 
 
 class Statements:
-    """What was said, as sentences are held against it."""
+    """The lines of a conversation, against which sentences are checked."""
 
     def __init__(self, lines: Sequence[Utterance]) -> None:
         self._lines = lines
         self._stated = [_Stated(line, text) for line in lines for text in sentences_in(line.text)]
         self._spread = Counter(word for each in self._stated for word in each.words)
         self._names = words_of(" ".join(sorted({line.name for line in lines})))
-        """The words of the names of who speaks: what is said of one of them is no other's."""
+        """The words of the speakers' names: one speaker's line must not support a sentence about another."""
 
     def support(self, text: str, numbers: Sequence[int] = (), together: int = _TOGETHER) -> Support | None:
-        """What supports a sentence: so many that stand together, of the lines of these numbers (from 1).
+        """Return the support of a sentence from at most ``together`` consecutive ones; None if there is none.
 
-        Without numbers, of all.
+        ``numbers`` (from 1) restrict the search to these lines; without numbers all lines are searched.
         """
         words = words_of(_undated(text))
         words = frozenset(word for word in words if word in self._spread or not word.isdigit())
@@ -71,7 +71,7 @@ class Statements:
         return None
 
     def _covering(self, words: frozenset[str], pool: Sequence["_Stated"], together: int) -> list["_Stated"]:
-        """The sentences that have most of the words, as few as will do, in their order; or none."""
+        """Return the fewest sentences close together that have enough of the words, in order; or none."""
         found = [words & each.words for each in pool]
         starts = (place for place in range(len(pool)) if found[place])
         windows = (range(start, min(start + together, len(pool))) for start in starts)
@@ -94,12 +94,12 @@ def _union(found: Sequence[frozenset[str]], places: range) -> frozenset[str]:
 
 
 def lays_down(text: str) -> bool:
-    """Whether it tells somebody, or a model, what to do: a person may, and nobody else."""
+    """Whether a sentence tells a person or a model what to do, which only people's sentences may."""
     return strength_of(text) > 2 or bool(ORDERS.search(text))
 
 
 class _Stated:
-    """A sentence of a line, and what it says for certain: of a question, all but what it asks."""
+    """A sentence of a line, with its clauses; the last clause of a question, which asks, is left out."""
 
     def __init__(self, line: Utterance, text: str) -> None:
         self.line = line
@@ -108,12 +108,12 @@ class _Stated:
         self.words: frozenset[str] = words_of(" ".join(self.clauses)) | words_of(line.name)
 
     def may_tell_of(self, named: frozenset[str]) -> bool:
-        """Whether it may say something of people of these names: it names one, or the assistant said it."""
+        """Whether it may be about people of these names: it names one of them, or the assistant said it."""
         return not named or self.line.trust is Trust.ASSISTANT or bool(named & self.words)
 
 
 def _is_founded(text: str, stated: Sequence[_Stated]) -> bool:
-    """Whether everything exact in a sentence stands in the lines, or is a date that follows from theirs."""
+    """Whether everything exact in a sentence is in the lines, or is a date that follows from their dates."""
     days = [datetime.fromtimestamp(each.line.at, UTC) for each in stated if each.line.at]
     years = {str(day.year + more) for day in days for more in (-1, 0, 1)}
     said = "\n".join(f"{each.line.name}: {each.line.text}" for each in stated)
@@ -129,20 +129,20 @@ def _dates_in(text: str) -> list[str]:
 
 
 def _undated(text: str) -> str:
-    """A sentence without its dates: the source may say them otherwise."""
+    """Remove a sentence's dates, which the source may write in another way."""
     for date in _dates_in(text):
         text = text.replace(date, " ")
     return text
 
 
 def _near(days: Sequence[datetime]) -> frozenset[str]:
-    """The numbers of the dates around these."""
+    """The numbers (year, month, day) of all dates within a few days of these."""
     around = (day + timedelta(days=more) for day in days for more in range(-_NEAR, _NEAR + 1))
     return frozenset(str(number) for day in around for number in (day.year, day.month, day.day))
 
 
 def _has_names(text: str, said: str) -> bool:
-    """Whether what a sentence writes with a capital was said; German writes all nouns so."""
+    """Whether the lines have every capitalised word; always true for German, which capitalises all nouns."""
     if _GERMAN.search(text):
         return True
     following: list[str] = _FOLLOWING.findall(text)
@@ -152,7 +152,7 @@ def _has_names(text: str, said: str) -> bool:
 
 
 def _is_turned(text: str, stated: Sequence[_Stated]) -> bool:
-    """Whether a clause denies what the one nearest to it says, or the other way round."""
+    """Whether a clause denies what the most similar clause of the lines says, or the other way round."""
     clauses = [clause for each in stated for clause in each.clauses]
     for clause in CLAUSE_END.split(text):
         words = words_of(clause)

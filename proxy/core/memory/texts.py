@@ -1,9 +1,10 @@
-"""The texts of a scope: what a model is asked for them with, and what of its answer is kept.
+"""The texts of a scope: the prompt that asks a model for them, and the check of its answer.
 
-A long-term text is merged into the one that there is; a short-term one is written anew. Scopes above are told
-as background. Where there is nothing to summarise nobody is asked, and the text stays. Every bullet is held
-against what it was made from: what nobody said, or what would tell a model what to do, is left out, and what
-the model alone has said is marked as that, however often it is merged.
+A long-term text is merged with the existing one; a short-term text is written anew. The texts of the scopes
+above are given as background. Where there is nothing to summarise, no model is asked and a long-term text
+stays. Every bullet is checked against its source: a bullet is dropped if nobody said it, or if only the model
+said it and it would instruct a model or a person. Other bullets that only the model said carry a mark, which
+survives every merge.
 """
 
 import re
@@ -52,39 +53,42 @@ _MERGE = (
 _BACKGROUND = " The background is for understanding alone: repeat nothing of it."
 _WORDS_OF_TOKEN = 0.6
 _TOGETHER = 4
-"""Sentences that follow each other, of which one bullet may be made."""
+"""Most consecutive sentences that one bullet may be made from."""
 _MARKS = tuple(SAID_BY_MODEL.values())
 _SPARE = 2
-"""Times the tokens of a text: what a model may write, so that it is shortened between bullets, not cut."""
+"""The model may write so many times a text's tokens, so that the text is shortened between bullets."""
 _ABOUT = 0.5
-"""Of the words of a line, or of what is to be forgotten: from there on they tell of the same."""
+"""Share of common words from which a line and something to be forgotten are about the same."""
 _BULLET = re.compile(r"^\s*(?:[-*•·\u2013\u2014]|\(?\d{1,3}[.)])\s+")
 _HEADING = re.compile(r"^\s*(?:#+ |```|</?\w|\*\*[^*]+\*\*:?\s*$)|[:\uff1a]\s*$")
 
 
 class TextRequest(NamedTuple):
-    """A text that is to be written."""
+    """A request to a model for one text of a scope."""
 
     scope: ScopeKind
     is_long: bool
     source: Sequence[Utterance]
-    """What it is made from: lines of messages, or those of other texts (:func:`lines_of_text`)."""
+    """The lines that it is made from: messages, or bullets of other texts (:func:`lines_of_text`)."""
     existing: str = ""
-    """The text so far; told to the model for long-term ones alone."""
+    """The present text; only for a long-term text it is given to the model."""
     background: Sequence[str] = ()
-    """The texts of the scopes above, the widest first."""
+    """The texts of the scopes above this one, the widest scope first."""
     of_texts: bool = False
-    """Whether it is made from the texts of the scopes below, and not from messages."""
+    """Whether it is made from other texts, and not from messages."""
 
     @property
     def unasked(self) -> str | None:
-        """The text where there is nothing to be summarised: that so far for a long-term one, else none."""
+        """The text if there is nothing to summarise: the present one for long-term, empty for short-term.
+
+        None if there is something, so that a model has to be asked.
+        """
         if any(line.text for line in self.source):
             return None
         return self.existing if self.is_long else ""
 
     def ask(self, most: int, language: str, temperature: float) -> Ask:
-        """The question for it; it may have ``most`` tokens."""
+        """Return the prompt for the text, which may have ``most`` tokens."""
         background = [text for text in self.background if text.strip()]
         existing = self.existing.strip() if self.is_long else ""
         is_common = self.scope is ScopeKind.WORKSPACE and self.of_texts
@@ -104,9 +108,9 @@ class TextRequest(NamedTuple):
         return Ask(task, "\n".join(told), _SPARE * most, temperature)
 
     def read(self, answer: str, most: int, language: str, count: Callable[[str], int]) -> str:
-        """What of an answer is kept: the bullets that are true, as many as ``most`` tokens hold.
+        """Return the bullets of an answer that the source supports, as many as fit into ``most`` tokens.
 
-        Raises Refused where none is.
+        Raises Refused where there is none.
         """
         existing = lines_of_text(self.existing) if self.is_long else []
         bullets: list[str] = []
@@ -120,7 +124,7 @@ class TextRequest(NamedTuple):
 
 
 def lines_of_text(text: str) -> list[Utterance]:
-    """The bullets of a text that was written before, each with the trust that it was written with."""
+    """Return the bullets of an existing text; those with the model's mark have the model's trust."""
     bullets = [_BULLET.sub("", line).strip() for line in text.splitlines()]
     return [
         Utterance(0.0, Trust.ASSISTANT if bullet.endswith(_MARKS) else Trust.USER, "", bullet, b"")
@@ -130,9 +134,9 @@ def lines_of_text(text: str) -> list[Utterance]:
 
 
 def without(texts: Texts, sayings: Iterable[str]) -> Texts:
-    """Texts without the lines that tell of what is to be forgotten: half the words of either are the other's.
+    """Remove the lines about what is to be forgotten: those where half the words of either are in the other.
 
-    A line that tells of something else as well goes, too.
+    A line that also says something else is removed as a whole.
     """
     words = [found for saying in sayings if (found := words_of(saying))]
 
@@ -148,7 +152,7 @@ def _is_about(saying: frozenset[str], line: frozenset[str]) -> bool:
 
 
 def _kept(answer: str, statements: Statements, language: str) -> Iterator[str]:
-    """The bullets of an answer that were said, once each; those that only the model said with its mark."""
+    """Yield the bullets that the source supports, each once; those that only the model said get a mark."""
     seen = set[str]()
     for line in redacted(answer).splitlines():
         text = _unmarked(" ".join(_BULLET.sub("", line).split()))

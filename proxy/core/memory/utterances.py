@@ -1,12 +1,12 @@
-"""What of a conversation may be remembered: what people and the model said of their own, a line each.
+"""The utterances of a conversation: what people and the model said in their own words, and may be remembered.
 
-Never remembered are system messages, results of tools, files, pages and programs that a message carries, what
-is ephemeral, and secrets. Nor is what the model only passed on: an answer after a result, a page or a picture
-within its exchange, and any sentence that says again what came from elsewhere. So what is made from lines,
-items as well as texts, has no other lineage than these.
+Never remembered are system messages, tool results, files, pages and program output that a message carries,
+ephemeral messages, and secrets. Neither is what the model only passed on: an answer after a result, a page or
+a picture within its exchange, and any sentence that repeats what came from elsewhere. So items and texts,
+which are made from these lines, have no other origin.
 
-Of what a person writes, everything in frames (tags, fences, quotes, labels), what follows a line that
-announces it ("this article:"), and everything printed is somebody else's; and so is all of a message that is
+In a person's message, everything in frames (tags, fences, quotes, labels), what follows a line that announces
+it ("this article:"), and printed output counts as somebody else's words; so does a whole message that is
 longer than people type.
 """
 
@@ -29,23 +29,24 @@ from proxy.core.text.lexicon.remembering import MATERIAL
 from proxy.core.text.words import language_of, one_line, sentences_in, share, words_of
 
 SOURCE_TOKENS = 12_000
-"""Counted tokens of lines that one call is asked about."""
+"""Most counted tokens of lines in one call to the model."""
 _TYPED = 4_000
-"""Characters that people type in one message, at most."""
+"""Most characters that a person types in one message; a longer one counts as pasted."""
 _SAID = 2_000
-"""Characters of an answer, from its beginning."""
+"""Characters of an answer that are read, from its beginning."""
 _NAME = 60
 _FEW_LINES = 3
 _LOOKED_BACK = 200
-"""Messages before the first one that is read, in which it is looked for what came from elsewhere."""
+"""Messages before the first one to be read that are searched for material from elsewhere."""
 _PASSED_ON, _LEAST_WORDS = 0.6, 2
-"""Of a sentence's words, how many are found in what is passed on; and how many it has at least."""
+"""Least share of a sentence's words found in material from elsewhere for it to count as passed on, and the
+fewest words that such a sentence has."""
 _SAMPLE = 8
-"""Messages of people by which the language is told."""
+"""Latest messages of people from which the language is detected."""
 
 
 class Utterance(NamedTuple):
-    """What somebody said."""
+    """One line that somebody said."""
 
     at: float
     """Seconds since 1970, UTC."""
@@ -53,9 +54,9 @@ class Utterance(NamedTuple):
     """Who said it: a person, or the model."""
     name: str
     text: str
-    """One line, secrets blotted out."""
+    """One line, with secrets blotted out."""
     message: bytes
-    """Chain hash."""
+    """Chain hash of the message."""
 
     def __str__(self) -> str:
         return f"[{datetime.fromtimestamp(self.at, UTC):%Y-%m-%d %H:%M}] {self.name}: {self.text}"
@@ -71,12 +72,13 @@ def utterances_of(
     elsewhere: Sequence[str] = (),
     served: Collection[bytes] = (),
 ) -> list[Utterance]:
-    """The lines of a chain's messages from ``first`` on; ``arrivals`` (since 1970) are of all of them.
+    """Return the utterances of a chain's messages from ``first`` on.
 
-    ``people`` are whom the request named that brought each message; empty where it named nobody.
-    ``elsewhere`` is what the session was told beside its messages, each text by itself: its head, what was
-    handed in, and the lines of what it was told of earlier sessions, which have too many words together.
-    ``served`` are chain hashes of answers in which calls were answered unseen.
+    ``arrivals`` has the time of every message (seconds since 1970). ``people`` has for each message the
+    person named by the request that brought it, or an empty name. ``elsewhere`` has the texts that the
+    session got beside its messages, one by one: its head, what was injected, and the lines of its memory
+    briefing, single ones since together they have too many words. ``served`` has the chain hashes of answers
+    in which the proxy answered tool calls unseen by the client.
     """
     start = max(first - _LOOKED_BACK, 0)
     commands = answered_commands(chain.messages, chain.content, start)
@@ -97,31 +99,31 @@ def utterances_of(
 def newest(
     lines: Sequence[Utterance], count: Callable[[str], int], most: int = SOURCE_TOKENS
 ) -> list[Utterance]:
-    """The newest lines that have so many counted tokens together, in their order."""
+    """Return the newest lines that fit into ``most`` counted tokens, in their order."""
     sizes = accumulate(count(str(line)) for line in reversed(lines))
     kept = sum(1 for _ in takewhile(lambda total: total <= most, sizes))
     return [*lines[len(lines) - kept :]]
 
 
 def language_of_utterances(lines: Sequence[Utterance]) -> str:
-    """The language in which people speak in them, else the model."""
+    """The language of the lines of people, or of the model's if there are none."""
     people = [line.text for line in lines if line.trust is Trust.USER]
     return language_of(" ".join((people or [line.text for line in lines])[-_SAMPLE:]))
 
 
 class _Reader:
-    """Reads messages in their order, and knows what came from elsewhere before each."""
+    """Reads messages in order, and collects what came from elsewhere on the way."""
 
     def __init__(self, elsewhere: Sequence[str]) -> None:
         self._foreign = [words_of(text) for text in elsewhere]
         self._is_passing_on = False
-        """Whether something came from elsewhere since the exchange began."""
+        """Whether something came from elsewhere since the beginning of the exchange."""
         self._before = ""
 
     def own(self, content: Content, person: str, *, is_served: bool) -> list[tuple[Trust, str, str]]:
-        """What somebody says of their own in a message: who, under which name, and what.
+        """Return what is said in a message in the speaker's own words: who, under which name, and the text.
 
-        Who has no name in it is called by that of the ``person`` whose request brought it.
+        A user's message without a name gets that of the ``person`` whose request brought it.
         """
         if content.role == "user" and not content.answers and self._before != "user":
             self._is_passing_on = False
@@ -142,7 +144,7 @@ class _Reader:
         return [each for each in found if each[-1]]
 
     def _typed(self, content: Content) -> str:
-        """What of a person's message they wrote themselves."""
+        """Return the part of a person's message that they wrote themselves."""
         own, carried = typed(content.text)
         if carried:
             self._foreign.append(words_of(carried))
@@ -171,7 +173,7 @@ def _line(text: str) -> str:
     return " ".join(redacted(text).split())
 
 
-# --- what a person wrote, and what the message only carries ---
+# --- separating what a person wrote from what the message carries ---
 
 _FENCED = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[^\n]*$|\Z)", re.DOTALL | re.MULTILINE)
 _QUOTED = re.compile(r"^[ \t]*(?:>|\|).*$", re.MULTILINE)
@@ -179,16 +181,16 @@ _INTRODUCED = re.compile(
     rf"^(?P<says>[^\n]*(?:{MATERIAL})[^\n]{{0,60}}[:\uff1a][ \t]*\n)(?P<rest>.*\S.*)",
     re.DOTALL | re.IGNORECASE | re.MULTILINE,
 )
-"""A line that announces what somebody else has written, and all that follows: it may end anywhere."""
+"""A line that announces somebody else's text, and all that follows, since the end of the text is unknown."""
 _TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]{0,40})(?:\s[^<>]{0,400})?>")
 _OF_THE_USER = re.compile(
     r"user|human|query|question|task|request|prompt|feedback|message|instruction", re.IGNORECASE
 )
-"""In names of tags in which programs put what the user wrote."""
+"""Words in the names of tags in which programs wrap what the user wrote."""
 
 
 def typed(text: str) -> tuple[str, str]:
-    """What a person typed of a message's text, and what it carries beside that: files, pages, output."""
+    """Split a message's text into what the person typed, and what it carries: files, pages, output."""
     carried: list[str] = []
 
     def take(match: re.Match[str]) -> str:
@@ -213,14 +215,14 @@ def typed(text: str) -> tuple[str, str]:
 
 
 def _has_many_lines(text: str) -> bool:
-    """Whether it is more than a few values that a person might write down so."""
+    """Whether a text has more lines than the few values that a person might write in this form."""
     return text.strip().count("\n") >= _FEW_LINES
 
 
 def _without_blocks(text: str) -> tuple[str, list[str]]:
-    """A text without what stands within tags, up to the last one that closes; and that.
+    """Split a text into what is outside of tags, and the tagged blocks, each up to its last closing tag.
 
-    A page could close its tag itself, and go on as if it were the user.
+    Up to the last one because a page could contain its closing tag, and go on as if it were the user.
     """
     tags = [*_TAG.finditer(text)]
     ends = {tag[2]: tag.end() for tag in tags if tag[1]}

@@ -1,1 +1,1 @@
-"""What outlives a session: what is remembered of it, and told to others."""
+"""Memory that outlives a session: written after its turns, and given to other sessions."""

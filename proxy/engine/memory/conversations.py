@@ -1,4 +1,4 @@
-"""What was said in sessions, as it may be remembered: read from the transcripts that the store has."""
+"""Read from stored transcripts what was said in sessions and may be remembered."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
@@ -17,7 +17,7 @@ from proxy.core.policy.policy import Policy
 from proxy.ports import SessionKey, SessionStore
 
 _LINE_BYTES = 300
-"""What a line is reckoned at beside its text."""
+"""Estimated bytes of a line, apart from its text."""
 
 
 class Conversation(NamedTuple):
@@ -25,7 +25,7 @@ class Conversation(NamedTuple):
 
     session: Session
     hashes: Sequence[bytes]
-    """Of its messages."""
+    """Chain hashes of its messages."""
     lines: Sequence[Utterance]
     exchanges: int
 
@@ -35,7 +35,7 @@ class Conversation(NamedTuple):
         return self.hashes[-1] if self.hashes else b""
 
     def after(self, tip: bytes) -> Sequence[Utterance]:
-        """What was said after the message of this chain hash; all, where that is not on the branch."""
+        """Return the lines after the message with this chain hash; all lines if it is not on the branch."""
         read = self.hashes.index(tip) + 1 if tip in self.hashes else 0
         new = frozenset(self.hashes[read:])
         return [line for line in self.lines if line.message in new]
@@ -43,16 +43,16 @@ class Conversation(NamedTuple):
 
 @dataclass(frozen=True)
 class Conversations:
-    """Reads what was said."""
+    """Reads the conversations of stored sessions."""
 
     store: SessionStore
     dialects: Mapping[str, Dialect]
     cached: Lru[tuple[SessionKey, float, str, frozenset[str]], Sequence[Utterance]]
-    """The lines of sessions as of their last turn, by their policy's rules and where they were said."""
+    """Lines of sessions, by session key, time of the last turn, the policy's digest and scope tags."""
 
     @classmethod
     def open(cls, store: SessionStore, dialects: Mapping[str, Dialect], memory: Memory) -> Self:
-        """With room for what was read in ``memory``."""
+        """Make one whose cache counts against ``memory``."""
         return cls(
             store, dialects, Lru(memory, lambda lines: sum(_LINE_BYTES + len(each.text) for each in lines))
         )
@@ -60,7 +60,7 @@ class Conversations:
     async def utterances_of(
         self, key: SessionKey, updated: float, policy: Policy, tags: frozenset[str]
     ) -> Sequence[Utterance]:
-        """What was said in a session up to its turn of this time; nothing where it is not there any more.
+        """Return the lines of a session whose last turn has this time; none if the session is gone.
 
         ``tags`` are those of the memory for which it is read.
         """
@@ -73,9 +73,9 @@ class Conversations:
         return lines
 
     async def of(self, key: SessionKey, policy: Policy, tags: frozenset[str]) -> Conversation | None:
-        """A session's conversation; None where it is not there, or written in another release's dialect.
+        """Return a session's conversation; None if it is gone, or in a dialect that this release lacks.
 
-        Its lines are those that were said in the memory of these ``tags``. Raises StoreUnavailable.
+        Its lines are those that were said in the memory with these ``tags``. Raises StoreUnavailable.
         """
         stored = await self.store.history(key)
         session = stored.session
@@ -91,7 +91,7 @@ class Conversations:
 
 
 def _way_to_the_end(nodes: Mapping[bytes, Node], tip: bytes) -> list[Node]:
-    """The messages up to the newest turn. Of one that broke off, what was answered by then is left out."""
+    """The messages up to the newest turn; if its answer broke off, up to the message before that answer."""
     cut = max((node for node in nodes.values() if not node.complete), key=lambda node: node.at, default=None)
     way = way_to(nodes, cut.parent) if cut is not None else []
     is_newest = not tip or any(node.hash == tip for node in way)

@@ -1,4 +1,4 @@
-"""How much is remembered in all, for the metrics: counted when these are asked for, beside the requests."""
+"""Count all remembered items for the metrics: in the background, when the metrics are asked for."""
 
 import asyncio
 from collections.abc import Sequence
@@ -15,51 +15,51 @@ from proxy.errors import StoreUnavailable
 from proxy.telemetry import Metrics
 
 _MOST = 100_000
-"""Scopes that are counted, those that were changed last."""
+"""Most scopes that are counted, those that were changed last."""
 _PATIENCE = 1.0
-"""Seconds that whoever asks waits for the newest count; else the last one is told."""
+"""Seconds that a scrape waits for the newest count; after that it gets the last one."""
 _PAUSE = 10.0
-"""Seconds between two counts, at least;"""
+"""Least number of seconds between two counts."""
 _SHARE = 20
-"""and so many times what the last one took."""
+"""Least pause between two counts, as a multiple of the time that the last one took."""
 
 
 class _Counted(NamedTuple):
-    """What there is in one scope, or in all."""
+    """The counts of one scope."""
 
     version: int = 0
     remembered: int = 0
     superseded: int = 0
     archived: int = 0
     compressed: int = 0
-    """Of the archived ones, those that a model has compressed."""
+    """Archived items that a model has compressed."""
     saved: float = 0.0
-    """The sum of what that saved of each, as shares."""
+    """The sum of the shares of bytes that this compression saved."""
 
 
 @dataclass
 class MemoryCounts:
-    """Counts what is remembered. A scope is read again only where it has changed."""
+    """Counts remembered items. A scope is read again only if it has changed."""
 
     daily: Maintenance
-    """Which keeps what is counted."""
+    """Gives access to the scopes, the policies and the clock."""
     metrics: Metrics
     memory: Memory
-    """Where the counts of scopes are kept that have not changed."""
+    """The memory budget for the cached counts of scopes."""
     _task: asyncio.Task[None] | None = None
     _due: float = 0.0
-    """From when on it is counted again; monotonic seconds."""
+    """Monotonic time in seconds from which the next count may begin."""
 
     def __post_init__(self) -> None:
-        self._tell(())  # whoever asks first, and is not answered in time, finds the names
+        self._tell(())  # so that a scrape that gives up before the first count finds the names of the metrics
 
     @cached_property
     def _known(self) -> Lru[str, _Counted]:
-        """By tag."""
+        """The last count of each scope, by tag."""
         return Lru(self.memory)
 
     async def counted(self) -> None:
-        """Have the metrics say how much is remembered now, as far as that is known at once."""
+        """Bring the metrics up to date, as far as that is possible within a second."""
         if self._task is None or self._task.done():
             if self.daily.writer.clock.monotonic() < self._due:
                 return
@@ -71,7 +71,7 @@ class MemoryCounts:
         began = monotonic()
         is_on = any(each.memory.enabled for each in (policies.default, *policies.by_name.values()))
         counts = list[_Counted]()
-        with suppress(StoreUnavailable):  # then what was counted last is told
+        with suppress(StoreUnavailable):  # then the metrics keep the last count
             for scope in await self.daily.writer.scopes.store.scopes(_MOST) if is_on else ():
                 counts.append(await self._of(scope))
             self._tell(counts)
@@ -84,7 +84,7 @@ class MemoryCounts:
         news = await store.remembered(scope, before.version)
         if news.version == before.version:
             return before
-        # Past the cached scopes: a count of all would push those out that sessions need.
+        # Bypass the scope cache: counting all scopes would evict those that sessions need.
         whole = news if news.is_whole else await store.remembered(scope)
         is_told = [not item.superseded_by for item in whole.items.values() if item is not None]
         archive = (await store.archive(scope)).values()

@@ -1,8 +1,8 @@
-"""The daily run: every scope kept, threads read that were left, and the texts of channels and workspaces.
+"""The daily run: maintain every scope, read threads left unread, write texts of channels and workspaces.
 
-It is made once a day for each scope, whoever comes first: a lease in the store says so. What needs a model is
-asked for with the operator's key; without one it waits for the tenant's next request in that scope, whose
-credentials are held in memory only. A scope that fails is logged, and the run goes on.
+Each scope is maintained once a day, by the first worker that takes its lease in the store. Calls to a model
+use the operator's key; without one they wait for the tenant's next request in that scope, whose credentials
+are held in memory only. A scope that fails is logged, and the run goes on.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from proxy.ports.memory_store import THREADS
 from proxy.telemetry import log_event, log_fault, log_warning
 
 _MOST = 100_000
-"""Scopes of one run, those that were changed last."""
+"""Most scopes of one run, those that were changed last."""
 _THREADS = 2_000
 _DAY = 86_400.0
 Credentials = Sequence[tuple[bytes, bytes]]
@@ -42,20 +42,20 @@ class Maintained(msgspec.Struct):
     """What a run has done so far."""
 
     scopes: int = 0
-    """Of which it is over."""
+    """Scopes that the run has finished."""
     of: int = 0
-    """Scopes that there are."""
+    """Scopes of the run in all."""
     rescored: int = 0
     archived: int = 0
     deleted: int = 0
-    """From the archive."""
+    """Records deleted from the archive."""
     threads: int = 0
-    """That were read."""
+    """Threads that were read."""
     failed: int = 0
-    """Scopes with a fault."""
+    """Scopes that failed."""
 
     def add(self, other: Self) -> None:
-        """Count in what was done of one scope."""
+        """Add the counts of one scope."""
         for name in self.__struct_fields__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
@@ -63,21 +63,24 @@ class Maintained(msgspec.Struct):
 # --- one scope ---
 
 _STEP = 100
-"""Items that one step writes: it holds the store up."""
+"""Most items that one write has, since the store serves nobody else meanwhile."""
 _AT_A_TIME = 8
-"""Items that are compressed beside each other."""
+"""Most items that are compressed at the same time."""
 
 
 @dataclass(frozen=True)
 class ScopeMaintenance:
-    """Keeps scopes. Every method raises StoreUnavailable, and tells how many items it was about."""
+    """Maintains single scopes.
+
+    Every method raises StoreUnavailable, and returns the number of items or threads it was about.
+    """
 
     scopes: ScopeCache
     questions: MemoryModel
     clock: Clock
 
     async def rescore(self, scope: Scope, rules: Memory, ttl: float | None) -> int:
-        """Replace every score by what it is now."""
+        """Replace every score by its present value."""
         now, copy = self.clock.now(), await self.scopes.remembered(scope)
         fading = [item.id for item in copy.items.values() if rescored(item, now, rules.low)[1]]
 
@@ -98,9 +101,9 @@ class ScopeMaintenance:
     async def put_away(
         self, scope: Scope, rules: Memory, ttl: float | None, access: ModelAccess | None
     ) -> int:
-        """Compress and archive what has faded, and what there is no room for.
+        """Compress and archive items whose scores are low, and those beyond the scope's capacity.
 
-        Without a ``access`` what a model would have to compress stays; so does what it does not compress.
+        Items that need a model for that stay if there is no ``access``, or if the call fails.
         """
         copy = await self.scopes.remembered(scope)
         found = archive_candidates(copy.items.values(), rules)
@@ -128,7 +131,7 @@ class ScopeMaintenance:
     async def _compressed(
         self, each: ArchiveCandidate, room: asyncio.Semaphore, access: ModelAccess | None
     ) -> str | None:
-        """What takes an item's place; empty where it stays as it is, None where there is nothing yet."""
+        """Return the text that replaces an item; empty if it is archived whole, None if the call failed."""
         if access is None or not each.needs_model:
             return ""
         try:
@@ -139,7 +142,7 @@ class ScopeMaintenance:
             return None
 
     async def forget_ended(self, scope: Scope, life: float, ttl: float | None) -> int:
-        """Forget the threads of sessions that have ended: without a turn for their ``life`` (seconds)."""
+        """Forget the threads of sessions that have ended: those without a turn for ``life`` seconds."""
         threads, ended = await self.scopes.store.threads(scope, THREADS), self.clock.now() - life
         names = [session for session, thread in threads.items() if thread.updated < ended]
         if names:
@@ -147,7 +150,7 @@ class ScopeMaintenance:
         return len(names)
 
     async def delete_expired(self, scope: Scope, rules: Memory, ttl: float | None) -> int:
-        """Delete what was archived for as long as its policy had said, or has no room any more."""
+        """Delete archived records whose retention is over, and the weakest beyond the capacity."""
         archive, now = await self.scopes.store.archive(scope), self.clock.now()
         names, events = expired(archive, now, rules.capacity)
 
@@ -165,22 +168,22 @@ class ScopeMaintenance:
 
 @dataclass(frozen=True)
 class Maintenance:
-    """Maintains memories. ``rest`` are seconds without a turn after which a thread may be read."""
+    """Maintains all memories. A thread may be read after ``rest`` seconds without a turn."""
 
     writer: MemoryWriter
     policies: Callable[[], PolicySet]
     background: Background
     met_on: Lru[str, str]
-    """The day on which a scope last had a request here, by its tag."""
+    """By the tag of a scope, the last day on which a request in it was used for the scope's model calls."""
     rest: float
     credentials: Credentials = ()
-    """The operator's; without any, model work waits for a request."""
+    """The operator's credentials; without any, calls to a model wait for a request."""
     look: float = 30.0
-    """Seconds between two looks at the clock."""
+    """Seconds between two checks of the clock."""
 
     @cached_property
     def upkeep(self) -> ScopeMaintenance:
-        """By which each scope is kept."""
+        """The maintenance of single scopes."""
         return ScopeMaintenance(self.writer.scopes, self.writer.questions, self.writer.clock)
 
     # --- when ---
@@ -206,7 +209,7 @@ class Maintenance:
         return (each for each in (policies.default, *policies.by_name.values()) if each.memory.enabled)
 
     def met(self, home: MemoryHome, access: ModelAccess) -> None:
-        """A request has come into a scope: what waits for one is done with its credentials, once a day."""
+        """After a request in a scope: start the model calls that waited for credentials, once a day."""
         last = last_at(access.policy.memory.maintain_at, self.writer.clock.now())
         day = day_of(last)
         if self.credentials or self.met_on.get(home.scope.tag) == day:
@@ -231,8 +234,9 @@ class Maintenance:
         day: str = "",
         on_progress: Callable[[Maintained], None] = lambda _: None,
     ) -> Maintained:
-        """Maintain the scopes of the policies that are meant; those that nobody did that ``day``, if given.
+        """Maintain the scopes of the policies for which ``is_meant`` is true.
 
+        With a ``day``, scopes that another worker has maintained that day are skipped.
         Raises StoreUnavailable.
         """
         done, workspaces = Maintained(), dict[str, Scope]()
@@ -265,13 +269,13 @@ class Maintenance:
         return Maintained(failed=1)
 
     async def _is_first(self, scope: Scope, work: str) -> bool:
-        """Whether nobody else has done this work of a day."""
+        """Whether this worker is the first to claim this day's work."""
         return await self.writer.scopes.store.claim_work(scope, work, secrets.token_hex(8), 2 * _DAY)
 
     async def _maintain(
         self, scope: Scope, about: About, access: ModelAccess | None, before: float | None = None
     ) -> Maintained:
-        """Keep one scope; threads count that had no turn since ``before`` (now, less the rest)."""
+        """Maintain one scope; read threads without a turn since ``before``, and for the seconds of rest."""
         policy = self._policy_of(about)
         rules, ttl = policy.memory, policy.store.ttl if scope.kind is ScopeKind.THREAD else None
         done = Maintained(
@@ -312,7 +316,7 @@ class Maintenance:
             log_failure("a workspace was not maintained", failure)
 
     def _policy_of(self, about: About) -> Policy:
-        """The policy under which a scope was last written; the default one, where that is no more."""
+        """The policy under which a scope was last written; the default one if that no longer exists."""
         policies = self.policies()
         try:
             return policies.named(about.policy)
@@ -327,13 +331,13 @@ class Maintenance:
 
 
 def _home(scope: Scope, about: About, ttl: float | None) -> MemoryHome:
-    """A scope as the home of its threads."""
+    """Return a scope as the memory home of its threads."""
     workspace = Scope(ScopeKind.WORKSPACE, about.workspace) if about.workspace else None
     return MemoryHome(about.tenant, scope, about.name, workspace=workspace, ttl=ttl)
 
 
 def last_at(time: str, now: float) -> float:
-    """When it was last this time of day (``HH:MM``, UTC), in seconds since 1970."""
+    """When it last was this time of day (``HH:MM``, UTC), in seconds since 1970."""
     hour, minute = time.split(":")
     moment = datetime.fromtimestamp(now, UTC)
     at = moment.replace(hour=int(hour), minute=int(minute), second=0, microsecond=0)

@@ -1,6 +1,6 @@
-"""What a model is asked for a memory: items, texts, and a sentence for what is put away.
+"""Ask the model for items, texts of a scope, and compressed sentences for archived items.
 
-Users come first: every call is made when :mod:`proxy.engine.foreground` lets it.
+Users' requests come first: every call waits until :mod:`proxy.engine.foreground` lets it through.
 """
 
 import asyncio
@@ -25,23 +25,23 @@ from proxy.telemetry import log_warning
 from proxy.tracing import MEMORY, step
 
 FAILURES = (Unanswered, Refused, TimeoutError, UnabridgedError)
-"""What comes of a model that does not answer, or not with what was asked for."""
+"""What is raised where a model does not answer, or not with what it was asked for."""
 
 
 def log_failure(what: str, failure: Exception, **details: str) -> None:
-    """Say in the log what was not done, and which of :data:`FAILURES` is why."""
+    """Log what was not done, and which of :data:`FAILURES` is the reason."""
     log_warning(what, why=str(failure) or type(failure).__name__, **details)
 
 
 class ModelAccess(NamedTuple):
-    """By whom, and by which rules, a memory is written."""
+    """The caller and the policy with which a model is asked to write a memory."""
 
     caller: Caller
     policy: Policy
 
     @property
     def temperature(self) -> float:
-        """That at which it is asked."""
+        """The temperature at which the model is asked."""
         return self.policy.summary.temperature
 
 
@@ -56,13 +56,13 @@ class MemoryModel:
     async def items(
         self, access: ModelAccess, lines: Sequence[Utterance], known: Sequence[Item]
     ) -> list[VerifiedItem]:
-        """What of these lines is to be remembered, and was said; ``known`` is what is shown beside them."""
+        """Ask for the items of these lines, and return the verified ones; ``known`` items are shown to it."""
         ask = ask_for_items(lines, known, language_of_utterances(lines), access.temperature)
         answer = await self._answer(access, ask)
         return await asyncio.to_thread(lambda: verified_items(proposed_items_in(answer), Statements(lines)))
 
     async def text(self, access: ModelAccess, wanted: TextRequest) -> str:
-        """A text of a scope; nobody is asked where there is nothing to be summarised."""
+        """Ask for a text of a scope; if there is nothing to summarise, no model is asked."""
         if (unasked := wanted.unasked) is not None:
             return unasked
         rules = access.policy.memory
@@ -72,7 +72,7 @@ class MemoryModel:
         return await asyncio.to_thread(wanted.read, answer, most, language, self.counter.count)
 
     async def compression(self, access: ModelAccess, content: str) -> str:
-        """One or two sentences in the place of an item."""
+        """Ask for the one or two sentences that replace an item in the archive."""
         ask = ask_for_compression(content, access.temperature)
         return compression_of(await self._answer(access, ask, is_waited_for=True), content)
 
@@ -89,7 +89,7 @@ class MemoryModel:
 
 
 def pieces_of(lines: Sequence[Utterance], counter: TokenCounter, most: int) -> list[Sequence[Utterance]]:
-    """Lines in pieces of which one call is asked each, the newest ``most`` of them, oldest first."""
+    """Split lines into pieces for one call each; return the newest ``most`` pieces, the oldest first."""
     pieces: list[Sequence[Utterance]] = []
     while lines and len(pieces) < most:
         pieces.append(newest(lines, counter.count) or lines[-1:])

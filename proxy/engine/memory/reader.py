@@ -1,7 +1,7 @@
-"""What is remembered, as it is told: at a session's start, and by its words. Nothing else briefing of it.
+"""Read memories: the briefing at a session's start, recalls within it, and searches by people.
 
-Keeps law 6 (isolated): only the scopes of the request's own home are read, under their keys. And law 7: what
-cannot be read, or not in time, is not told, and the answer comes without it.
+Keeps law 6 (isolated): only the scopes of the request's own home are read, under their keys. Also keeps law
+7: if a memory cannot be read in time, the answer comes without it.
 """
 
 import asyncio
@@ -29,36 +29,36 @@ from proxy.ports import Changes, Clock, Passage, Search, SessionKey, TokenCounte
 from proxy.telemetry import log_fault, log_warning
 
 _SECONDS = 1.0
-"""That a session's start may take longer because something is remembered."""
+"""Most seconds by which memory may delay a session's start."""
 _FITTING = 100
-"""Items that are looked at for the room that there is."""
+"""Most items that are considered for the room of a briefing."""
 _RECALLED = 10
-"""Items that one search brings back."""
+"""Most items that one recall returns."""
 _SEARCHED, _RANKED, _LINES = 50, 20, 24
-"""Other sessions that are searched, the newest; passages that are ranked; and lines that are told of them."""
+"""Most other sessions that are searched, the newest; passages that are ranked; lines that are returned."""
 
 
 class SearchedScope(NamedTuple):
-    """A memory that is searched, and the policy under which its sessions are read."""
+    """A memory to be searched, and the policy under which its sessions are read."""
 
     scope: Scope
     copy: CachedScope
     policy: Policy
     tags: frozenset[str] = frozenset()
-    """By which messages know that they were said in it; without any, its sessions are not searched."""
+    """Tags that mark messages as said in this memory; without any, its sessions are not searched."""
 
 
 class SearchResult(NamedTuple):
-    """What a search found, the best first."""
+    """The results of a search, the best first."""
 
     items: Sequence[tuple[Scope, Item]]
     said: Mapping[int, Utterance]
-    """What was said in sessions, with what was said before and after it, by place: one after the other."""
+    """Lines of sessions, each with its neighbours, by place; consecutive lines have consecutive places."""
 
 
 @dataclass(frozen=True)
 class MemoryReader:
-    """Tells sessions what is remembered."""
+    """Gives sessions their briefings, and searches memories."""
 
     naming: Naming
     scopes: ScopeCache
@@ -69,7 +69,7 @@ class MemoryReader:
     sources: Conversations
 
     def home(self, incoming: Incoming, history: History, session: SessionKey) -> MemoryHome | None:
-        """Whose memory a request has: the one that it names, else its session's. None where there is none."""
+        """Return the memory home that a request names, else its session's; None if memory is off."""
         envelope, policy = incoming.envelope, incoming.policy
         if not policy.memory.enabled:
             return None
@@ -78,14 +78,14 @@ class MemoryReader:
         return named or own_home(self.naming, envelope.headers, session, policy.store.ttl)
 
     async def opening(self, home: MemoryHome, history: History, session: SessionKey, room: int) -> str:
-        """What a session is told in ``room`` counted tokens, by what its first user message says.
+        """Return a session's first briefing in ``room`` counted tokens, chosen by its first user message.
 
-        Empty where there is nothing to tell, or nobody can say. What is told is used by that.
+        Empty if there is nothing to tell, or memory cannot be read. The items in it count as used.
         """
         try:
             async with asyncio.timeout(_SECONDS):
                 if home.scope.kind is ScopeKind.THREAD:
-                    return ""  # nobody else has left anything there
+                    return ""  # no other session writes into this scope
                 return await self._opening(home, history.first_words, room, session)
         except (StoreUnavailable, SearchUnavailable, TimeoutError) as error:
             log_warning("what is remembered could not be told", code=type(error).__name__)
@@ -108,10 +108,10 @@ class MemoryReader:
         return briefing.text
 
     async def recalled(self, request: Request, query: str, room: int) -> str:
-        """What was said of what is asked in other sessions, and is remembered of it, as a note.
+        """Return a note with lines from other sessions, and items, that match the ``query``.
 
-        Nothing is told twice, nor what the session was told at its start: where that is all that is found, it
-        is said that it stands there. Empty where nothing is found.
+        Nothing is repeated, and nothing from the session's first briefing: if all results are in that, the
+        answer points to it. Empty if nothing is found.
         Raises StoreUnavailable and SearchUnavailable.
         """
         policy, session, injection = request.incoming.policy, request.session.key, request.history.injection
@@ -134,7 +134,7 @@ class MemoryReader:
     async def search(
         self, memories: Sequence[SearchedScope], query: str, *, other_than: SessionKey | None = None
     ) -> SearchResult:
-        """What is remembered of what is asked, in these memories and in their newest sessions but one.
+        """Search these memories and their newest sessions, except the session ``other_than``.
 
         Raises StoreUnavailable and SearchUnavailable.
         """
@@ -147,16 +147,16 @@ class MemoryReader:
     async def _items(
         self, copies: Sequence[CachedScope], shelf: Scope, query: str
     ) -> Sequence[tuple[int, Item]]:
-        """The items that say most of what is asked, each with the number of its copy, the best first.
+        """Return the items that match the query best, each with the index of its copy, the best first.
 
-        They are ranked with their neighbours, which share more words with a question.
+        They are ranked together with their neighbours, since these share more words with a question.
         """
         windows = [(number, window) for number, copy in enumerate(copies) for window in copy.windows]
         passages = [passage for copy in copies for passage in copy.passages]
         name = f"memory {shelf.tag} {len(copies)}"
         hits = await self.found_by.search(name, passages, query, _FITTING)
         found = [(windows[hit][0], item) for hit in hits for item in windows[hit][1]]
-        if hits:  # neighbours may be ranked alike: of the best window, who says most of it by itself is first
+        if hits:  # neighbours may rank alike: within the best window, sort by each item's own words
             asked, best = words_of(query), len(windows[hits[0]][1])
             found[:best] = sorted(found[:best], key=lambda one: -len(asked & words_of(one[1].text)))
         return [*dict.fromkeys(found)][:_FITTING]
@@ -164,9 +164,9 @@ class MemoryReader:
     async def _said(
         self, memories: Sequence[SearchedScope], query: str, other_than: SessionKey | None
     ) -> dict[int, Utterance]:
-        """The lines of sessions that say most of what is asked, the best first, by their places.
+        """Return the lines of sessions that match the query best, the best first, by their places.
 
-        They are searched, and found, with their neighbours. ``other_than`` is a session that is left out.
+        They are searched and returned with their neighbours. The session ``other_than`` is left out.
         """
         store, sessions = self.scopes.store, list[tuple[float, SessionKey, SearchedScope]]()
         for each in memories[:_SEARCHED]:
@@ -185,7 +185,7 @@ class MemoryReader:
         return {place: lines[place] for hit in hits for place in windows[hit]}
 
     def use(self, home: MemoryHome, items: Collection[str], session: SessionKey, how: str) -> None:
-        """Items were told to a session, or recalled in it: each counts once a session. Nobody waits."""
+        """Count a use of items told to a session or recalled in it, once a session, in the background."""
         if items:
             self.background.run(self._use(home, items, digest_of(session), how))
 
@@ -212,5 +212,5 @@ def _key(text: str) -> bytes:
 
 
 def digest_of(session: SessionKey) -> bytes:
-    """By what an item knows that a session has used it."""
+    """The digest by which an item records that a session has used it."""
     return hashlib.sha256(f"{session.tag}\0{session.sid}".encode()).digest()[:8]

@@ -1,7 +1,7 @@
-"""After a turn: its home is told of it, and when enough was said, or a thread rests, that is read.
+"""Schedule the reading of threads: note each turn, and read a thread after enough exchanges or a rest.
 
-Keeps law 7 (never in the way): all of it is beside the requests, and a fault costs memory alone. What is due
-is known in this process; what a crash loses the daily run finds.
+Keeps law 7 (never in the way): all of it runs in the background, and a failure affects memory only. Pending
+work is known in this process only; after a crash the daily run finds it.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ from proxy.ports import MemoryStore, SessionKey
 from proxy.telemetry import log_warning
 
 _MOST = 10_000
-"""Threads of which this process knows that they are to be read; of more, those noted longest ago are left."""
+"""Most threads that this process tracks; beyond that, those whose last turn is oldest are dropped."""
 
 
 _AT_A_TIME = 8
-"""Threads that are read beside each other: others wait without a lease, and without what was said in them."""
+"""Most threads read at the same time; the others wait without a lease, and without their lines in memory."""
 _Name = tuple[SessionKey, Scope]
-"""A session, and whose memory it had: who goes on with it may name another one."""
+"""A session and the scope of its memory, since a later turn of it may name another scope."""
 
 
 @dataclass
@@ -40,21 +40,21 @@ class _Thread:
     access: ModelAccess
     exchanges: int = 0
     read: int = 0
-    """Exchanges by when it was read last, or begun to be."""
+    """Number of exchanges when its last reading began."""
     resting: asyncio.TimerHandle | None = None
     reading: asyncio.Task[None] | None = None
     has_news: bool = True
-    """Whether it had a turn since that was begun."""
+    """Whether it had a turn since its last reading began."""
 
     @property
     def is_being_read(self) -> bool:
-        """Whether this process is at it."""
+        """Whether this process is reading it now."""
         return self.reading is not None and not self.reading.done()
 
 
 @dataclass(frozen=True)
 class MemoryScheduler:
-    """Notes turns, and has threads read. ``rest`` are seconds without a turn after which a thread is."""
+    """Notes turns, and has threads read, at the latest after ``rest`` seconds without a turn."""
 
     store: MemoryStore
     writer: MemoryWriter
@@ -66,13 +66,13 @@ class MemoryScheduler:
 
     @property
     def held(self) -> int:
-        """Threads of which something is due, or may be."""
+        """Number of threads that are to be read, or may be."""
         return len(self._threads)
 
     def after(self, exchange: Exchange, turn: Turn) -> None:
-        """A turn was recorded, whose answer may have broken off. Nobody waits.
+        """Note a recorded turn in the background; its answer may have broken off.
 
-        One that begins a line beside the main one, such as a request for a title, is no turn of its session.
+        A turn off the session's main line, such as a request for a title, is ignored.
         """
         home = exchange.request.home
         if home is not None and exchange.answer and turn.session.tip == exchange.answer:
@@ -85,7 +85,7 @@ class MemoryScheduler:
         name = session, home.scope
         access, thread = ModelAccess(caller, policy), self._threads.get(name)
         try:
-            if home.former:  # before anything begins under the new name
+            if home.former:  # move the scopes before anything is written under their new names
                 await self.writer.scopes.of_home(home)
             await self.store.note(home.scope, session, turn.session.updated, _about(home, request), home.ttl)
             if thread is None:
@@ -130,13 +130,13 @@ class MemoryScheduler:
                 self._begin(name[0], thread)
 
     def _begin(self, session: SessionKey, thread: _Thread) -> None:
-        """Read a thread; what is not read when the process ends the daily run finds."""
+        """Start reading a thread; if the process ends before that, the daily run reads it."""
         thread.has_news = False
         reading = self.read(session, thread.home, thread.access)
         thread.reading = self.background.run(reading, is_needed=False)
 
     async def read(self, session: SessionKey, home: MemoryHome, access: ModelAccess) -> None:
-        """Read a thread, and what is due of its home after that."""
+        """Read a thread, then do what is due in its home: write its texts, archive items."""
         async with self._room:
             try:
                 if not await self.writer.thread(home, session, access):
@@ -150,7 +150,7 @@ class MemoryScheduler:
                 log_failure("a thread was not read to be remembered", failure)
 
     def close(self) -> None:
-        """Begin nothing more."""
+        """Cancel all scheduled readings."""
         while self._threads:
             _, thread = self._threads.popitem()
             if thread.resting is not None:
@@ -158,7 +158,7 @@ class MemoryScheduler:
 
 
 def _about(home: MemoryHome, request: Request) -> About:
-    """What is known of a home by a request in it."""
+    """Make the record about a home from a request in it."""
     incoming = request.incoming
     return About(
         tenant=home.tenant,

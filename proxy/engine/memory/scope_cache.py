@@ -1,7 +1,7 @@
-"""What this process has of the memories that were used last, and how they are changed.
+"""Cached copies of recently used memories, and changes to them with optimistic locking.
 
-A copy is kept current by asking what has changed since. A change is decided on such a copy, and written only
-while the store still holds what it was decided on; else it is decided anew.
+A copy is updated by asking the store for what has changed since its version. A change is decided on a copy
+and written only if the store still has that version; otherwise it is decided again.
 """
 
 import asyncio
@@ -19,29 +19,29 @@ from proxy.errors import StoreUnavailable
 from proxy.ports import Changes, MemoryStore, Passage, ScopeSnapshot
 
 _RACES = 8
-"""How often a change is decided on anew because somebody else changed the same scope."""
+"""Most attempts at a change when others change the same scope."""
 _ITEM_BYTES, _SCOPE_BYTES = 1_300, 4_096
-"""What an item is reckoned at beside its words, with all that is made of it to be searched; and a scope."""
+"""Estimated bytes of an item apart from its words, with its search index; and of a scope without items."""
 
 
-class CachedScope(msgspec.Struct, frozen=True, dict=True):  # a dict for what is reckoned once
-    """A scope as it was at one version."""
+class CachedScope(msgspec.Struct, frozen=True, dict=True):  # dict=True for the cached properties
+    """A scope at one version."""
 
     version: int = 0
     about: About | None = None
     texts: Texts = Texts()
     items: Mapping[str, Item] = {}
     items_weight: int = 0
-    """Bytes that its items are reckoned at."""
+    """Estimated bytes of its items."""
 
     @property
     def weight(self) -> int:
-        """Bytes that it is reckoned at."""
+        """Estimated bytes of the whole copy."""
         texts = sys.getsizeof(self.texts.long) + sys.getsizeof(self.texts.short)
         return _SCOPE_BYTES + texts + self.items_weight
 
     def after(self, news: ScopeSnapshot) -> "CachedScope":
-        """The same once this has become of it."""
+        """Return the copy with a snapshot of newer changes applied."""
         items = {} if news.is_whole else dict(self.items)
         weight = 0 if news.is_whole else self.items_weight
         for name, item in news.items.items():
@@ -52,13 +52,13 @@ class CachedScope(msgspec.Struct, frozen=True, dict=True):  # a dict for what is
 
     @cached_property
     def told(self) -> Sequence[Item]:
-        """The items that nothing newer contradicts, in the order in which they were said, by sessions."""
+        """The items that are not superseded, by session, in the order in which they were said."""
         told = [item for item in self.items.values() if not item.superseded_by]
         return sorted(told, key=lambda item: (item.source.session, item.source.at, item.id))
 
     @cached_property
     def windows(self) -> Sequence[Sequence[Item]]:
-        """What is searched: each of them, with its neighbours, which share more words with a question."""
+        """The units of a search: each item with its neighbours, which share more words with a question."""
         return [
             [item, *(each for each in self._beside(place) if each.source.session == item.source.session)]
             for place, item in enumerate(self.told)
@@ -69,7 +69,7 @@ class CachedScope(msgspec.Struct, frozen=True, dict=True):  # a dict for what is
 
     @cached_property
     def passages(self) -> Sequence[Passage]:
-        """The words of each window, those of the passages among them that its items came from."""
+        """The text of each window, with the passages that its items came from."""
         return [
             Passage(" ".join(item.id for item in window).encode(), partial(_words, window))
             for window in self.windows
@@ -77,7 +77,7 @@ class CachedScope(msgspec.Struct, frozen=True, dict=True):  # a dict for what is
 
 
 def _words(items: Sequence[Item]) -> str:
-    """With who said them and when, as what was said is searched."""
+    """The searchable text of items: like lines of a session, each with its day and its speaker."""
     return "\n".join(f"{day_of(item.source.at)} {item.source.name}: {content_of(item)}" for item in items)
 
 
@@ -89,7 +89,7 @@ def _weight(item: Item | None) -> int:
 
 
 Deciding = Callable[[CachedScope], Changes | None]
-"""What is changed of a scope as it stands; None: nothing. Called in a thread, and anew after a race."""
+"""Decides the changes to a scope; None for no change. Called in a thread, and again after a race."""
 
 
 class ScopeCache:
@@ -100,7 +100,7 @@ class ScopeCache:
         self._copies: Lru[str, CachedScope] = Lru(memory, lambda copy: copy.weight)
 
     async def remembered(self, scope: Scope) -> CachedScope:
-        """A scope as it is now: one trip."""
+        """Return a scope as it is now, with one request to the store."""
         held = self._copies.get(scope.tag) or CachedScope()
         news = await self.store.remembered(scope, held.version)
         if not news.version:
@@ -113,18 +113,18 @@ class ScopeCache:
         return copy
 
     async def of_home(self, home: MemoryHome) -> list[CachedScope]:
-        """The scopes of a home, its own first; brought from the old secret's names if they are not here."""
+        """Return the scopes of a home, its own first; missing ones are moved from the old secret's names."""
         copies = [await self.remembered(scope) for scope in home.scopes]
         workspace = home.workspace.tag if home.workspace else ""
         for place, (scope, former) in enumerate(zip(home.scopes, home.former, strict=False)):
             above = workspace if scope.kind is ScopeKind.CHANNEL else ""
             if not copies[place].version:
                 await self.store.move(former, scope, home.tenant, above)
-                copies[place] = await self.remembered(scope)  # whoever has moved it
+                copies[place] = await self.remembered(scope)  # whichever worker moved it
         return copies
 
     async def change(self, scope: Scope, decide: Deciding, ttl: float | None = None) -> CachedScope:
-        """Change a scope as ``decide`` says; what it was after that. Raises StoreUnavailable."""
+        """Change a scope as ``decide`` says; return the scope after that. Raises StoreUnavailable."""
         for _ in range(_RACES):
             copy = await self.remembered(scope)
             changes = await asyncio.to_thread(decide, copy)
@@ -135,5 +135,5 @@ class ScopeCache:
         raise StoreUnavailable("A memory is changed by others all the time.")
 
     def forget(self, scope: Scope) -> None:
-        """The scope was forgotten: its copy goes too."""
+        """Drop the copy of a scope that was forgotten."""
         self._copies.drop(scope.tag)

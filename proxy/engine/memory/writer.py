@@ -1,8 +1,8 @@
-"""What a model makes of a thread, of a channel and of a workspace, one worker at a time.
+"""Write the memory of a thread, a channel or a workspace with a model, one worker at a time.
 
-A thread's run reads what was said since the last one: items, and the thread's texts. A channel's run (a
-person's likewise) reads the messages of all its threads, a workspace's the texts of its channels. A call that
-fails costs what it was for: that is logged, the old text stays, and the run goes on.
+A thread's run reads what was said since the last run, and writes items and the thread's texts. A channel's
+run (a person's likewise) reads the messages of all its threads, a workspace's run the texts of its channels.
+If a call for a text fails, that is logged, the old text stays, and the run goes on.
 """
 
 import asyncio
@@ -29,20 +29,21 @@ from proxy.errors import StoreUnavailable
 from proxy.ports import NAMED, Changes, Clock, MemoryStore, SessionKey, TokenCounter
 
 LEASE = 15.0
-"""Seconds for which a dead worker's work is left alone."""
+"""Seconds of a lease on work: others take over a dead worker's work after that."""
 LONG, SHORT = True, False
-"""Terms of a text."""
+"""Names for the values of :attr:`TextRequest.is_long`."""
 _MOST_PIECES = 8
-"""Questions for items of one run: of a long conversation that is met late, the newest messages count."""
+"""Most calls for items in one run: of a long unread conversation only the newest messages are read."""
 _BESIDE, _TELLING = 20, 12
-"""Other sessions, the newest, that one may be about; and characters of what it repeats of them, at least."""
+"""Most other sessions, the newest, that a side request is compared with; and the fewest characters of a
+message that it repeats."""
 _MOST_THREADS = 200
-"""Threads that one run of a channel reads, the newest first."""
+"""Most threads that one run of a channel reads, the newest first."""
 
 
 @asynccontextmanager
 async def claimed(store: MemoryStore, scope: Scope, work: str) -> AsyncGenerator[bool]:
-    """Whether this worker has the ``work``; it is kept from others until the context ends."""
+    """Claim ``work`` in a scope; yields whether this worker got it, and holds it until the context ends."""
     token = secrets.token_hex(8)
     if not await store.claim_work(scope, work, token, LEASE):
         yield False
@@ -54,12 +55,12 @@ async def claimed(store: MemoryStore, scope: Scope, work: str) -> AsyncGenerator
         yield True
     finally:
         renewing.cancel()
-        with suppress(StoreUnavailable):  # then it runs out
+        with suppress(StoreUnavailable):  # then the lease runs out
             await store.release_work(scope, work, token)
 
 
 class _Found(NamedTuple):
-    """What was believed of one piece, and the known items that the model was shown beside it."""
+    """The verified items of one piece, and the known items that the model was shown beside it."""
 
     items: Sequence[VerifiedItem]
     shown: Sequence[Item]
@@ -78,9 +79,9 @@ class MemoryWriter:
     # --- a thread ---
 
     async def thread(self, home: MemoryHome, session: SessionKey, access: ModelAccess) -> bool:
-        """Read what was said in a thread since it was read last; whether anything was, and is written.
+        """Read what was said in a thread since the last run; return whether something new was written.
 
-        Raises what comes of a model that gives no items: then the thread is still to be read.
+        Raises FAILURES where the model gives no items; then the thread still counts as unread.
         """
         async with claimed(self.scopes.store, home.scope, f"thread {session.tag} {session.sid}") as is_ours:
             known = await self.scopes.store.thread(home.scope, session) if is_ours else None
@@ -106,9 +107,9 @@ class MemoryWriter:
     async def _is_about_another(
         self, home: MemoryHome, session: SessionKey, said: Conversation, access: ModelAccess
     ) -> bool:
-        """Whether a session without a name, of one turn, repeats what a person has said in another one.
+        """Whether a session without a name, of one turn, repeats what a person said in another session.
 
-        So agents ask for a title, or for questions to go on with, beside the conversation itself.
+        Agents send such requests to get a title or follow-up questions for a conversation.
         """
         if session.sid == NAMED or said.exchanges > 1:
             return False
@@ -155,7 +156,7 @@ class MemoryWriter:
 
         def decide(copy: CachedScope) -> Changes | None:
             if copy.about is None:
-                return None  # it was forgotten meanwhile
+                return None  # the scope was forgotten meanwhile
             known, items, events = ItemIndex(copy.items.values()), dict[str, Item](), list[Event]()
             for each in found:
                 learned = merge(each.items, known, each.shown, session=name, digest=digest, now=now)
@@ -172,10 +173,10 @@ class MemoryWriter:
 
         await self.scopes.change(home.scope, decide, home.ttl)
 
-    # --- a channel, or whatever has threads of its own ---
+    # --- a channel, a person, or a workspace with threads of its own ---
 
     async def channel(self, home: MemoryHome, access: ModelAccess) -> None:
-        """Write the texts of a home from the messages of all its threads since they were written last."""
+        """Write the texts of a home from the messages of all its threads since the last time."""
         scope = home.scope
         async with claimed(self.scopes.store, scope, "channel") as is_ours:
             if not is_ours or scope.kind is ScopeKind.THREAD:
@@ -196,7 +197,7 @@ class MemoryWriter:
     async def _messages(
         self, home: MemoryHome, copy: CachedScope, access: ModelAccess
     ) -> tuple[Sequence[Utterance], float]:
-        """The newest lines of a home's threads since its texts were written, and when the last one came."""
+        """Return the newest lines since a home's texts were written, and the time of its last turn."""
         since, lines = copy.texts.read_up_to, list[Utterance]()
         threads = await self.scopes.store.threads(home.scope, _MOST_THREADS)
         for session, thread in threads.items():
@@ -233,9 +234,9 @@ class MemoryWriter:
             await self._write_texts(scope, texts, [_above(each) for each in abouts])
 
     def _after(self, before: Texts, long: str | None, short: str | None, read_up_to: float) -> Texts:
-        """The texts of a scope once these are written; those so far where the model did not write them.
+        """Return a scope's texts with the new ones put in; where one is None, the old one stays.
 
-        What the long one did not take in is still to be read, so that the next one takes it in.
+        Without a new long-term text ``read_up_to`` stays too, so that the next run reads these lines again.
         """
         return Texts(
             long=before.long if long is None else long,
@@ -245,7 +246,7 @@ class MemoryWriter:
         )
 
     async def _text(self, access: ModelAccess, wanted: TextRequest) -> str | None:
-        """A text; None where the model does not write it."""
+        """Ask for a text; None if the model does not write it."""
         try:
             return await self.questions.text(access, wanted)
         except FAILURES as failure:
@@ -256,27 +257,27 @@ class MemoryWriter:
     async def _write_texts(
         self, scope: Scope, texts: Texts, abouts: Sequence[About] = (), *, is_due: bool = False
     ) -> None:
-        """Write the texts of a scope; of one that nothing is known about, what there is in ``abouts``.
+        """Write the texts of a scope; if it has no record about itself yet, take the first of ``abouts``.
 
-        Those that are still due are written again after the next run of a thread.
+        With ``is_due`` the count of runs stays, so that they are written again after a thread's next run.
         """
 
         def decide(copy: CachedScope) -> Changes | None:
             about = copy.about or next(iter(abouts), None)
             if about is None:
-                return None  # it was forgotten meanwhile
+                return None  # the scope was forgotten meanwhile
             return Changes(texts=texts, about=replace(about, runs=about.runs if is_due else 0))
 
         await self.scopes.change(scope, decide)
 
 
 def _above(channel: About) -> About:
-    """What a channel tells about its workspace."""
+    """Return the record about a workspace that a channel's record gives."""
     return replace(channel, name=channel.workspace_name, workspace="", workspace_name="")
 
 
 def _background(copies: Sequence[CachedScope]) -> Sequence[str]:
-    """The texts of the scopes above, of which the widest is first."""
+    """The long-term and short-term texts of these scopes, in their order."""
     return [text for copy in copies for text in (copy.texts.long, copy.texts.short)]
 
 
