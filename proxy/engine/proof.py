@@ -1,9 +1,9 @@
-"""After the answer: whether its view lacked what mattered, found out without keeping anybody waiting.
+"""After an answer, find out in the background whether its view lacked something that mattered.
 
-What is asked for again is seen in each turn whose view is cut. Of some such turns, where the policy says so,
-the model is asked once more, with the whole history or, as a control, with the same view, and both answers
-are compared. These calls are the operator's own: they go out with the operator's key, behind all users, under
-the policy's daily ceiling. Contents are compared in memory, and counts alone are kept.
+Regret is counted in each turn whose view is cut. For a share of these turns, set by the policy, the model is
+asked again, with the whole history or, as a control, with the same view, and the two answers are compared.
+These calls are the operator's own: they use the operator's key, come after all users' requests, and stay
+under the policy's daily ceiling. Contents are compared in memory; only counts are stored.
 """
 
 import asyncio
@@ -40,18 +40,18 @@ from proxy.telemetry import Metrics, log_warning
 from proxy.tracing import PROOF, step
 
 _MOST_WAITING = 4
-"""Requests, each held in memory whole, that wait to be asked once more."""
+"""Most requests that wait to be asked again, since each is held in memory as a whole."""
 _SECONDS = 300.0
-"""That a second answer may take."""
+"""Most seconds that a second answer may take."""
 _DAY = 24
 
 
 class _Ceiling(Exception):  # noqa: N818 - no error: nothing is asked
-    """The day's ceiling would be passed, or nobody can say whether it is."""
+    """The call would exceed the day's ceiling, or it is unknown whether it would."""
 
 
 class _Sample(NamedTuple):
-    """An answer that was chosen to be asked for once more."""
+    """An answer whose request was chosen to be asked again."""
 
     exchange: Exchange
     answer: Node
@@ -59,17 +59,17 @@ class _Sample(NamedTuple):
 
 
 class _Cost(NamedTuple):
-    """What a second answer takes."""
+    """The cost of a second answer."""
 
     money: int
-    """Nano-dollars; 0 where nobody knows the price."""
+    """Nano-dollars; 0 if the price is unknown."""
     tokens: int
     is_priced: bool
 
 
 @dataclass
 class Proofs:
-    """Finds out what cuts do. ``credentials`` are the operator's; empty where there is no key."""
+    """Gathers evidence about cuts. ``credentials`` are the operator's; empty if there is no key."""
 
     decisions: Decisions
     asking: Asking
@@ -83,12 +83,12 @@ class Proofs:
     credentials: Sequence[tuple[bytes, bytes]]
     _waiting: int = 0
     _is_told: bool = False
-    """Whether it was said that there is no key."""
+    """Whether the missing key was logged."""
     _alone: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """One is asked at a time, so that each knows what those before it have spent."""
+    """Calls are made one at a time, so that each knows what those before it have spent."""
 
     def after(self, exchange: Exchange, turn: Turn) -> None:
-        """A turn was written; nobody waits for what is made of it."""
+        """After a turn was recorded: count regret, and maybe ask again, in the background."""
         if exchange.request.incoming.is_shadow or exchange.decision.plan == EMPTY:
             return
         self.background.run(self._count_regret(exchange, turn), is_needed=False)
@@ -110,7 +110,7 @@ class Proofs:
             self.background.run(self._compare_again(_Sample(exchange, answer, arm)), is_needed=False)
 
     def _chosen(self, exchange: Exchange) -> Arm | None:
-        """What is asked once more, if anything; the same on every worker."""
+        """With what the request is asked again, if it is chosen; the same on every worker."""
         request, share = exchange.request, exchange.request.incoming.policy.proof.share
         if not share:
             return None
@@ -135,7 +135,7 @@ class Proofs:
     # --- regret ---
 
     async def _count_regret(self, exchange: Exchange, turn: Turn) -> None:
-        """What the turn asked for again, the user in what is new, the model in its answer."""
+        """Count what the turn asked for again: the user in new messages, the model in its answer."""
         self._add_counts(exchange, await asyncio.to_thread(self._regret, exchange, turn))
 
     def _regret(self, exchange: Exchange, turn: Turn) -> Counts:
@@ -166,7 +166,7 @@ class Proofs:
     # --- proof ---
 
     async def _compare_again(self, sample: _Sample) -> None:
-        """Ask once more, and count what comes of it."""
+        """Ask again, and count the outcome."""
         exchange = sample.exchange
         try:
             async with self._alone:
@@ -197,7 +197,7 @@ class Proofs:
         return counts
 
     async def _ask(self, sample: _Sample) -> Answer:
-        """The second answer. Raises _Ceiling before anything is sent."""
+        """Ask for the second answer. Raises _Ceiling, before anything is sent, where it would be exceeded."""
         request = sample.exchange.request
         if await self._is_past_ceiling(sample):
             raise _Ceiling
@@ -209,18 +209,18 @@ class Proofs:
         exchange = sample.exchange
         if sample.arm is Arm.CONTROL:
             return exchange.body
-        # What the model thought since the first cut was thought behind another beginning (law 9).
+        # Reasoning made since the first cut was signed behind other bytes, so it is left out (law 9).
         request = replace(exchange.request, tool=b"")
         return self.decisions.body(request, replace(Decision.under(request, EMPTY), is_unsigned=True))
 
     def _expected(self, sample: _Sample) -> _Cost:
-        """What asking will take, with nothing in the provider's cache, and an answer like the first."""
+        """The expected cost: nothing in the provider's cache, and an answer as long as the first."""
         exchange = sample.exchange
         prompt = exchange.full if sample.arm is Arm.WHOLE else exchange.sent
         return _cost(exchange, Prompt(prompt, 0), exchange.request.budget.real(sample.answer.tokens))
 
     async def _is_past_ceiling(self, sample: _Sample) -> bool:
-        """Whether this call would pass what its policy allows in a day (UTC), for all workers together."""
+        """Whether this call would exceed what its policy allows all workers together in a day (UTC)."""
         policy, cost = sample.exchange.request.incoming.policy, self._expected(sample)
         hour = int(self.clock.now()) // HOUR
         try:
@@ -238,7 +238,7 @@ class Proofs:
         return spent.tokens + cost.tokens > policy.proof.daily_tokens
 
     def _spent(self, sample: _Sample, second: Answer) -> Counts:
-        """What it has cost, as far as the upstream tells."""
+        """The cost of the second answer by the usage that the upstream reports, else the expected cost."""
         cost, usage = self._expected(sample), second.usage
         if usage is not None:
             cost = _cost(sample.exchange, prompt_of(usage), bounded(usage.completion_tokens))

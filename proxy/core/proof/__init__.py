@@ -1,1 +1,1 @@
-"""Whether cuts change answers: comparisons, what was missed, and what is learned of it."""
+"""Whether cuts change answers: comparisons of answers, regret, and what is learned from recordings."""

@@ -1,8 +1,8 @@
-"""Whether two answers to the same request say the same, and what one of them knew that the other could not.
+"""Compare two answers to the same request, and find what one took from messages that the other lacked.
 
-Answers that call tools are the same where they make the same calls with the same arguments. Others are alike
-by their words, and by the exact things that they name, whichever is less: a sentence with another code in it
-is another answer.
+Answers that call tools agree if they make the same calls with the same arguments. Other answers are compared
+by their words and by the exact strings in them, and the lower likeness counts: the same sentence with another
+code in it is a different answer.
 """
 
 import re
@@ -20,25 +20,25 @@ from proxy.core.tool_cache.cache import key_of
 T = TypeVar("T")
 
 AGREES = 0.6
-"""Likeness from which texts agree; how often a model agrees with itself by it is what the control tells."""
+"""Likeness from which texts agree; the control shows how often a model agrees with itself by this measure."""
 _PART = re.compile(r"\w")
 
 
 class Comparison(NamedTuple):
-    """How two answers compare."""
+    """The result of comparing two answers."""
 
     agrees: bool
     likeness: float
-    """0 nothing in common, 1 the same."""
+    """From 0 (nothing in common) to 1 (the same)."""
 
     def counts(self, arm: Arm) -> dict[str, int]:
-        """As what it is counted."""
+        """Return the counts that this comparison adds to the evidence."""
         bucket = min(int(self.likeness * BUCKETS), BUCKETS - 1)
         return {f"{arm}:{'same' if self.agrees else 'different'}": 1, f"{arm}:like:{bucket}": 1}
 
 
 def compared(one: Content, other: Content) -> Comparison:
-    """Compare two answers; which of them comes first says nothing."""
+    """Compare two answers; their order does not matter."""
     calls = [Counter(key_of(name, arguments) for _, name, arguments in each.calls) for each in (one, other)]
     if any(calls):
         return Comparison(calls[0] == calls[1], _overlap(*calls))
@@ -50,21 +50,21 @@ def compared(one: Content, other: Content) -> Comparison:
 
 
 def _overlap(one: Counter[T], other: Counter[T]) -> float:
-    """What two have in common, as a share of both (Dice)."""
+    """The share of common elements (Dice coefficient)."""
     return 2 * (one & other).total() / (one.total() + other.total())
 
 
 def exact_in(answer: Content) -> list[str]:
-    """The exact strings of an answer, each once: codes, paths, numbers, names, those in calls among them."""
+    """The exact strings of an answer, each once: codes, paths, numbers, names, also those in tool calls."""
     facts = (fact for _, of_voice in read(answer).facts for fact in of_voice)
     return [fact.value for fact in facts if _PART.search(fact.value)]
 
 
 def used(whole: Content, answer: Content, view: str, cut: Iterable[tuple[int, str]]) -> list[tuple[str, int]]:
-    """Exact strings that the answer to the whole history has, and neither the view nor the answer to that.
+    """Exact strings that only the answer to the whole history has: not the view, nor the answer to the view.
 
-    Each with the position of the message that it was in, the first that has it of ``cut``: positions and
-    texts. What no message has, the answer has made up or worked out, and is left out.
+    Each comes with the position of the first message of ``cut`` (positions and texts) that has it. Strings
+    that no such message has are left out: the answer has invented or computed them.
     """
     own = answer.countable()
     lacking = [each for each in exact_in(whole) if each not in view and each not in own]
@@ -75,7 +75,7 @@ def used(whole: Content, answer: Content, view: str, cut: Iterable[tuple[int, st
 
 
 def strings_of(body: bytes) -> str:
-    """All that a body says, in whichever place."""
+    """All strings and numbers in a JSON body, at any depth, a line each."""
     found: list[str] = []
     waiting: list[object] = [loads(body)]
     while waiting:

@@ -1,9 +1,9 @@
-"""What recorded sessions teach: weights and retention rules with which less is missed, or less is sent.
+"""Learn from recorded sessions which weights and retention rules miss less, or send fewer tokens.
 
-A recorded answer was given with the whole history before it. Replayed under a policy, what it used is missed
-where the policy's view would have lacked it: an exact string, the result of a call that is made again, a file
-that is read again, words that the user says again. Proposals are tried one after the other on the half of the
-sessions that is learned from, and kept where they help there; what they come to is told of the other half.
+A recorded answer was given with the whole history before it. Replayed under a policy, something that it used
+is missed if the policy's view would have lacked it: an exact string, the result of a call that is made again,
+a file that is read again, words that the user says again. Proposals are tried one after the other on one half
+of the sessions and kept if they help there; their effect is reported for the other half.
 """
 
 import hashlib
@@ -27,22 +27,22 @@ from proxy.core.proof.evidence import Signal
 from proxy.core.proof.regret import Regret, cut_by, regret_of
 
 _LEAST_CUT = 5
-"""Results of a tool that were cut, from which anything is said of it."""
+"""Fewest cut results of a tool for proposing a change for it."""
 _MOST_TOOLS = 4
-"""Tools of which the same is tried."""
+"""Most tools for which the same kind of change is tried."""
 _FEWER = 0.98
-"""Times what was missed below which less is."""
+"""Ratio of missed messages below which clearly less is missed."""
 _MORE = 1.05
-"""Times the tokens that may be sent for missing less."""
+"""Most tokens sent, relative to before, for a change that misses less."""
 _LESS = 0.995
-"""Times the tokens below which less is sent."""
+"""Ratio of tokens sent below which fewer are sent."""
 _WEIGHTS = ((0.5, 0.2, 0.3), (0.2, 0.2, 0.6), (0.2, 0.5, 0.3), (0.6, 0.1, 0.3))
-"""Of recency, role and content."""
+"""Weights of recency, role and content that are tried."""
 _ROLES = (("tool", 0.8), ("tool", 0.2), ("assistant", 0.8), ("assistant", 0.2))
 
 
 class Need(NamedTuple):
-    """An exact string that an answer used, and that earlier messages have."""
+    """An exact string that an answer used, with the positions of the earlier messages that have it."""
 
     value: str
     positions: tuple[int, ...]
@@ -50,22 +50,22 @@ class Need(NamedTuple):
 
 @dataclass(frozen=True)
 class Recording:
-    """A session that was recorded."""
+    """A recorded session."""
 
     id: str
     chain: Chain
     budget: Budget
     head: bytes
-    """Its head, in which strings are never missed."""
+    """Its head, whose strings are never missed, since it is always sent."""
 
     @property
     def is_learned_from(self) -> bool:
-        """Whether it is of the half that is learned from: by its name alone, the same in each run."""
+        """Whether it is in the half to learn from; depends on its id only, so every run splits alike."""
         return hashlib.sha256(self.id.encode(errors="surrogatepass")).digest()[0] % 2 == 0
 
     @cached_property
     def needs(self) -> Mapping[int, list[Need]]:
-        """What each answer used of the messages before it, by its position."""
+        """By an answer's position, the exact strings that it used from the messages before it."""
         chain, found = self.chain, dict[int, list[Need]]()
         read = Read()
         read.go_on(chain.messages, chain.addresses(chain.content), chain.content)
@@ -83,7 +83,7 @@ class Recording:
         return found
 
     def tool_of(self, position: int) -> str:
-        """The tool whose result stands at a position; empty where there is none."""
+        """The tool whose result is at a position; empty if it is no tool's result."""
         for answered in self.chain.messages[position].answers:
             for place in range(position - 1, -1, -1):
                 if answered in self.chain.messages[place].calls:
@@ -94,18 +94,18 @@ class Recording:
 
 @dataclass(frozen=True)
 class Played:
-    """What some sessions came to under a policy."""
+    """The outcome of replaying sessions under a policy."""
 
     turns: int = 0
     sent: int = 0
     full: int = 0
     bill: Bill = NOTHING
     missed: Counter[Signal] = field(default_factory=Counter[Signal])
-    """What was asked for again while it was cut, by who asked."""
+    """Numbers of messages that were asked for again while they were cut, by signal."""
     cut: Counter[str] = field(default_factory=Counter[str])
-    """Results that were cut, by tool,"""
+    """Numbers of tool results that were cut, by tool."""
     asked_for: Counter[str] = field(default_factory=Counter[str])
-    """and those of them that were asked for again."""
+    """Numbers of those results that were asked for again, by tool."""
 
     def __add__(self, other: "Played") -> "Played":
         return Played(
@@ -119,18 +119,18 @@ class Played:
         )
 
     def misses_less_than(self, other: "Played") -> bool:
-        """Whether clearly less is missed, at whatever price."""
+        """Whether clearly less is missed, regardless of the tokens sent."""
         return self.missed.total() < _FEWER * other.missed.total()
 
     def is_better_than(self, other: "Played") -> bool:
-        """Whether less is missed for hardly more tokens, or less is sent and nothing more is missed."""
+        """Whether less is missed for hardly more tokens, or fewer tokens are sent and no more is missed."""
         if self.misses_less_than(other):
             return self.sent <= _MORE * other.sent
         return self.missed.total() <= other.missed.total() and self.sent <= _LESS * other.sent
 
 
 def play(recording: Recording, policy: Policy, count: Count, prices: Prices, writer: Prices) -> Played:
-    """Replay a session under a policy, and see what its answers and users miss."""
+    """Replay a session under a policy, and count what its answers and users miss."""
     chain, missed = recording.chain, Counter[Signal]()
     cut, asked_for = set[int](), set[int]()
     turns, sent, full, bill, before, end = 0, 0, 0, NOTHING, EMPTY, 0
@@ -158,7 +158,7 @@ def play(recording: Recording, policy: Policy, count: Count, prices: Prices, wri
 
 
 def _used(needs: Sequence[Need], plan: Plan) -> Iterator[Regret]:
-    """What no message of the view has, and no note."""
+    """Yield a regret for each need that neither the view's messages nor its notes and edits have."""
     for value, positions in needs:
         written = value.encode(errors="replace")
         put_in = (*(gap.note for gap in plan.gaps), *(edit.raw for edit in plan.replacements))
@@ -166,11 +166,11 @@ def _used(needs: Sequence[Need], plan: Plan) -> Iterator[Regret]:
             yield Regret(Signal.USED, positions[-1], is_cut=True)
 
 
-# --- what may help ---
+# --- changes of a policy that may help ---
 
 
 def proposals(policy: Policy, played: Played) -> Iterator[tuple[str, Policy]]:
-    """Changes of a policy that are worth a try after what was seen under it, each with what it is."""
+    """Yield changed policies worth trying after an outcome, each with a description of the change."""
     ruled = {rule.match.tool for rule in policy.retention}
     tools = [tool for tool, number in played.cut.most_common() if number >= _LEAST_CUT and tool not in ruled]
     shares = {tool: played.asked_for[tool] / played.cut[tool] for tool in tools}
@@ -188,7 +188,7 @@ def proposals(policy: Policy, played: Played) -> Iterator[tuple[str, Policy]]:
 
 
 def with_change(policy: Policy, changed: Policy, onto: Policy) -> Policy:
-    """What ``changed`` has other than ``policy``, put onto another."""
+    """Apply the differences between ``policy`` and ``changed`` to the policy ``onto``."""
     rules = changed.retention[: len(changed.retention) - len(policy.retention)]
     weights = {
         name: getattr(changed.importance, name)
@@ -205,7 +205,7 @@ def _with_rule(policy: Policy, tool: str, retention: RetentionClass) -> Policy:
 
 
 def _pattern(tool: str) -> str:
-    """A shell pattern that matches one name alone."""
+    """A shell pattern that matches only this name."""
     return "".join(f"[{each}]" if each in "*?[" else each for each in tool)
 
 

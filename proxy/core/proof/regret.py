@@ -1,8 +1,8 @@
-"""What a message asks for again that was there before: regret of a cut, where that was cut.
+"""Find earlier messages that a new message asks for again: regret, if they were cut.
 
-Seen without asking any model: a tool runs again with the same arguments, a file is read again, a user says
-the same again. That happens to what still stands in the view too, so both are told. Keeps law 8 (O(new)): of
-a long conversation the newest messages are looked at, and of these only what shares a word is decoded.
+No model is needed for that: a tool runs again with the same arguments, a file is read again, a user says the
+same again. This also happens with messages that are still in the view, so both cases are reported. Keeps law
+8 (O(new)): only the newest messages are searched, and of these only those with a common word are decoded.
 """
 
 import re
@@ -21,11 +21,11 @@ from proxy.core.text.similarity import likeness
 from proxy.core.tool_cache.cache import key_of
 
 _MOST = 400
-"""Messages that are looked at, the newest before the one that asks."""
+"""Most messages that are searched, the newest before the one that asks."""
 _FURTHEST = 40
-"""Messages before a result within which its call is looked for."""
+"""Most messages before a result that are searched for its call."""
 _SAME = 0.85
-"""Likeness of a user's words from which they are the same again, if all numbers in them are."""
+"""Likeness from which a user's words count as said again, if all numbers in them are the same too."""
 _LEAST_WORDS = 6
 _WORD = re.compile(r"[\w./-]{4,}", re.ASCII)
 _ANY_WORD = re.compile(r"\w+")
@@ -42,7 +42,7 @@ class Regret(NamedTuple):
 
 
 def regret_of(asking: Content, chain: Chain, plan: Plan, end: int) -> list[Regret]:
-    """What a message asks for again of those before ``end``, as the plan showed them."""
+    """Return the messages before ``end`` that a message asks for again; ``plan`` says which were cut."""
     if asking.role == "user" and not asking.answers:
         return _said_again(asking.text, chain, plan, end)
     return [
@@ -53,7 +53,7 @@ def regret_of(asking: Content, chain: Chain, plan: Plan, end: int) -> list[Regre
 
 
 def _called_again(name: str, arguments: str, chain: Chain, plan: Plan, end: int) -> Regret | None:
-    """The newest result of the same call, or of one on the same file by the same tool."""
+    """The newest result of the same call, or of a call of the same tool on the same file."""
     key, files = key_of(name, arguments), _files_in(arguments)
     sought = files or {max(_WORD.findall(arguments) or [name], key=len)}
     words = [word.encode(errors="replace") for word in sought]
@@ -70,13 +70,13 @@ def _called_again(name: str, arguments: str, chain: Chain, plan: Plan, end: int)
 
 
 def _newest(chain: Chain, end: int) -> Iterator[tuple[int, Message]]:
-    """The messages that are looked at, the newest first, with their positions."""
+    """The messages to search, the newest first, with their positions."""
     start = max(end - _MOST, 0)
     return zip(range(end - 1, start - 1, -1), reversed(chain.messages[start:end]), strict=True)
 
 
 def _call(answered: str, words: Sequence[bytes], chain: Chain, position: int) -> tuple[str, str] | None:
-    """The call of a result, by name and arguments; None where it has none of the words, or is far away."""
+    """The call of a result, as name and arguments; None if it has none of the words or is too far before it."""
     for place in range(position - 1, max(position - 1 - _FURTHEST, -1), -1):
         if answered in chain.messages[place].calls:
             raw = chain.raws[place]
@@ -88,7 +88,7 @@ def _call(answered: str, words: Sequence[bytes], chain: Chain, position: int) ->
 
 
 def _files_in(arguments: str) -> set[str]:
-    """Paths and names of files, of text that may be JSON."""
+    """Paths and names of files in a text, which may be JSON."""
     return {word for word in _WORD.findall(arguments) if kind_of_word(word) in ("path", "file")}
 
 
@@ -112,11 +112,11 @@ def _said_again(text: str, chain: Chain, plan: Plan, end: int) -> list[Regret]:
     return []
 
 
-# --- how it is counted ---
+# --- counting ---
 
 
 def kind_of(situation: Situation, position: int) -> str:
-    """The kind of a message, and its retention class."""
+    """The kind of a message and its retention class, as names of counts have them."""
     role = situation.role(position)
     if role in TOOL_ROLES or situation.chain.messages[position].is_result:
         role = "result"
@@ -126,29 +126,29 @@ def kind_of(situation: Situation, position: int) -> str:
 
 
 def counts_of(situation: Situation, found: Iterable[Regret]) -> Counter[str]:
-    """What was asked for again, by signal and kind."""
+    """Count what was asked for again, by signal, kind and retention class."""
     counts = Counter[str]()
     for each in found:
         is_output = situation.role(each.position) in TOOL_ROLES
         if each.signal is Signal.SAID_AGAIN and is_output:
-            continue  # no user says what a program prints, though it came as a user's message
+            continue  # a program's output, sent as a user's message: no user said it again
         prefix = "" if each.is_cut else "shown:"
         counts[f"{prefix}{each.signal}:{kind_of(situation, each.position)}"] += 1
     return counts
 
 
 def cut_counts(situation: Situation, before: Plan) -> Counter[str]:
-    """Messages that the situation's plan has cut, cleared or clipped, and one before it had not, by kind."""
+    """Count, by kind, the messages that the situation's plan cuts or edits and the plan ``before`` showed."""
     positions = (place for place in cut_by(situation.plan) if before.shows(place))
     return Counter(f"cut:{kind_of(situation, place)}" for place in positions)
 
 
 def cut_by(plan: Plan) -> Iterator[int]:
-    """Positions of what a view lacks, all or in part, the newest first."""
+    """Positions of messages that a view lacks as a whole or in part, the newest first."""
     places = {place for gap in plan.gaps for place in range(gap.start, gap.end)}
     yield from sorted(places | {edit.position for edit in plan.replacements}, reverse=True)
 
 
 def cut_texts(situation: Situation) -> Iterator[tuple[int, str]]:
-    """What a view lacks, all or in part, the newest first, each read as it is asked for."""
+    """Positions and texts of messages that a view lacks as a whole or in part, the newest first, lazily."""
     return ((place, situation.content(place).countable()) for place in cut_by(situation.plan))

@@ -1,6 +1,6 @@
-"""The web page at ``/unabridged/``: what the admin API tells, to look at, and its verbs as buttons.
+"""The web page at ``/unabridged/``: shows the data of the admin API, with its verbs as buttons.
 
-Made by the server alone: it needs no other host, and hardly any script.
+Rendered by the server: it needs no other host, and hardly any script.
 """
 
 from proxy.http.page.frame import STYLE as STYLE

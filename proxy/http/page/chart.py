@@ -1,4 +1,4 @@
-"""Pictures as numbers: where the lines, bands and marks of a chart stand. The templates draw them as SVG."""
+"""The coordinates of a chart's lines, bands and marks, which the templates draw as SVG."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from proxy.core.planning.explain import SentTurn
 from proxy.core.policy.sections import Stages
 
 _MOST = 240
-"""Points of a line; longer ones are drawn by the highest of each stretch."""
+"""Most points of a line; of a longer one the highest point of each stretch is drawn."""
 _HEIGHT = 260
 _TOP, _BOTTOM = 14, 26
 _CLIPPED_AT = 1.5
-"""Budgets, above which the line of the whole conversation leaves the picture: what is sent matters more."""
+"""Multiple of the budget above which the line of the whole conversation is clipped; what is sent never is."""
 
 
 class Band(NamedTuple):
-    """Where a stage begins, and how far it is up to where the next one does."""
+    """The band of a stage: where it begins, and its height up to the next stage."""
 
     name: str
     y: float
     height: float
     share: float
-    """Of the budget."""
+    """The share of the budget at which the stage begins."""
 
 
 class Mark(NamedTuple):
-    """An epoch, at the turn at which it began."""
+    """The mark of an epoch, at the turn at which it began."""
 
     number: int
     x: float
@@ -43,19 +43,19 @@ class Chart(NamedTuple):
     right: float
     bottom: float
     full: str
-    """The whole conversation: the points of a line."""
+    """The points of the line of the whole conversation."""
     sent: str
-    """What was sent."""
+    """The points of the line of what was sent."""
     area: str
-    """The same down to the axis."""
+    """The outline of the area between that line and the axis."""
     bands: Sequence[Band]
     marks: Sequence[Mark]
     is_clipped: bool
-    """Whether the whole conversation leaves the picture."""
+    """Whether the line of the whole conversation is clipped at the top."""
 
 
 def chart(turns: Sequence[SentTurn], budget: int | None, stages: Stages, width: int) -> Chart | None:
-    """The chart of a session; None where there are too few turns for one."""
+    """Return the chart of a session; None if it has fewer than two turns."""
     if len(turns) < 2:
         return None
     most_full, most_sent = max(turn.full for turn in turns), max(turn.sent for turn in turns)
@@ -91,7 +91,7 @@ def chart(turns: Sequence[SentTurn], budget: int | None, stages: Stages, width: 
 
 
 def _thinned(turns: Sequence[SentTurn]) -> list[int]:
-    """The turns that are drawn: first and last, both sides of an epoch, and the highest of each stretch."""
+    """The turns to draw: first and last, both sides of each epoch, and the highest of each stretch."""
     step = -(-len(turns) // _MOST)
     stretches = (range(first, min(first + step, len(turns))) for first in range(0, len(turns), step))
     highest = {max(stretch, key=lambda place: turns[place].sent) for stretch in stretches}

@@ -1,7 +1,7 @@
-"""What every page has around it: the way in, the headers that keep others out, and errors for people.
+"""What all pages share: logging in, security headers, and error pages.
 
-A page is an endpoint that answers a template with what stands in it. Everything in it is escaped by the
-templates; and should anything slip through, the policy below lets a browser run and load nothing of it.
+A page is an endpoint that returns a template with its content. The templates escape all content; if anything
+slips through, the Content-Security-Policy below keeps a browser from running or loading it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _HEADERS = {
 
 @dataclass(frozen=True)
 class Shown:
-    """A template, and what stands in it."""
+    """A template and its content."""
 
     template: str
     title: str
@@ -52,13 +52,13 @@ class Shown:
 
 
 Form = Mapping[str, str]
-"""What a form was filled with; empty for a page that is only looked at."""
+"""The fields of a submitted form; empty for a GET request."""
 Endpoint = Callable[[Request, Form], Awaitable[Shown | Response]]
 
 
 @dataclass(frozen=True)
 class Page:
-    """One address below the root."""
+    """One path below the root, with its method and its endpoint."""
 
     method: Literal["GET", "POST"]
     path: str
@@ -66,7 +66,7 @@ class Page:
 
 
 class Frame:
-    """All ``pages``, for whoever the ``auth`` admits; anybody else gets the form to log in with."""
+    """Serves all ``pages`` to those whom ``auth`` admits; anybody else gets the login form."""
 
     def __init__(self, auth: AdminAuth, render: Renderer, pages: Sequence[Page]) -> None:
         own = (Page("POST", "login", self._login), Page("POST", "logout", self._logout))
@@ -75,7 +75,7 @@ class Frame:
         self._pages = (*own, *pages)
 
     def routes(self) -> list[BaseRoute]:
-        """The routes: what is static, and the pages."""
+        """The routes of the static files and of the pages."""
         by_path: dict[str, dict[str, Endpoint]] = {}
         for each in self._pages:
             by_path.setdefault(each.path, {})[each.method] = each.endpoint
@@ -104,7 +104,7 @@ class Frame:
         return Route(ROOT + path, guarded, methods=[*by_method])
 
     async def _form(self, request: Request, path: str) -> Form:
-        """What a form was filled with, of somebody who may. Raises Unauthorized and Forbidden."""
+        """Check that the request is allowed, and return its form. Raises Unauthorized and Forbidden."""
         if request.method in ("GET", "HEAD"):
             self._auth.check(request)
             return {}
@@ -130,7 +130,7 @@ class Frame:
         return HTMLResponse(text, shown.status, headers)
 
     def _enter(self, request: Request, token: str) -> Response:
-        """Take the token out of the address, for a cookie. Raises Forbidden."""
+        """Set a cookie for the token in the address, and redirect without it. Raises Forbidden."""
         if not self._auth.is_token(token):
             raise Forbidden("This is not the admin token.")
         others = urlencode([pair for pair in request.query_params.multi_items() if pair[0] != "token"])
@@ -157,7 +157,7 @@ async def _to_root(_: Request) -> Response:
 
 
 def _explained(error: UnabridgedError) -> Shown:
-    """An error in plain words, with what to do where that is known."""
+    """An error page in plain words, with advice if there is any."""
     advice = ""
     if isinstance(error, StoreUnavailable):
         advice = (
@@ -168,13 +168,13 @@ def _explained(error: UnabridgedError) -> Shown:
     return Shown("error.html", error.code.replace("_", " ").capitalize(), content, error.status)
 
 
-# --- templates, and how numbers and times are written in them ---
+# --- templates, and their filters for numbers and times ---
 
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
 
 
 class Renderer:
-    """Renders templates; whatever stands in them is escaped. ``now`` tells seconds since 1970."""
+    """Renders templates, and escapes their content. ``now`` returns seconds since 1970."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -188,11 +188,11 @@ class Renderer:
         self._templates.filters |= {**_FILTERS, "ago": self._ago}
 
     def __call__(self, template: str, content: Mapping[str, object]) -> str:
-        """The text of a template with this content."""
+        """Render a template with this content."""
         return self._templates.get_template(template).render(content)
 
     def _ago(self, seconds: float) -> str:
-        """How long ago a time is, in words."""
+        """How long ago a time (seconds since 1970) is, in words."""
         passed = self._now() - seconds
         for length, word in _UNITS:
             if passed >= length:
@@ -202,7 +202,7 @@ class Renderer:
 
 
 def dollars(nano: int) -> str:
-    """Nano-dollars as dollars: in cents, small ones in hundredths of a cent."""
+    """Write nano-dollars as dollars with two decimal places, or four below one dollar."""
     value = nano / NANO
     places = 2 if abs(value) >= 1 else 4
     return f"{'-' if value < 0 else ''}${abs(value):,.{places}f}"

@@ -1,4 +1,4 @@
-"""Home: what goes on, what is the matter, and the sessions."""
+"""The home page: what was done lately, notices of problems, and the sessions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LEFT_OUT: Mapping[str, str] = {
 
 
 class Notice(NamedTuple):
-    """Something that is the matter, and what to do about it."""
+    """A problem, and what to do about it."""
 
     what: str
     advice: str
@@ -48,7 +48,7 @@ class Home:
     """Seconds since 1970."""
 
     def pages(self) -> list[Page]:
-        """The one page."""
+        """The home page alone."""
         return [Page("GET", "", self._home)]
 
     async def _home(self, request: Request, form: Form) -> Shown:
@@ -74,9 +74,9 @@ class Home:
         return Shown("home.html", "Sessions", content)
 
     async def _spans(self) -> Mapping[str, Bill]:
-        """What it did today, in a week, and as long as that is kept. Raises StoreUnavailable."""
+        """Bills of today, of 7 days, and of the 90 days that bills are stored. Raises StoreUnavailable."""
         _, total, rows = await self.stats.since(_KEPT, "day")
-        # Days in UTC, which sort as they are written.
+        # Days in UTC, as ISO dates, which sort as text.
         today, days = (
             f"{datetime.fromtimestamp(self.now() - ago, UTC):%Y-%m-%d}" for ago in (0, _WEEK - _DAY)
         )
@@ -87,7 +87,7 @@ class Home:
         return {**spans, "90 days": total}
 
     def _notices(self, found: list[Inspected], left_out: Counter[str], fault: str) -> Iterator[Notice]:
-        """Degraded states in plain words."""
+        """Notices of degraded states, in plain words."""
         if fault:
             yield Notice(
                 f"The store does not answer. {fault}",
@@ -112,7 +112,7 @@ class Home:
 
 
 def _failures(today: Bill) -> Iterator[Notice]:
-    """Summaries that could not be had today."""
+    """A notice of the summaries that failed today."""
     if today.failed:
         failures = ", ".join(
             f"{count} {why.replace('_', ' ')}" for why, count in sorted(today.failed.items())

@@ -1,4 +1,4 @@
-"""What is remembered: searched, looked at with its log, taken back and forgotten, each shown before."""
+"""The pages of memories: search items, see one with its log, restore or forget it after a preview."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _ITEM = "memory/{id}"
 
 @dataclass(frozen=True)
 class MemoryPages:
-    """MemoryAdmin for people."""
+    """Web pages for :class:`MemoryAdmin`."""
 
     memories: MemoryAdmin
 
     def pages(self) -> list[Page]:
-        """All items, one of them, and what is done with it."""
+        """The list of items, the page of one item, and its verbs with their previews."""
         return [
             Page("GET", "memory", self._all),
             Page("GET", _ITEM, self._item),
@@ -35,7 +35,7 @@ class MemoryPages:
         ]
 
     async def _all(self, request: Request, form: Form) -> Shown:
-        """Found by words, or the newest; of one memory, or of all."""
+        """The items that match the words, or the newest ones; of one memory, or of all."""
         words = request.query_params.get("q", "").strip()[:500]
         most = number(request, "limit", _SHOWN, _MOST)
         scope = request.query_params.get("scope", "")

@@ -1,4 +1,4 @@
-"""The policies in force, what follows from them, and what they would have made of a session."""
+"""The pages of policies: those in force, their consequences, and a session replayed under some of them."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ from proxy.http.page.session import ONE
 from proxy.ports.bill_store import HOUR, KEPT
 
 _COMPARED = 4
-"""Policies that are tried at a time."""
+"""Most policies that are tried on a session at a time."""
 _OFFERED = 10
-"""Sessions that a policy's page offers to try it on."""
+"""Most sessions that a policy's page offers for trying it."""
 _REPLAYED = 1_000
-"""Messages that are replayed: those of a longer session from its beginning."""
+"""Most messages of a session that are replayed, from its beginning."""
 
 
 @dataclass(frozen=True)
 class PolicyPages:
-    """Policies for people."""
+    """Web pages for policies."""
 
     policies: Policies
     inspection: Inspection
     prices: Callable[[str], Prices]
-    """What a model's tokens cost."""
+    """Returns the prices of a model's tokens."""
     stats: Stats
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Sessions are tried one after the other: that takes seconds, and users' requests go on meanwhile."""
+    """Held during a replay: only one runs at a time, since it takes seconds and users' requests go on."""
 
     def pages(self) -> list[Page]:
-        """All of them, one, and a session under some."""
+        """The list of policies, the page of one, and a session replayed under some."""
         return [
             Page("GET", "policies", self._all),
             Page("GET", "policies/{name}", self._one),
@@ -53,7 +53,7 @@ class PolicyPages:
         ]
 
     async def _all(self, request: Request, form: Form) -> Shown:
-        """The server's own first."""
+        """All policies, the server's default one first."""
         now = self.policies.in_force
         others = sorted(name for name in now.by_name if name != now.default.name)
         policies = [now.default, *(now.by_name[name] for name in others)]
@@ -84,14 +84,14 @@ class PolicyPages:
         return Shown("policy.html", policy.name, content)
 
     async def _newest(self) -> list[Inspected]:
-        """Sessions that a policy can be tried on; none while the store is away."""
+        """The newest sessions, on which a policy can be tried; none if the store is unavailable."""
         try:
             return (await self.inspection.newest(_OFFERED))[0]
         except StoreUnavailable:
             return []
 
     async def _evidence(self, policy: str) -> list[tuple[str, Evidence]]:
-        """What was found out about its cuts, by model; empty where that is nothing, or cannot be read."""
+        """The evidence about a policy's cuts, by model; empty if there is none, or it cannot be read."""
         try:
             found = await self.stats.evidence(KEPT * HOUR)
         except StoreUnavailable:
@@ -121,14 +121,14 @@ class PolicyPages:
     def _outcomes(
         self, branch: Branch, policies: Sequence[Policy]
     ) -> list[tuple[str, int | None, Mapping[str, Any]]]:
-        """What each policy would have made of the session: its transcript replayed, without any model."""
+        """Replay the session's transcript under each policy, without calling a model."""
         short = replace(branch, nodes=branch.nodes[:_REPLAYED])
         distinct = {policy.name: policy for policy in policies}
         outcomes = [self._outcome(short, policy) for policy in distinct.values()]
         return [(each.policy, each.budget, totals([each])) for each in outcomes]
 
     def _outcome(self, branch: Branch, policy: Policy) -> Outcome:
-        """In the window and with the head and the ratio of the session's newest turn."""
+        """Replay it under one policy, with the window, head and ratio of the session's newest turn."""
         situation, model, rules = branch.situation, branch.found.session.model, policy.budget
         before = situation.budget
         limit, reserve = (each if isinstance(each, int) else None for each in (rules.tokens, rules.reserve))
@@ -145,7 +145,7 @@ def _decided(policy: Policy) -> Mapping[str, Any]:
 
 
 def _differences(policy: Policy) -> Iterator[tuple[str, object, object]]:
-    """Keys, values and defaults, where they are not the same; tables that may come several times whole."""
+    """Yield key, value and default where they differ; arrays of tables are compared as a whole."""
     plain = Policy().model_dump(mode="json", by_alias=True)
     stated = policy.model_dump(mode="json", by_alias=True, exclude={"name", "extends"})
     for section, values in stated.items():

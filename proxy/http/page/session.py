@@ -1,6 +1,6 @@
-"""One session: the picture, the transcript beside the view, what is kept with it, and what is done to it.
+"""The pages of a session: its chart, the transcript beside the view, what is stored with it, and its verbs.
 
-Each verb is shown with what it would do before it is done.
+Each verb has a preview that shows what it would do.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from proxy.http.page.transcript import SideBySide
 
 ONE = "sessions/{id}"
 _PAGE = 100
-"""Messages that one page shows."""
+"""Messages on one page."""
 _PREVIEWED = 200
-"""Messages of a view that a preview shows."""
+"""Most messages of a view that a preview shows."""
 _SCOPES = 1_000
-"""Memories in which items of the session are looked for."""
+"""Most memories that are searched for items of the session."""
 _WIDTHS = {"broad": 1_080, "narrow": 420}
-"""Of the picture, for a desk and for a phone."""
+"""Widths of the chart, for a desktop screen and for a phone."""
 _VERBS = {
     "compact": "Compact: what it would cut",
     "restore": "Restore: what would come back",
@@ -46,12 +46,12 @@ _VERBS = {
     "resume": "Resume: let appended turns go on",
     "delete": "Delete: forget this session",
 }
-"""With the titles of their previews."""
+"""The verbs, with the titles of their previews."""
 
 
 @dataclass(frozen=True)
 class SessionPages:
-    """What there is to look at of a session, and its buttons."""
+    """Web pages for a session and its verbs."""
 
     inspection: Inspection
     memories: MemoryAdmin
@@ -60,7 +60,7 @@ class SessionPages:
     forks: Forks
 
     def pages(self) -> list[Page]:
-        """All pages of a session; of each verb what it would do, and doing it."""
+        """All pages of a session; for each verb a preview (GET) and the action (POST)."""
         return [
             Page("GET", ONE, self._session),
             Page("GET", f"{ONE}/kept", self._kept),
@@ -75,7 +75,7 @@ class SessionPages:
     async def _branch(self, request: Request) -> Branch:
         return await self.inspection.branch(await self._found(request))
 
-    # --- looking ---
+    # --- reading ---
 
     async def _session(self, request: Request, form: Form) -> Shown:
         branch = await self._branch(request)
@@ -85,7 +85,7 @@ class SessionPages:
         return replace(shown, content={**shown.content, "bill": bill})
 
     async def _kept(self, request: Request, form: Form) -> Shown:
-        """What is kept with a session beside its messages."""
+        """What is stored with a session beside its messages: tool results, remembered items, the ledger."""
         branch = await self._branch(request)
         found, kept = branch.found, await self.memories.newest(_SCOPES)
         items = [entry for each in kept for entry in each.entries if entry.item.source.session == found.id]
@@ -101,11 +101,11 @@ class SessionPages:
         return Shown("kept.html", "Kept with the session", content)
 
     async def _epochs(self, request: Request, form: Form) -> Shown:
-        """What changed in the view between two epochs."""
+        """The differences between the views of two epochs."""
         branch = await self._branch(request)
         return await asyncio.to_thread(_difference, request, branch)
 
-    # --- verbs: before, and doing it ---
+    # --- verbs: preview and action ---
 
     async def _preview(self, request: Request, form: Form) -> Shown:
         branch = await self._branch(request)
@@ -157,7 +157,7 @@ class SessionPages:
 
 
 def _messages(branch: Branch, at: int) -> Shown:
-    """The session at a glance, and the page of its messages that has number ``at``."""
+    """An overview of the session, and the page of its messages that has message number ``at``."""
     found, situation, count = branch.found, branch.situation, len(branch.nodes)
     first = min(at, max(count - 1, 0)) // _PAGE * _PAGE
     budget, stages = situation.budget, situation.policy.stages
@@ -183,7 +183,7 @@ def _messages(branch: Branch, at: int) -> Shown:
 
 
 def _difference(request: Request, branch: Branch) -> Shown:
-    """The view of the messages that there are now, under either epoch. Raises NotFound, InvalidType."""
+    """Compare the views of the present messages under two epochs. Raises NotFound and InvalidType."""
     newest = len(branch.epochs)
     old, new = (_number(request.query_params, name) for name in ("from", "to"))
     old, new = max(newest - 1, 0) if old is None else old, newest if new is None else new
@@ -213,11 +213,11 @@ def _difference(request: Request, branch: Branch) -> Shown:
     return Shown("epochs.html", f"Epoch {old} to {new}", content)
 
 
-# --- what a form or an address names ---
+# --- reading parameters of a form or an address ---
 
 
 def _named(given: Mapping[str, str]) -> tuple[Ranges | None, int | None]:
-    """Messages or an epoch; neither: all. Raises InvalidType."""
+    """Return the messages or the epoch that are named; neither means all. Raises InvalidType."""
     text = given.get("messages", "").replace(" ", "") or None
     epoch = _number(given, "epoch")
     if text is not None and epoch is not None:
@@ -233,7 +233,7 @@ def _required(given: Mapping[str, str]) -> Ranges:
 
 
 def _number(given: Mapping[str, str], name: str) -> int | None:
-    """A number, from 0 on. Raises InvalidType."""
+    """Return the number (0 or more) of this name; None if it is missing. Raises InvalidType."""
     text = given.get(name, "").strip()
     if not text:
         return None

@@ -1,4 +1,4 @@
-"""The transcript beside the view: what came on one side, what the model gets of it and why on the other."""
+"""The transcript beside the view: messages on one side, what the model gets of them and why on the other."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from proxy.core.planning.plan import Epoch
 from proxy.engine.admin.inspection import Branch
 
 _SHOWN = 20_000
-"""Characters of a message that a page shows: the export has all of it."""
+"""Most characters of a message that a page shows; the export has all of it."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """A message in words: the model's own, a client's, or a note."""
+    """A message as the page shows it: the model's, a client's, or a note."""
 
     number: int | None
-    """In the transcript; None for a note, and for what stands before it."""
+    """Its number in the transcript; None for a note, and for messages before the transcript."""
     role: str
     name: str
     text: str
     calls: Sequence[tuple[str, str]]
-    """Names of tools, and arguments."""
+    """Tool calls, as names and arguments."""
     left_out: int = 0
-    """Characters that are not shown."""
+    """Number of characters that are not shown."""
     at: float | None = None
     """Seconds since 1970."""
     tokens: int | None = None
     is_pinned: bool = False
     hidden: Sequence[Message] = ()
-    """What stands upstream in its place, where the proxy answered calls itself."""
+    """The messages that the upstream gets in its place, if the proxy answered tool calls itself."""
 
     @classmethod
     def of(cls, content: Content, number: int | None = None) -> Message:
-        """What a decoded message says."""
+        """Make one from a decoded message."""
         text = content.text or content.refusal
         calls = [(name, arguments[:_SHOWN]) for _, name, arguments in content.calls]
         left_out = max(len(text) - _SHOWN, 0)
@@ -53,15 +53,15 @@ class Part:
     """`kept`, `clipped`, `cleared`, `cut` or `summarised`."""
     rows: Sequence[Row]
     gets: Sequence[Message] = ()
-    """What stands in their place; nothing where they are kept as they came, or went without a note."""
+    """What the model gets in their place; empty if they are kept unchanged, or cut without a note."""
     by: Epoch | None = None
     """The epoch that took them out of the view."""
     gap: int | None = None
-    """The index of the gap that they lie in."""
+    """The index of the gap that contains them."""
     span: tuple[int, int] = (0, 0)
-    """The first and the last message of that gap; they may be on other pages."""
+    """The first and the last message of that gap, which may be on other pages."""
     is_noted: bool = False
-    """Whether the note that stands for them is shown before."""
+    """Whether an earlier part on the page already shows the gap's note."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class SideBySide:
     branch: Branch
 
     def parts(self, start: int, end: int) -> list[Part]:
-        """Messages ``start`` up to and without ``end``, and those that stand in one unit with them."""
+        """Messages from ``start`` up to, but without, ``end``, and others of the same units."""
         grouped = groupby(explain(self.branch.situation, start, end), key=self._together)
         parts: list[Part] = []
         for (gap, is_summarised, _), each in grouped:
@@ -83,7 +83,7 @@ class SideBySide:
         return parts
 
     def _together(self, row: Row) -> tuple[int | None, bool, int]:
-        """What rows share that are shown as one: a gap, whether a summary tells of them; else nothing."""
+        """The key by which rows are grouped: their gap, and whether a summary covers them; or each alone."""
         if row.gap is None:
             return None, False, row.start
         anchors = self.branch.situation.plan.gaps[row.gap].anchors
@@ -126,5 +126,5 @@ class SideBySide:
             )
 
     def read(self, raw: bytes) -> Message:
-        """A message that has no number."""
+        """Return a message without a number."""
         return Message.of(self.branch.dialect.read(raw))
