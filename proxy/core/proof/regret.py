@@ -76,7 +76,7 @@ def _newest(chain: Chain, end: int) -> Iterator[tuple[int, Message]]:
 
 
 def _call(answered: str, words: Sequence[bytes], chain: Chain, position: int) -> tuple[str, str] | None:
-    """The call of a result, as name and arguments; None if it has none of the words or is too far before it."""
+    """The call of a result, as name and arguments; None if it lacks the words or is too far before it."""
     for place in range(position - 1, max(position - 1 - _FURTHEST, -1), -1):
         if answered in chain.messages[place].calls:
             raw = chain.raws[place]
