@@ -1,7 +1,7 @@
-"""Caches that forget what was not used for longest: all that share a memory stay within it together.
+"""LRU caches that share one memory and together stay within its limit.
 
-What one of them needs much of another need not hold, so there is one ceiling for an operator to set, and none
-to guess for each cache. The event loop and threads may use them at once.
+What one cache does not need, another may use, so an operator sets one ceiling instead of one for each cache.
+The event loop and threads may use the caches at the same time.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ V = TypeVar("V")
 
 _MOST = 256 * 2**20
 _ENTRY_BYTES = 300
-"""What an entry is reckoned at beside its value: its key, and its place in the order of use."""
+"""Estimated bytes of an entry without its value: its key, and its place in the order of use."""
 
 
 def small(_: object) -> int:
-    """The weight of a value that takes little beside its entry."""
+    """Return the weight (bytes) of a value that is small beside its entry."""
     return 200
 
 
-# Many are kept, and none knows who holds it: the garbage collector need not visit them (gc=False).
+# There are many of them and none refers to its holder: the garbage collector need not visit them (gc=False).
 class _Entry(msgspec.Struct, gc=False, eq=False):
-    """A value that is held."""
+    """A cached value."""
 
     key: Any
     value: Any = None
@@ -38,8 +38,8 @@ class _Entry(msgspec.Struct, gc=False, eq=False):
 class Memory:
     """Room for ``most`` bytes of cached values, as their caches weigh them.
 
-    No value takes more than one ``part`` of it: it would push out too much that others need. Whoever changes
-    what is held has the ``lock``.
+    No value may take more than one ``part``-th of it, since it would push out too much that others need.
+    Whoever changes what is held must have the ``lock``.
     """
 
     def __init__(self, most: int = _MOST, part: int = 8) -> None:
@@ -50,7 +50,7 @@ class Memory:
         """Bytes."""
         self.lock = Lock()
         self.order: OrderedDict[_Entry, dict[Any, _Entry]] = OrderedDict()
-        """Each entry, the last used last, and the cache that it is in."""
+        """Each entry, least recently used first, with the dict of the cache that holds it."""
 
     def remove(self, entry: _Entry) -> None:
         del self.order[entry]
@@ -58,7 +58,7 @@ class Memory:
 
 
 class Lru(Generic[K, V]):
-    """One cache; a value weighs what ``weigh`` said, in bytes, when it was put. Looking it up keeps it."""
+    """One cache; ``weigh`` returns a value's bytes when it is put. A look-up counts as use."""
 
     def __init__(self, memory: Memory, weigh: Callable[[V], int] = small) -> None:
         self._memory = memory
@@ -70,14 +70,14 @@ class Lru(Generic[K, V]):
         entry = self._entries.get(key)
         if entry is None:
             return None
-        try:  # one step, so it needs no lock; what runs through the order has to expect it
+        try:  # one atomic step, so it needs no lock; code that iterates over the order has to expect it
             self._use(entry)
         except KeyError:
-            return None  # it has just gone
+            return None  # evicted just now
         return entry.value
 
     def get_or_make(self, key: K, make: Callable[[], V]) -> V:
-        """The value of a key, made and put where there is none."""
+        """Return the value of a key; where there is none, make it and put it."""
         value = self.get(key)
         if value is None:
             self.put(key, value := make())
@@ -97,7 +97,7 @@ class Lru(Generic[K, V]):
             memory.order.move_to_end(entry)
             memory.held += weight - entry.weight
             entry.weight = weight
-            while memory.held > memory.most:  # what was not used for longest makes room
+            while memory.held > memory.most:  # evict the least recently used
                 oldest, home = memory.order.popitem(last=False)
                 memory.held -= oldest.weight
                 del home[oldest.key]
@@ -113,7 +113,7 @@ class Lru(Generic[K, V]):
             self._memory.remove(entry)
 
     def drop_where(self, is_meant: Callable[[K, V], bool]) -> None:
-        """Forget the entries that are meant; looks at all of them."""
+        """Drop every entry for which ``is_meant`` is true; iterates over all of them."""
         with self._memory.lock:
             for key in [key for key, entry in self._entries.items() if is_meant(key, entry.value)]:
                 self._drop(key)

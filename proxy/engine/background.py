@@ -1,7 +1,7 @@
-"""Work beside the requests: it outlives its request.
+"""Background work, which may outlive the request that started it.
 
-What must be done runs to its end, and the process's end waits for it. Calls of our own to the upstream have
-rules of their own (:mod:`proxy.engine.foreground`).
+Work that is needed runs to its end, and the process waits for it when it ends. Our own calls to the upstream
+have further rules (:mod:`proxy.engine.foreground`).
 """
 
 import asyncio
@@ -16,22 +16,22 @@ from proxy.telemetry import log_fault
 T = TypeVar("T")
 
 _RENEWALS = 3
-"""How often a lease is renewed before it would run out."""
+"""How often a lease is renewed before it would expire."""
 _LONG = 20_000
-"""Counted tokens of a chain from which planning happens off the event loop."""
+"""Counted tokens of a chain from which on planning runs in a thread."""
 _MANY = 200
-"""Messages of which the same is true."""
+"""Messages of a chain from which on planning runs in a thread."""
 
 
 class Background:
-    """Coroutines beside the requests."""
+    """Runs coroutines in the background."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._dispensable: set[asyncio.Task[Any]] = set()
 
     def run(self, work: Coroutine[None, None, T], *, is_needed: bool = True) -> asyncio.Task[T]:
-        """Start ``work``: a client that leaves does not stop it; the end does, unless it ``is_needed``."""
+        """Start ``work``, which goes on if the client leaves; shutdown cancels it unless it ``is_needed``."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         if not is_needed:
@@ -46,7 +46,7 @@ class Background:
             log_fault("background work failed", error)
 
     async def drain(self) -> None:
-        """Wait until nothing is left, without what need not be done."""
+        """Cancel the work that is not needed, and wait for the rest."""
         for task in self._dispensable:
             task.cancel()
         while self._tasks:
@@ -54,9 +54,9 @@ class Background:
 
 
 async def keep_renewing(renew: Callable[[], Awaitable[object]], lease: float) -> None:
-    """Renew a ``lease`` (seconds) of the store's before it runs out, until this is cancelled.
+    """Renew a store's ``lease`` (seconds) before it expires, until this is cancelled.
 
-    A store that is away for longer than the lease costs what was held.
+    If the store is away for longer than the lease, the lease is lost.
     """
     while True:
         await asyncio.sleep(lease / _RENEWALS)
@@ -65,7 +65,7 @@ async def keep_renewing(renew: Callable[[], Awaitable[object]], lease: float) ->
 
 
 async def off_loop(chain: Chain, work: Callable[[], T]) -> T:
-    """Run planning of a chain where it cannot hold up other requests, if it is much."""
+    """Run planning of a chain, in a thread if it is so long that it would hold up other requests."""
     if chain.tokens.total < _LONG and len(chain) < _MANY:
         return work()
     return await asyncio.to_thread(work)

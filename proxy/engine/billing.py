@@ -1,9 +1,9 @@
-"""What requests and our own calls took and cost, added up in this process and written beside the requests.
+"""The bills of requests and of our own calls, added up here and written to the store in the background.
 
-Nobody waits for it: what comes within a second goes to the store together, by session and by hour and model.
-What the store does not confirm is sent again as it was, so that it counts once, and what comes meanwhile
-waits. While the store is away all of it stays here: bounded, the sessions billed longest ago giving way; the
-bills of hours, which are few, never do.
+Nobody waits for the writing: amounts of one second go to the store together, by session and by hour and
+model. A group that the store does not confirm is sent again unchanged, so that it counts once; newer amounts
+wait for it. While the store is away all amounts stay here. Their number is limited: the sessions billed
+longest ago are dropped first; the bills of hours, which are few, never.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ from proxy.ports.bill_store import HOUR
 from proxy.telemetry import Metrics, log_fault, log_warning
 
 _MOST_SESSIONS, _MOST_MODELS = 10_000, 100
-"""That owe something to the store; in one hour. Clients choose names of models: those beyond share one."""
+"""Most bills that wait for the store, and most models in one hour. Clients choose names of models: those
+beyond the limit share one."""
 _MODEL = 80
-"""Characters of a model's name."""
+"""Most characters of a model's name."""
 _OTHERS = "others"
 BETWEEN = "\0"
-"""Between a policy and a model in the name of their evidence."""
+"""Separates policy and model in the name of their evidence."""
 _KINDS = ("answers", "hidden", "summaries", "memory", "proof", "without")
-"""Of money, as the metric has them."""
+"""The kinds of cost, as in the metric."""
 _PAUSE = 1.0
-"""Seconds from one writing to the next."""
+"""Seconds between two writes."""
 
 _Amounts = dict[str, int]
 
@@ -44,23 +45,23 @@ class _EvidenceOf(NamedTuple):
 
 
 _Place = SessionKey | int | _EvidenceOf
-"""What amounts are of: the bill of a session or an hour, or what was found out about cuts in an hour."""
+"""The subject of amounts: the bill of a session or an hour, or the evidence about cuts in an hour."""
 
 
 @dataclass
 class _Owed:
-    """What the store lacks of one bill: amounts by model, for a session under none."""
+    """The amounts of one bill that the store lacks, by model; for a session under an empty name."""
 
     new: dict[str, _Amounts] = field(default_factory=dict[str, _Amounts])
     sent: dict[str, _Amounts] = field(default_factory=dict[str, _Amounts])
-    """On its way, or sent without an answer."""
+    """Amounts being sent, or sent without confirmation."""
     group: Group | None = None
-    """As what it was sent."""
+    """The group in which ``sent`` was sent."""
     ttl: float = 0.0
 
 
 class Billing:
-    """Bills what happens here. ``prices`` says what a model's tokens cost, by its name."""
+    """Adds up the bills of this process. ``prices`` returns a model's prices by its name."""
 
     def __init__(
         self, store: BillStore, clock: Clock, metrics: Metrics, prices: Callable[[str], Prices]
@@ -75,10 +76,10 @@ class Billing:
         self._number = 0
         self._writing: asyncio.Task[None] | None = None
         self._alone = asyncio.Lock()
-        """Held while groups are on their way: each is sent once at a time."""
+        """Held while groups are being sent, so that each is sent once at a time."""
 
     def add(self, model: str, bill: Bill, session: SessionKey | None = None, ttl: float = 0.0) -> None:
-        """Something was done by a model, for a session with this ttl (seconds) where it is one's alone."""
+        """Add a bill of a model, and for one session with this ttl (seconds) if it is for that alone."""
         amounts = bill.amounts()
         self._count(bill)
         self._owe(int(self._clock.now()) // HOUR, model, amounts)
@@ -88,7 +89,7 @@ class Billing:
             owed.ttl = max(owed.ttl, ttl)
 
     def find(self, policy: str, model: str, counts: Counts) -> None:
-        """Something was found out about the cuts of a policy, for conversations with a model."""
+        """Add evidence about a policy's cuts, in conversations with a model."""
         self._owe(_EvidenceOf(int(self._clock.now()) // HOUR), model, counts, f"{policy}{BETWEEN}")
 
     def _owe(self, place: _Place, model: str, amounts: Counts, prefix: str = "") -> None:
@@ -100,7 +101,7 @@ class Billing:
             self._writing = asyncio.create_task(self._write(), name="bills")
 
     def called(self, caller: Caller, usage: Usage | None) -> None:
-        """A call of our own was answered, be it of use or not."""
+        """Bill one of our own calls that was answered, whether the answer is of use or not."""
         prices = self._prices(caller.model)
         if usage is None or not prices.is_known:
             bill = Bill(unpriced=1)
@@ -110,7 +111,7 @@ class Billing:
         self.add(caller.model, bill, caller.session, caller.ttl)
 
     def failed(self, caller: Caller, reason: str) -> None:
-        """A summary could not be had."""
+        """Count a summary that could not be written."""
         self.add(caller.model, Bill(failed={reason: 1}), caller.session, caller.ttl)
 
     def _count(self, bill: Bill) -> None:
@@ -133,19 +134,19 @@ class Billing:
         return owed
 
     async def _write(self) -> None:
-        """Write for as long as anything is owed, once a second."""
+        """Write once a second while anything is owed."""
         while self._owed:
             await asyncio.sleep(_PAUSE)
             await self.written()
 
     async def written(self) -> bool:
-        """Write what is owed now; whether all of it is in the store."""
+        """Write what is owed now; return whether all of it is in the store."""
         async with self._alone:
             results = await asyncio.gather(*(self._send(*each) for each in [*self._owed.items()]))
         return all(results)
 
     async def _send(self, place: _Place, owed: _Owed) -> bool:
-        """Write what the store lacks of one bill; what is without an answer goes first, as it was."""
+        """Write what the store lacks of one bill; an unconfirmed group is sent again first, unchanged."""
         while owed.group is not None or owed.new:
             if owed.group is None:
                 self._number += 1
@@ -173,7 +174,7 @@ class Billing:
             await self._store.add_to_hour(place, bills, group)
 
     async def aclose(self) -> None:
-        """Write what is owed, as far as the store takes it now."""
+        """Write what is owed, as far as the store accepts it now."""
         if self._writing is not None:
             self._writing.cancel()
             await asyncio.wait([self._writing])

@@ -1,13 +1,13 @@
-"""The five records that carry a request from its bytes to what is written down, in the order of their making.
+"""The five records that carry a request from its bytes to its stored turn, in the order they are made.
 
 - :class:`Incoming`: the request as the client sent it, with the policy that was chosen for it
-- :class:`Request`: the same with its history and session read, and what it may cost
-- :class:`Decision`: what is cut of it, and what stands in the place of that
-- :class:`Exchange`: the bytes that go out, and what becomes of the turn
+- :class:`Request`: the incoming request with its history and session read, and its budget
+- :class:`Decision`: the plan that the request is forwarded with: what is cut, and the notes in its place
+- :class:`Exchange`: the bytes that are sent, and the state of the turn
 - :class:`Sent`: the upstream's answer, its body still to come
 
-A :class:`Request` holds what came in, an :class:`Exchange` the request and its decision. None keeps a copy of
-what another holds.
+A :class:`Request` holds its :class:`Incoming`, an :class:`Exchange` holds the request and its decision. None
+of them copies fields of another.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ class Incoming(msgspec.Struct, frozen=True):
     """A request as it came in, its body decoded."""
 
     envelope: Envelope
-    """Its head: who sends it, and what its headers ask for."""
+    """The request's head: its caller, and what its headers ask for."""
     body: bytes
     policy: Policy
     arrived: float
     """Monotonic seconds."""
     chosen_by: str = ""
-    """What chose its policy, in words."""
+    """How the policy was chosen, in words."""
     appended: Appended | None = None
-    """Of a turn that was sent without its history, which stands in the body by now."""
+    """Set for a turn that was sent without its history; ``body`` then already includes the stored history."""
     is_shadow: bool = False
-    """Whether it is decided on and recorded, and forwarded as it came whatever was decided."""
+    """Whether the request is decided on and recorded, but forwarded unchanged whatever was decided."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """A request to be decided on: what came in, what it may cost, and what is known of its lane."""
+    """A request to decide on: what came in, its budget, and the state of its lane."""
 
     incoming: Incoming
     history: History
@@ -62,19 +62,23 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """The lane's epochs; None where neither the store nor this process can say."""
     model: Model
     chain: Chain
-    """What goes out of the history, counted, if nothing is cut."""
+    """The messages that would be sent if nothing were cut, with their token counts."""
     budget: Budget
     conditions: Conditions = UNKNOWN_CONDITIONS
     tool: bytes = b""
-    """The tool that we add where something is cut; empty where none may be offered."""
+    """The proxy's own tool, added where something is cut; empty where none may be offered."""
     pins: AbstractSet[bytes] = frozenset()
     """Chain hashes of the messages that the client has pinned in its session."""
     home: MemoryHome | None = None
-    """Where its turn is remembered; None where its policy remembers nothing."""
+    """Where memory stores this turn; None where the policy turns memory off."""
 
     @property
     def cache_key(self) -> str:
-        """What names the provider's cache where something is cut; empty where nothing does, or the client."""
+        """The key sent to the provider's prompt cache where something is cut.
+
+        Empty where the policy's economy is off, the model refuses the parameter, or the client names the
+        cache.
+        """
         model, economy = self.model, self.incoming.policy.economy
         may_name = economy.enabled and not (model.refuses_cache_key or self.history.body.names_cache)
         return self.session.cached.cache_key if may_name else ""
@@ -84,14 +88,14 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return self.budget.head + self.chain.tokens.total
 
     def tool_under(self, plan: Plan) -> bytes:
-        """The tool that goes out under this plan: one that reads only what is cut, where something is."""
+        """Return the proxy's tool if this plan cuts something or memory is on; else empty."""
         return self.tool if plan != EMPTY or self.incoming.policy.memory.enabled else b""
 
     def alternates(self, epoch: Epoch | None) -> bool:
-        """Whether notes go out within their neighbours, for a model that wants alternating roles.
+        """Whether notes are merged into neighbouring messages, for a model that requires alternating roles.
 
-        As the epoch in force says, else the policy; where that leaves it to the model, as soon as it has
-        refused anything else.
+        The policy decides, or where an epoch is in force, that epoch. If the policy leaves it to the model
+        ("auto"), notes are merged once the model has refused other orders, or the epoch in force merges them.
         """
         rule = self.incoming.policy.summary.alternate
         if rule == "auto":
@@ -100,29 +104,29 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What a request is forwarded with."""
+    """The plan that a request is forwarded with, and the state of its lane after that decision."""
 
     plan: Plan
     stage: Stage
-    """Of the view before this request's edits."""
+    """Stage of the view before this request's edits."""
     view: int
     """Counted tokens of the view, without the head."""
     log: EpochLog | None
-    """The lane's epochs by now."""
+    """The lane's epochs after this decision."""
     epoch: Epoch | None = None
-    """The one in force."""
+    """The epoch in force."""
     number: int = 0
-    """Epochs in force, 0 where there is none."""
+    """Number of the epoch in force, 0 where there is none."""
     summary: str = "none"
     degraded: tuple[str, ...] = ()
     lacking: int = 0
-    """Counted tokens that an epoch lacks to pay, which waits for them; 0 where none waits."""
+    """Counted tokens by which a waiting epoch falls short of paying for itself; 0 where none waits."""
     is_unsigned: bool = False
-    """Whether no signed reasoning goes out: nobody knows behind what it was made, or it was refused."""
+    """Whether all signed reasoning is left out: it was refused, or nobody knows what preceded it."""
 
     @classmethod
     def under(cls, request: Request, plan: Plan, epoch: Epoch | None = None) -> Self:
-        """What a request is forwarded with under a plan, where no epoch begins at it."""
+        """Return the decision to forward a request under a plan without beginning an epoch."""
         view = view_tokens(plan, request.chain.tokens)
         return cls(
             plan=plan,
@@ -136,52 +140,52 @@ class Decision(msgspec.Struct, frozen=True):
 
     @property
     def parent(self) -> str:
-        """Id of the epoch in force, upon which the next one is written; empty where there is none."""
+        """Id of the epoch in force, on which the next one builds; empty where there is none."""
         return self.epoch.id if self.epoch is not None else ""
 
 
 class Exchange(msgspec.Struct, kw_only=True):
-    """A request on its way to the upstream and back: the bytes that go out, and what becomes of the turn."""
+    """A request on its way to the upstream and back: the bytes to send, and the state of the turn."""
 
     request: Request
     decision: Decision
     sent_tokens: int = 0
-    """Tokens of what is forwarded, by our own count."""
+    """Counted tokens of what is forwarded."""
     sent: int = 0
-    """Tokens of the view as the model counts them: of what is forwarded or, in shadow, would have been."""
+    """Tokens of head and view as the model counts them: as forwarded or, in shadow, as it would have been."""
     full: int = 0
-    """Tokens of the whole conversation as the model counts them."""
+    """Tokens of the head and the whole conversation as the model counts them."""
     plain: bytes
-    """What goes out, without the parameters that only we ask for."""
+    """The body to send, without the parameters that only the proxy asks for."""
     body: bytes = b""
-    """What goes out."""
+    """The body to send."""
     adds_usage: bool = False
-    """Whether the upstream is asked for a usage that the client did not ask for."""
+    """Whether the proxy asks the upstream for usage that the client did not ask for."""
     adds_cache_key: bool = False
-    """Whether the provider's cache is named, which the client did not ask for."""
+    """Whether the proxy added a prompt cache key that the client did not send."""
     is_cache_key_refused: bool = False
-    """Whether it went out once more because of that."""
+    """Whether the request was sent again without that key, because it may have been refused."""
     is_tool_refused: bool = False
-    """Whether it went out once more without a tool of ours, the only one."""
+    """Whether the request was sent again without the proxy's tool, which was its only tool."""
     tools: ToolCache
-    """Tool results that are fresh at its end."""
+    """Tool results that are still fresh at the end of the request's history."""
     degraded: list[str] = []
     answer: bytes = b""
-    """Chain hash of the answer, once it is over."""
+    """Chain hash of the answer, once the answer is complete."""
     is_announced: bool = False
-    """Whether its messages are in the store already."""
+    """Whether the request's messages are in the store already."""
     answerers: list[Answerer] = []
-    """Who answers calls of tools that were added to it."""
+    """Answer the calls of tools that the proxy added to the request."""
     rounds: Rounds | None = None
-    """What was said out of the client's sight in the answer."""
+    """The rounds of tool calls in the answer that the client does not see."""
     recording: asyncio.Task[bool] | None = None
-    """The turn on its way into the store."""
+    """The task that writes the turn to the store."""
 
     def __post_init__(self) -> None:
         self.set_request(self.request, self.decision, self.plain)
 
     def set_request(self, request: Request, decision: Decision, plain: bytes) -> None:
-        """Set the request, what was decided on it and the body to send, and count their tokens."""
+        """Set the request, its decision and the body to send, and count their tokens."""
         head, ratio = request.budget.head, request.budget.ratio
         view, whole = head + decision.view, head + request.chain.tokens.total
         self.request, self.decision = request, decision
@@ -191,7 +195,7 @@ class Exchange(msgspec.Struct, kw_only=True):
         self.adds_usage = self.adds_cache_key = False
 
     def response_headers(self) -> list[tuple[bytes, bytes]]:
-        """What the client is told of the request before the answer's first byte (docs/api.md)."""
+        """Return the headers that tell the client about the request, before the first byte (docs/api.md)."""
         request, decision, window = self.request, self.decision, self.request.budget.window
         tokens = f"sent={self.sent};full={self.full};budget={request.budget.tokens or 'none'}"
         tokens += f";window={window.tokens or 'none'};window_from={window.source}"
@@ -217,14 +221,14 @@ class Sent(msgspec.Struct, frozen=True):
 
     response: UpstreamResponse
     begun: bytes
-    """What was read of the body already."""
+    """The part of the body that was read already."""
     is_over: bool
-    """Whether ``begun`` is all of it."""
+    """Whether ``begun`` is the whole body."""
     opening: bytes = b""
-    """What may be a refusal: the body of an error, the data of a stream's first event."""
+    """What may be a refusal: the body of an error, or the data of a stream's first event."""
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """All of its body, what was read of it included."""
+        """Yield the whole body, including what was read already."""
         return self._chunks() if self.begun or self.is_over else self.response.chunks()
 
     async def _chunks(self) -> AsyncIterator[bytes]:
@@ -236,7 +240,7 @@ class Sent(msgspec.Struct, frozen=True):
 
 
 def header_of(response: UpstreamResponse, wanted: bytes) -> bytes:
-    """A header of an answer, in lower case; empty where it has none of that name."""
+    """Return a response header's value in lower case; empty where there is no header of that name."""
     for name, value in response.headers:
         if name.lower() == wanted:
             return value.strip().lower()
@@ -244,5 +248,5 @@ def header_of(response: UpstreamResponse, wanted: bytes) -> bytes:
 
 
 def is_stream(response: UpstreamResponse) -> bool:
-    """Whether an answer says that it is a stream of events."""
+    """Whether the response's content type is a stream of events."""
     return header_of(response, b"content-type").startswith(b"text/event-stream")

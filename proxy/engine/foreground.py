@@ -1,10 +1,10 @@
-"""Users first: when calls of our own to the upstream are made, and when they give way.
+"""Users first: when our own calls to the upstream are made, and when they give way.
 
-A few of them run at a time, whatever the traffic is. Where they hold up users they begin in a pause, and end
-when a user comes: a summary in the only slot of a local model would stand before a user. Whether they do is
-measured, never assumed, for a server that takes one request at a time says so nowhere: the time from a
-request to the head of its answer is compared with what is usual for its kind while no call of ours is under
-way.
+A few of them run at a time, whatever the traffic is. Where they hold up users, they begin in a pause and end
+when a user comes: a summary in the only slot of a local model would delay a user. Whether they hold up users
+is measured, never assumed, because a server that takes one request at a time does not say so: the time from a
+request to the head of its answer is compared with the usual time for its kind while none of our calls is
+running.
 """
 
 from __future__ import annotations
@@ -24,44 +24,44 @@ T = TypeVar("T")
 
 _OK = 200
 _LONGEST_QUIET = 60.0
-"""Seconds without a request after which a call begins that gives way, at most."""
+"""Longest pause (seconds without a request) that a call which gives way waits for."""
 _AFTER = 0.1
-"""Seconds before a call begins, so that the request that asked for it is sent before it."""
+"""Seconds before a call begins, so that the request that caused it is sent first."""
 _LOOK = 1.0
-"""Seconds after which is asked again whether calls give way."""
+"""Seconds after which it is checked again whether calls give way."""
 _WAY = 0.1
-"""Seconds that a user waits at most for a call that is being cancelled."""
+"""Most seconds that a user waits for a call that is being cancelled."""
 _LIMITED, _LONGEST_LIMIT = 20.0, 600.0
-"""Seconds without calls after a 429 that does not say how many; they double each time."""
+"""Seconds without calls after a 429 that names no time, at first and at most; they double each time."""
 
 
 class Asked(NamedTuple):
     """A user's request that has been sent."""
 
     kind: str
-    """What the usual time of its answer depends on."""
+    """The kind of request, on which the usual time of its answer depends."""
     since: float
-    """When it was sent, in monotonic seconds."""
+    """When the request was sent, in monotonic seconds."""
     begun: int
-    """Calls of our own that had been begun by then."""
+    """Number of our own calls that had begun by then."""
     guard: asyncio.TimerHandle | None
-    """What ends those beside which it takes too long."""
+    """Timer that cancels our own calls if the answer takes too long."""
     is_beside: bool
-    """Whether one of them was under way."""
+    """Whether one of our own calls was running."""
 
 
 class Foreground:
-    """The users' requests that are under way, and our own calls beside them, at ``most`` so many.
+    """The users' requests in progress, and our own calls beside them, at most ``most`` at a time.
 
-    With none the calls always give way. ``with foreground:`` is a request in flight. A call that a request
-    waits for stands in no line: it is that user's own.
+    If ``most`` is 0 the calls always give way. ``with foreground:`` is a request in progress. A call that a
+    request waits for does not queue: it is that user's own.
     """
 
     def __init__(self, contention: Contention, clock: Clock, most: int = 1, *, quiet: float) -> None:
-        """``quiet``: seconds without a request after which a call begins that gives way.
+        """``quiet``: seconds without a request after which a call that gives way begins.
 
-        They double each time when a user came before it had ended: what is begun in every short pause is paid
-        for each time and never finished.
+        They double each time a user came before the call had ended: a call that is begun in every short pause
+        is paid for each time and never finished.
         """
         self._contention = contention
         self._clock = clock
@@ -69,12 +69,12 @@ class Foreground:
         self._quiet = quiet
         self._in_flight = 0
         self._ended = clock.monotonic() - _LONGEST_QUIET
-        """When the last request was over, in monotonic seconds."""
+        """When the last request ended, in monotonic seconds."""
         self._idle = asyncio.Event()
         self._idle.set()
         self._calls: set[asyncio.Task[Any]] = set()
         self._begun = 0
-        """Calls so far."""
+        """Number of calls begun so far."""
         self._room = asyncio.Event()
         self._stopped = 0.0
         """Until when no call is made, in monotonic seconds."""
@@ -94,11 +94,11 @@ class Foreground:
             self._idle.set()
 
     async def request_begins(self, kind: str) -> Asked:
-        """A user's request is about to be sent; how long its answer takes to begin is measured.
+        """Note that a user's request is about to be sent, and measure how long its answer takes to begin.
 
-        It goes out once the calls that were cancelled for the user have ended, and their connections with
-        them: a request that went out before would stand behind them in an upstream's only slot. A call of
-        ours beside which it takes too long, while nothing is known yet, is cancelled.
+        It first waits until calls that were cancelled for the user have ended, with their connections: sent
+        earlier, the request would queue behind them in an upstream's only slot. While nothing is known yet,
+        our own calls are cancelled if the request takes too long beside them.
         """
         if self._calls and (ending := [task for task in self._calls if task.cancelling()]):
             await asyncio.wait(ending, timeout=_WAY)
@@ -108,7 +108,7 @@ class Foreground:
         return Asked(kind, self._clock.monotonic(), self._begun, guard, is_beside=is_beside)
 
     def answer_begins(self, asked: Asked, sent: Sent | None) -> None:
-        """The upstream's answer begins; None where it did not come."""
+        """Note that the upstream's answer begins; ``sent`` is None where it did not come."""
         if asked.guard is not None:
             asked.guard.cancel()
         if sent is None:
@@ -116,7 +116,7 @@ class Foreground:
         seconds = self._clock.monotonic() - asked.since
         if sent.response.status != _OK:
             limit = rate_limit(sent.response)
-            if limit is not None:  # it says that there are too many calls: none of our own is made
+            if limit is not None:  # too many calls: make none of our own
                 self._stop(limit or _LIMITED)
         elif asked.is_beside:
             self._contention.answered_beside(asked.kind, seconds)
@@ -133,9 +133,9 @@ class Foreground:
     # --- calls of our own ---
 
     async def run(self, call: Callable[[], Coroutine[Any, Any, T]], hurry: asyncio.Event) -> T:
-        """What ``call`` answers, which is made when it may be, and sooner once ``hurry`` is set.
+        """Return the result of ``call``, made when it may be, and sooner once ``hurry`` is set.
 
-        It is made again after it was cancelled for a user, or met the upstream's limit of calls.
+        It is made again after it was cancelled for a user, or met the upstream's rate limit.
         """
         quiet, limit = self._quiet, _LIMITED
         while True:
@@ -172,7 +172,7 @@ class Foreground:
             await _either(hurry.wait(), self._room.wait(), seconds=_LOOK)
 
     async def _is_pause(self, hurry: asyncio.Event, quiet: float) -> bool:
-        """Whether nobody has been waiting for a while; waits for that, a little."""
+        """Whether no user has been waiting for a while; waits a little for that."""
         if self._in_flight:
             await _either(self._idle.wait(), seconds=_LOOK)
             return False
@@ -192,7 +192,7 @@ class Foreground:
 
 
 async def _either(*waits: Coroutine[Any, Any, object], seconds: float) -> None:
-    """Return once one of them has, or after so long."""
+    """Return once one of the coroutines has returned, or after so many seconds."""
     tasks = [asyncio.ensure_future(each) for each in waits]
     try:
         await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -204,23 +204,23 @@ async def _either(*waits: Coroutine[Any, Any, object], seconds: float) -> None:
 # --- what is measured of the upstream ---
 
 _SAMPLES = 16
-"""Answers of a kind from which is told what is usual."""
+"""Latest answers of a kind from which the usual time is computed."""
 _LEAST_SAMPLES = 3
 _KINDS = 100
-"""Kinds of answers that are told apart: clients choose names of models."""
+"""Most kinds of answers that are kept: clients choose names of models."""
 _LATEST = 8
-"""Answers beside a call of ours that count."""
+"""Number of latest answers beside a call of ours that count."""
 _SLOWED_TIMES, _SLOWED_BY = 1.5, 0.05
-"""How many times the usual, and how many seconds more, an answer takes that was held up."""
+"""An answer counts as held up if it takes so many times the usual time, and so many seconds more."""
 _SLOWED = 5
-"""Answers held up among the latest that show an upstream that serves one request at a time."""
+"""Held-up answers among the latest that show an upstream that serves one request at a time."""
 _FREE = 4
-"""Answers that show one that serves several, if at most a quarter was held up."""
+"""Answers that show an upstream that serves several, if at most a quarter was held up."""
 _PATIENCE_TIMES, _PATIENCE = 3.0, 0.25
-"""How long an answer may keep a user waiting while nothing is known: so many times the usual, and at least so
-many seconds more than that."""
+"""How long a user may wait for an answer while nothing is known: so many times the usual time, and at least
+so many seconds more than that."""
 _REST, _LONGEST_REST = 60.0, 3_600.0
-"""Seconds after which it is tried again, at first and at most: upstreams are exchanged behind their URL."""
+"""Seconds after which it is measured again, at first and at most: upstreams are replaced behind their URL."""
 
 
 class _Serves(Enum):
@@ -240,21 +240,21 @@ class Contention:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._alone: dict[str, deque[float]] = {}
-        """Seconds of the latest answers of a kind while no call of ours was under way."""
+        """By kind, seconds of the latest answers while no call of ours was running."""
         self._beside: deque[bool] = deque(maxlen=_LATEST)
-        """Which of the latest answers beside a call of ours were held up."""
+        """For the latest answers beside a call of ours, whether they were held up."""
         self._serves = _Serves.UNKNOWN
         self._latest: deque[float] | None = None
-        """Those of the kind that was answered last, of which it is known what is usual."""
+        """The times of the kind answered last whose usual time is known."""
         self._rest = _REST
         self._tried_again = 0.0
-        """When it is, in monotonic seconds."""
+        """When it is measured again, in monotonic seconds."""
 
     @property
     def yields(self) -> bool:
         """Whether a call of ours waits for a pause, and ends when a user comes.
 
-        So it does, too, as long as nobody knows what is usual, and nothing could be measured.
+        It also does so while the usual time is not known yet.
         """
         if self._serves is _Serves.ONE and self._clock.monotonic() >= self._tried_again:
             self._serves = _Serves.UNKNOWN
@@ -262,9 +262,10 @@ class Contention:
         return self._serves is _Serves.ONE or self._latest is None
 
     def patience(self, kind: str) -> float | None:
-        """Seconds for which a user may wait beside a call of ours; None where it is known to hold up nobody.
+        """Seconds that a user may wait beside a call of ours; None where it is known how the upstream serves.
 
-        Where one waits longer, :meth:`overran` says so, and the call ends: that bounds what learning costs.
+        If a user waits longer, :meth:`overran` is called and the call ends, which limits what measuring
+        costs. Also None while no usual time is known.
         """
         if self._serves is not _Serves.UNKNOWN:
             return None
@@ -274,12 +275,12 @@ class Contention:
         return max(_PATIENCE_TIMES * usual, usual + _PATIENCE)
 
     def overran(self) -> None:
-        """A user has waited longer than that."""
+        """Note that a user has waited longer than ``patience``."""
         if self._serves is _Serves.UNKNOWN:
             self._found(_Serves.ONE)
 
     def answered_alone(self, kind: str, seconds: float) -> None:
-        """An answer's head took so long while no call of ours was under way."""
+        """Note the seconds to an answer's head while no call of ours was running."""
         samples = self._alone.get(kind)
         if samples is None:
             if len(self._alone) >= _KINDS:
@@ -290,7 +291,7 @@ class Contention:
             self._latest = samples
 
     def answered_beside(self, kind: str, seconds: float) -> None:
-        """An answer's head took so long, and a call of ours was under way when it was asked for."""
+        """Note the seconds to an answer's head when a call of ours was running."""
         usual = self._usual_of(kind)
         if usual is None or self._serves is _Serves.ONE:
             return

@@ -1,7 +1,7 @@
-"""The way of a managed request, from its bytes to its answer: read it from top to bottom.
+"""The path of a managed request, from its bytes to its answer; it reads from top to bottom.
 
-Whoever moves the bytes calls :meth:`Pipeline.prepare`, :meth:`Pipeline.answer`, and, once the answer is over,
-:meth:`~proxy.engine.recording.recorder.Recorder.begin`, which writes the turn down.
+The HTTP layer calls :meth:`Pipeline.prepare`, :meth:`Pipeline.answer`, and, once the answer is over,
+:meth:`~proxy.engine.recording.recorder.Recorder.begin`, which writes the turn to the store.
 """
 
 import asyncio
@@ -40,14 +40,14 @@ from proxy.telemetry import log_fault
 from proxy.tracing import PLAN, UNTRACED, current, step
 
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.005, 0.05
-"""Seconds between two looks whether a compaction is over."""
+"""Shortest and longest seconds between two checks whether a compaction is over."""
 _ROOT = root()
-"""Where the chains of sessions begin that a header names."""
+"""The root hash of sessions that a header names."""
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Everything that a managed request needs, wired once."""
+    """The parts that handle managed requests, wired once."""
 
     wire: Dialect
     naming: Naming
@@ -68,7 +68,8 @@ class Pipeline:
     async def prepare(self, incoming: Incoming) -> Exchange:
         """Decide what is forwarded. Raises the errors of a request that cannot be read.
 
-        Raises StoreUnavailable for an appended turn, and where the policy is closed on faults.
+        Raises StoreUnavailable if the store is away for an appended turn, or where the policy is closed on
+        faults.
         """
         policy, is_shadow = incoming.policy, incoming.is_shadow
         read, extension, history = await self._read(incoming)
@@ -103,7 +104,7 @@ class Pipeline:
         return exchange
 
     async def answer(self, exchange: Exchange) -> Sent:
-        """The upstream's answer as the client gets it: calls of tools that we know are answered here.
+        """Send the request and return the answer as the client gets it, with known tool calls answered here.
 
         Raises UpstreamUnreachable, UpstreamTimeout and UpstreamInvalidResponse.
         """
@@ -122,7 +123,7 @@ class Pipeline:
     # --- the steps of `prepare`, in their order ---
 
     async def _read(self, incoming: Incoming) -> tuple[ReadBody, Extension, History]:
-        """What was sent: the body's messages on their chain, those that are new read and identified."""
+        """Read the body and place its messages on their chain; new messages are decoded and identified."""
         caller, appended = incoming.envelope.caller, incoming.appended
         scope = f"{caller.tenant}\0{caller.name}".encode(errors="surrogatepass")
         read = self.body_cache.read(
@@ -133,13 +134,14 @@ class Pipeline:
             body, extension = take_extension(body)
         start = _ROOT if appended is None else appended.root
         if appended is None and (caller.key is None or caller.key.sid != NAMED):
-            start = root(body.person)  # who is talking, where the client says so, is part of it
+            start = root(body.person)  # the person talking, where the client says so, is part of it
         return read, extension, await self.reader.read(body, start, read.before)
 
     async def _recognised(self, incoming: Incoming, history: History) -> tuple[SessionState, EpochLog | None]:
-        """The request's session and its lane's epochs: after a compaction that is under way, if it ends soon.
+        """Return the request's session and its lane's epochs; wait for a compaction that is under way.
 
-        Past `summary.wait` the request goes on under the plan in force. Raises StoreUnavailable.
+        It waits at most `summary.wait` seconds; after that the request goes on under the plan in force.
+        Raises StoreUnavailable.
         """
         policy, envelope, now = incoming.policy, incoming.envelope, self.recorder.clock.monotonic
         lane = lane_of(history.model, policy, envelope.budget, is_shadow=incoming.is_shadow)
@@ -164,7 +166,10 @@ class Pipeline:
         home: MemoryHome | None,
         degraded: list[str],
     ) -> tuple[AbstractSet[bytes], Injection | None]:
-        """What is pinned in the session, and was handed in for it, by this request too. Mostly nothing."""
+        """Return the session's pins and its injection, including those of this request.
+
+        Mostly both are empty.
+        """
         appended, policy, found = incoming.appended, incoming.policy, session.found
         places, inject = (appended.pins, appended.inject) if appended is not None else ((), extension.inject)
         if extension.pins:
@@ -193,11 +198,11 @@ class Pipeline:
         pins: AbstractSet[bytes],
         home: MemoryHome | None,
     ) -> Request:
-        """What is to be decided on, and what it may cost."""
+        """Build the request to decide on, with its budget."""
         policy, credentials = incoming.policy, incoming.envelope.credentials
         model, last = self.models.of(session.tenant, history.model), session.found.session
         if last is not None and last.model == history.model and not model.ratio.samples:
-            model.remember_ratio(last.ratio)  # how it counts, another worker may have learned
+            model.remember_ratio(last.ratio)  # another worker may have learned how it counts
         stated = model.stated
         is_offered = policy.recall.enabled and not model.refuses_tools
         tool = offered_tool(policy, history.body) if is_offered else b""
@@ -206,8 +211,8 @@ class Pipeline:
             self.background.run(self.models.stated.ask(stated, credentials), is_needed=False)
         if not session.cached.cache_key:
             session.cached.cache_key = self.naming.cache_key(session.key)
-        # The store tells when a session was last answered, on any worker; what this process has sent itself
-        # it knows for each lane, so that two models in one session do not hide each other.
+        # The store knows when a session was last answered, by any worker. This process also knows, for each
+        # lane, when its own requests were answered, so that two models in one session do not hide each other.
         answered, is_new_head = session.lane.answered, False
         if last is not None and last.lane == session.lane.id:
             answered = max(last.updated, answered or 0.0)
@@ -232,20 +237,20 @@ class Pipeline:
         )
 
     async def _fresh(self, request: Request) -> ToolCache:
-        """Tool results that need not be fetched again."""
+        """Return the tool results that are still fresh; none where reading them fails."""
         history = request.history
         given = history.injection.tools if history.injection is not None else ()
         try:
             return await self.tools.of(request, history.upstream_messages, given)
-        except Exception as error:  # noqa: BLE001 - law 7: a fault of ours costs what is kept, not the answer
+        except Exception as error:  # noqa: BLE001 - law 7: a fault of ours costs the results, not the answer
             log_fault("reading tool results failed", error)
             return NOTHING_FRESH
 
 
 def lane_of(model: str, policy: Policy, budget: int | None, *, is_shadow: bool = False) -> str:
-    """The lane of a request that allows itself so many tokens: those of one lane share their plans.
+    """Return the lane of a request with this model, policy and budget; one lane shares its plans.
 
-    What was decided in shadow is in force for nothing else.
+    Requests in shadow have lanes of their own: their plans are in force for nothing else.
     """
     parts = f"{model}\0{policy.name}\0{budget or ''}" + ("\0shadow" if is_shadow else "")
     return hashlib.sha256(parts.encode(errors="surrogatepass")).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""What a session stands at, in the lines of the memory-state log and as the admin API tells it.
+"""The state of a session, as the memory-state log writes it and the admin API returns it.
 
 Three blocks: the session, the tool results that are fresh, and the messages that the model gets.
 """
@@ -12,42 +12,42 @@ from proxy.core.text.words import one_line
 from proxy.core.tool_cache.cache import Fresh
 
 _SHOWN = 200
-"""Characters of a message, or of a call's arguments, that a line shows."""
+"""Most characters of a message, or of a call's arguments, in one line."""
 _HIDDEN = "…"
 
 
 class Summarised(NamedTuple):
-    """What summaries stand for in a lane."""
+    """The summaries of a lane."""
 
     bytes: int
-    """Of those that stand in its view."""
+    """UTF-8 bytes of the summaries in the lane's current view."""
     written: int
-    """Those that a model has written for it."""
+    """Distinct summaries that a model has written for the lane."""
 
     @classmethod
     def of(cls, epochs: Sequence[Epoch]) -> "Summarised":
-        """Of a lane's epochs, the newest last."""
+        """Sum up a lane's epochs, of which the newest is last."""
         standing = epochs[-1].plan.anchors if epochs else ()
         written = {anchor.text for epoch in epochs for anchor in epoch.plan.anchors if not anchor.by_code}
         return cls(sum(len(anchor.text.encode(errors="replace")) for anchor in standing), len(written))
 
 
 class State(NamedTuple):
-    """What a session stands at."""
+    """The state of a session."""
 
     id: str
-    """By what the log knows its session."""
+    """The session's id in the log."""
     session: str
-    """By its name, which a client may have chosen."""
+    """The session's name, which a client may have chosen."""
     exchanges: int
     summarised: Summarised
     functions: Sequence[Fresh]
     """Tool results that are fresh."""
     messages: Sequence[tuple[str, str]]
-    """Role and text of what the model gets."""
+    """Role and text of the messages that the model gets."""
 
     def lines(self, *, with_content: bool) -> str:
-        """For the log. What people, models and tools have said, and names, only ``with_content``."""
+        """Return the text for the log; names and what people, models and tools said only ``with_content``."""
 
         def shown(text: str) -> str:
             return one_line(text, _SHOWN) if with_content else _HIDDEN
@@ -74,7 +74,7 @@ class State(NamedTuple):
 
 
 def spoken(raws: Iterable[bytes], dialect: Dialect) -> list[tuple[str, str]]:
-    """Role and text of messages; of calls, what is called."""
+    """Return role and text of each message; a tool call is written as its name and arguments."""
 
     def said(content: Content) -> str:
         calls = (f"{name}({arguments})" for _, name, arguments in content.calls)

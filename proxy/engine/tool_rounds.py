@@ -1,9 +1,10 @@
-"""The rounds of one answer: calls are answered, the upstream goes on, until only the client's are left.
+"""The rounds of one answer: calls are answered and the upstream continues until only the client's are left.
 
-Keeps law 4 (bounded): the view and all that is put after it fit the budget. A result that does not fit is not
-given; the client then makes the call, and a tool that only we know gives what fits. Rounds are limited; past
-them nothing is answered, and the last request does not offer our own tools any more. Nor does the one that
-is sent because an answer would be empty, having called for nothing but what has no room.
+Keeps law 4 (bounded): the view and all messages added after it fit the budget. A result that does not fit is
+not given: the client then makes the call itself, and a tool of the proxy returns as much as fits. The number
+of rounds is limited. After the last one no call is answered, and the last request no longer offers the
+proxy's own tools. Nor does the request that is sent because the answer would be empty, when it only called
+for results that do not fit.
 """
 
 import asyncio
@@ -17,15 +18,15 @@ from proxy.core.tool_cache.cache import ToolCache
 from proxy.ports import TokenCounter
 from proxy.telemetry import Metrics, log_fault, log_warning
 
-# --- who answers calls ---
+# --- answerers of calls ---
 
 
 _PATIENCE = 10.0
-"""Seconds that an answer may take; after them nobody has one."""
+"""Seconds that an answerer may take; after that the call has no result from the proxy."""
 
 
 class Answerer(Protocol):
-    """Answers calls of some tools."""
+    """Answers calls of certain tools."""
 
     @property
     def is_ours(self) -> bool:
@@ -33,15 +34,15 @@ class Answerer(Protocol):
         ...
 
     def holds(self, tool: str) -> bool:
-        """Whether it may answer calls of a tool; its arguments are not known yet."""
+        """Whether it may answer calls of this tool; the arguments are not known yet."""
         ...
 
     def passes(self, tool: str, arguments: str) -> None:
-        """Know of a call in the same message that goes to the client."""
+        """Take note of a call in the same message that goes to the client."""
         ...
 
     async def answer(self, tool: str, arguments: str, room: int) -> str | None:
-        """The result of a call, of at most ``room`` counted tokens; None where the client is to make it."""
+        """Return a call's result of at most ``room`` counted tokens; None if the client is to make it."""
         ...
 
 
@@ -57,7 +58,7 @@ class FreshResults:
         return self._cache.holds(tool)
 
     def passes(self, tool: str, arguments: str) -> None:
-        """Forget what the call makes stale."""
+        """Drop the results that the call makes stale."""
         self._cache = self._cache.after(tool, arguments, served=False)
 
     async def answer(self, tool: str, arguments: str, room: int) -> str | None:
@@ -70,7 +71,7 @@ class FreshResults:
 
 @dataclass
 class Answerers:
-    """All that answer for one request."""
+    """All answerers of one request."""
 
     each: list[Answerer] = field(default_factory=list[Answerer])
 
@@ -89,7 +90,7 @@ class Answerers:
             each.passes(tool, arguments)
 
     async def answer(self, tool: str, arguments: str, room: int) -> str | None:
-        """The result of a call; None also where a fault of ours keeps it back (law 7)."""
+        """Return the result of a call; None also after a fault or a timeout of ours (law 7)."""
         found = self._of(tool)
         try:
             async with asyncio.timeout(_PATIENCE):
@@ -108,43 +109,43 @@ class Answerers:
 
 
 _NO_ROOM = "The result is too large for what is left of the context."
-"""What a tool of ours says where nothing else fits."""
+"""The result of a tool of ours where nothing else fits."""
 _NOT_NOW = "This cannot be answered now."
-"""What it says where it has no answer."""
+"""The result of a tool of ours that has no answer."""
 
 
 class _Result(NamedTuple):
-    """A result that fits."""
+    """A result that fits the budget."""
 
     message: bytes
     tokens: int
-    """Counted tokens of it."""
+    """Counted tokens of the message."""
 
 
 @dataclass
 class Rounds:
-    """What has been said out of the client's sight within one answer."""
+    """The calls and results of one answer that the client does not see."""
 
     wire: Dialect
     answerers: Answerers
     counter: TokenCounter
     metrics: Metrics
     limit: int
-    """Requests that may follow the first one."""
+    """Most requests that may follow the first one."""
     room: int
-    """Counted tokens that are left of the budget."""
+    """Counted tokens left of the budget when the rounds begin."""
     count: int = 0
-    """Requests that have followed the first one."""
+    """Number of requests that have followed the first one."""
     hits: int = 0
-    """Calls that the client would have made."""
+    """Answered calls that the client would have made otherwise."""
     answered: int = 0
-    """Calls that were answered, those of our own tools too."""
+    """All answered calls, including those of the proxy's own tools."""
     spent: Usage = field(default_factory=Usage)
-    """What the requests before the newest have used."""
+    """Usage of the requests before the newest one."""
     sequence: list[bytes] = field(default_factory=list[bytes])
-    """The messages that stand upstream in the place of the client's one."""
+    """The messages that the upstream has in place of the client's one message."""
     tokens: int = 0
-    """Counted tokens of them."""
+    """Counted tokens of ``sequence``."""
 
     @property
     def rules(self) -> Rules:
@@ -156,7 +157,10 @@ class Rounds:
         return self.count < self.limit
 
     async def settle(self, editor: AnswerEditor) -> bool:
-        """Answer what a round calls for; whether the upstream is to go on, else the answer is settled."""
+        """Answer the calls of a round; return whether the upstream is to continue.
+
+        If not, the answer is settled.
+        """
         results = await self._results(editor)
         self.answered += len(results)
         self.spent = editor.spent
@@ -185,13 +189,13 @@ class Rounds:
         return goes_on
 
     def next_body(self, body: bytes) -> bytes:
-        """The request after ``body`` and all that was said since."""
+        """Return the next request: ``body`` followed by the messages since."""
         self.count += 1
         following = self.wire.followed_by(body, self.sequence)
         return following if self.may_ask else self.wire.without_tools(following, self.answerers.is_ours)
 
     async def _results(self, editor: AnswerEditor) -> dict[ToolCall, _Result]:
-        """The results of the calls that are answered and fit, in their order."""
+        """Return the results of the calls that are answered and fit, in the order of the calls."""
         requested = editor.requested()
         if not requested:
             return {}

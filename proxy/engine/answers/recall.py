@@ -1,8 +1,8 @@
-"""Recall, carried out: a call of the tool is answered out of the request's own chain.
+"""Recall: answer calls of the recall tool from the request's own chain.
 
-A pure function of what the request brought and of the plan in force (:mod:`proxy.core.recall`), but for the
-order of what a plug-in's search finds. Keeps law 7 (never in the way): where that fails or takes too long,
-the search is by words, and where that fails the model may still read by number.
+The result depends only on the request and the plan in force (:mod:`proxy.core.recall`), except for the order
+in which a plug-in's search ranks passages. Keeps law 7 (never in the way): where a plug-in fails or takes too
+long, the search is by words, and where that fails the model may still read messages by number.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from proxy.ports import Passage, Search, TokenCounter
 from proxy.telemetry import Metrics, log_fault
 
 _RANKED = 100
-"""Passages that a search puts in order."""
+"""Most passages that a search ranks."""
 _PART = 4
-"""An answer takes this part of the budget at most, so that it does not force out what it stands beside."""
+"""An answer takes at most one fourth of the budget, so that it does not force out other messages."""
 _UNBOUNDED = 2_000
-"""Counted tokens of an answer that may be about other sessions, where no budget bounds it."""
+"""Most counted tokens of an answer that may be about other sessions, where no budget bounds it."""
 _SEARCH_SECONDS = 3.0
 _PIECE_BYTES = 200
-"""What a piece is reckoned at: its places, not its text."""
+"""Estimated bytes of a piece: its positions, not its text."""
 
 
 @dataclass(frozen=True)
 class Recall:
-    """Answers calls of the tool. ``plugin_seconds`` bounds what a plug-in's search may take in one call."""
+    """Makes the answerers of recall calls. ``plugin_seconds`` limits a plug-in's search in one call."""
 
     search: Search
     counter: TokenCounter
@@ -53,11 +53,11 @@ class Recall:
     memory: Memory
     plugin_seconds: float = 5.0
     remembered: Callable[[Request, str, int], Awaitable[str]] | None = None
-    """Tells what other sessions have left of what is asked, in so many counted tokens."""
+    """Returns what other sessions remember about a query, in at most so many counted tokens."""
 
     @cached_property
     def pieces(self) -> Lru[bytes, Sequence[Piece]]:
-        """The pieces of messages, for all requests of this process."""
+        """The pieces of messages, cached for all requests of this process."""
         return Lru(self.memory, lambda pieces: _PIECE_BYTES * len(pieces))
 
     def of(self, request: Request, plan: Plan) -> Recaller:
@@ -66,31 +66,31 @@ class Recall:
 
 @dataclass(frozen=True)
 class Recaller:
-    """Answers the calls of one request's answer."""
+    """Answers the recall calls of one request's answer."""
 
     recall: Recall
     request: Request
     reach: Reach
     found: set[int] = field(default_factory=set[int])
-    """Positions of the messages that it was asked for, or that answered best."""
+    """Positions of the messages that were asked for, or that matched best."""
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def is_ours(self) -> bool:
-        """No client knows the tool."""
+        """True: no client knows the tool."""
         return True
 
     def holds(self, tool: str) -> bool:
         return tool == NAME
 
     def passes(self, tool: str, arguments: str) -> None:
-        """What the client's own tools do changes nothing here."""
+        """Ignore calls of the client's own tools: they change nothing here."""
 
     async def answer(self, tool: str, arguments: str, room: int) -> str | None:
-        """The result of a call, at most ``room`` counted tokens; None for a tool that is not ours."""
+        """Return a call's result of at most ``room`` counted tokens; None for a tool that is not ours."""
         if not self.holds(tool):
             return None
-        async with self._lock:  # what is read of the chain is read once
+        async with self._lock:  # so that the chain is read only once
             text, by = await self._answer(arguments, room)
         self.recall.metrics.recalls.labels(by=by).inc()
         return text
@@ -110,11 +110,11 @@ class Recaller:
             room -= count(remembered)
         text, by = await self._from_here(wanted, room)
         if remembered and not self.reach.positions:
-            text = ""  # nothing of this conversation is left out
+            text = ""  # nothing of this conversation was cut
         return "\n".join(filter(None, [remembered, text])), by
 
     async def _remembered(self, wanted: Wanted, room: int) -> str:
-        """What other sessions tell of what is asked, in at most ``room`` counted tokens."""
+        """Return what other sessions remember about the query, in at most ``room`` counted tokens."""
         remembered = self.recall.remembered
         if remembered is None or not (wanted.query and self.request.incoming.policy.memory.enabled):
             return ""
@@ -126,7 +126,7 @@ class Recaller:
             return ""
 
     async def _from_here(self, wanted: Wanted, room: int) -> tuple[str, str]:
-        """What this conversation's own messages that were left out tell."""
+        """Return what was cut from this conversation, as asked for, and how it was found."""
         count = self.recall.counter.count
         if not wanted.query and wanted.first is None and wanted.last is None:
             return await asyncio.to_thread(overview_text, self.reach, count, room), "range"
@@ -143,13 +143,14 @@ class Recaller:
         return await asyncio.to_thread(found_text, self.reach, hits, count, room), by
 
     async def find(self, wanted: Wanted) -> tuple[list[range], str]:
-        """The best passages, as ranges of the reach's pieces, and by what they were found.
+        """Return the best passages, as ranges of the reach's pieces, and the search that found them.
 
         Raises SearchUnavailable and TimeoutError.
         """
         windows = await asyncio.to_thread(self._windows, wanted)
         key, policy = self.request.session.key, self.request.incoming.policy
-        # One for each line of a session's plans, so that what was searched once is found there again.
+        # One shelf for each lane and policy of a session, so that a later search finds what was indexed
+        # before.
         named = f"{key.tag}\0{key.sid}\0{self.request.session.lane.id}\0{policy.digest}"
         shelf = hashlib.sha256(named.encode(errors="surrogatepass")).hexdigest()
         passages = [Passage(self.reach.key(each), partial(self.reach.text, each)) for each in windows]
@@ -158,13 +159,13 @@ class Recaller:
             try:
                 async with asyncio.timeout(self.recall.plugin_seconds):
                     return best_of(windows, await SEARCHES[chosen].search(*of_search)), chosen
-            except Exception as error:  # noqa: BLE001 - whatever a stranger's search raises or answers
+            except Exception as error:  # noqa: BLE001 - a plug-in may raise or return anything
                 log_fault("recall went on by words", error)
         async with asyncio.timeout(_SEARCH_SECONDS):
             return best_of(windows, await self.recall.search.search(*of_search)), "words"
 
     def _windows(self, wanted: Wanted) -> list[range]:
-        """The passages that are searched: all, or those of the messages that are asked about."""
+        """Return the passages to search: all, or those of the messages that are asked about."""
         pieces, reach = self.reach.pieces, self.reach
         first, last = wanted.first or 1, wanted.last or len(reach.chain)
         return [

@@ -1,10 +1,10 @@
-"""Sending a request, and once more where the upstream's refusal teaches how.
+"""Send a request, and send a changed one where the upstream's refusal tells what to change.
 
-A POST is never repeated because of a fault; what is sent again is another request than the refused one. As
-much of an answer is read here as tells a refusal from an answer, and no more.
+A POST is never repeated because of a fault; the second request always differs from the refused one. Only as
+much of an answer is read here as is needed to tell a refusal from an answer.
 
-Keeps law 1 (transparent) where something is asked for that only we want: it is spliced into a body that is
-ready, and every other byte stays as it was. What an upstream refuses of it is not asked of that model again.
+Keeps law 1 (transparent) for parameters that only the proxy wants: they are spliced into the finished body,
+and every other byte stays as it was. A model is not asked again for a parameter that its upstream refused.
 """
 
 import asyncio
@@ -29,12 +29,13 @@ _OK = 200
 _REFUSALS = frozenset({400, 413, 422, 500})
 _BEGUN_BYTES = 2**20
 _COMMENTS = 1.0
-"""Seconds for which comments are held back: they keep a client waiting who would leave otherwise."""
+"""Seconds for which comments are held back; passed on, they keep a client waiting that would leave
+otherwise."""
 
 
 @dataclass(frozen=True)
 class Sender:
-    """Sends requests, and learns from what comes back."""
+    """Sends requests, and learns about models from the responses."""
 
     wire: Dialect
     upstream: Upstream
@@ -43,14 +44,15 @@ class Sender:
     clock: Clock
 
     def add_parameters(self, exchange: Exchange) -> None:
-        """Put in what this request should ask for.
+        """Add the parameters that the proxy wants to the body.
 
-        A streamed answer is asked for its usage while that teaches something: from *warn* on, while a
-        model's ratio is hardly known; and while nobody knows its window.
+        Usage of a streamed answer is asked for while it teaches something: from *warn* on while a model's
+        ratio is hardly known, and while nobody knows the model's window.
 
-        From its first epoch on, a session's requests are told to belong together, unless the client did.
-        Providers that spread requests over machines then send them to the one that has kept their beginning.
-        What goes out whole, such as a session of which all is restored, stays as it is.
+        From its first epoch on, a session's requests carry a prompt cache key, unless the client set one.
+        Providers that spread requests over machines then send them to the machine that has cached their
+        prefix. A request that is sent whole, such as one of a session that was restored entirely, is not
+        changed.
         """
         request, decision, window = exchange.request, exchange.decision, exchange.request.budget.window
         body, knows_window = request.history.body, window.tokens is not None and not window.is_least
@@ -66,10 +68,10 @@ class Sender:
             exchange.adds_cache_key = True
 
     async def send(self, exchange: Exchange) -> Sent:
-        """Forward; a refusal for length teaches the window, and the request is pruned and sent once more.
+        """Forward the request; after a refusal that something can be done about, send a changed one once.
 
-        In shadow the refusal is the answer.
-        Raises UpstreamUnreachable, UpstreamTimeout, UpstreamInvalidResponse.
+        A refusal for length teaches the window, and the request is pruned harder. In shadow the refusal is
+        the answer. Raises UpstreamUnreachable, UpstreamTimeout, UpstreamInvalidResponse.
         """
         sent = await self.forward(exchange.request.incoming, exchange.body)
         try:
@@ -103,7 +105,7 @@ class Sender:
         return sent
 
     async def forward(self, incoming: Incoming, body: bytes) -> Sent:
-        """Send a body as the client's request, and wait for the beginning of its answer.
+        """Send a body as the client's request, and wait for the beginning of the answer.
 
         Raises UpstreamUnreachable, UpstreamTimeout.
         """
@@ -132,9 +134,9 @@ class Sender:
         return self.wire.refusal(sent.response.status, sent.opening, exchange.body)
 
     def learn_window(self, exchange: Exchange, refusal: Refusal, more: int = 0) -> bool:
-        """Whether something was learned from a refusal for length.
+        """Learn the window from a refusal for length; return whether anything was learned.
 
-        ``more`` are counted tokens that went out after the view.
+        ``more`` are counted tokens that were sent after the view.
         """
         if refusal.overflow is None:
             return False
@@ -143,7 +145,10 @@ class Sender:
         return self.models.learn_refusal(request.model, sent_tokens, reserve, refusal.overflow)
 
     def _let_alternate(self, exchange: Exchange, refusal: Refusal) -> bool:
-        """Whether notes were refused for the order of roles, and go out within their neighbours now."""
+        """If notes were refused for the order of roles, merge them into their neighbours.
+
+        Returns whether that changes the body.
+        """
         if not refusal.wants_alternation:
             return False
         request = exchange.request
@@ -154,10 +159,10 @@ class Sender:
         return is_changed
 
     def _withdraw_tool(self, exchange: Exchange, refusal: Refusal) -> bool:
-        """Whether a tool of ours may have been refused, and the request goes out without it now.
+        """If the proxy's tool may have been refused, remove it; return whether it was removed.
 
-        The model is known to take none once it takes the request without; nothing is known of it where the
-        client has tools too: one more may be too many.
+        Once the model takes the request without tools, it is known to take none. Where the client has tools
+        too, nothing is learned: one more may have been too many.
         """
         tool = exchange.request.tool
         if not (refusal.takes_no_tools and tool and tool in exchange.body):
@@ -168,10 +173,10 @@ class Sender:
         return True
 
     def _withdraw_parameters(self, exchange: Exchange, refusal: Refusal) -> bool:
-        """Whether what only we asked for may have been refused; the request goes out without all of it now.
+        """If the proxy's own parameters may have been refused, remove all of them; return whether they were.
 
-        What refuses the cache's name is learned only when the request is taken without it: the client may
-        have made the mistake. For usage any refusal counts, since it is asked for so seldom.
+        That a model refuses the cache key is learned only when the request is taken without it: the client
+        may have made the mistake. For usage any refusal counts, since it is asked for so seldom.
         """
         adds_cache_key, adds_usage = exchange.adds_cache_key, exchange.adds_usage
         refuses_cache_key = adds_cache_key and (refusal.is_of_cache_key or refusal.is_of_parameter)
@@ -185,7 +190,7 @@ class Sender:
         return refuses_cache_key or refuses_usage
 
 
-# --- how an answer begins ---
+# --- the beginning of an answer ---
 
 
 async def _begin(response: UpstreamResponse) -> Sent:
@@ -205,7 +210,7 @@ async def _begin(response: UpstreamResponse) -> Sent:
 
 
 async def _begin_stream(response: UpstreamResponse) -> Sent:
-    """Read the first event. Comments before it (keep-alives) are held back for it, but not for long."""
+    """Read the first event. Comments before it (keep-alives) are held back, but not for long."""
     decoder, begun = Decoder(), bytearray()
     async for chunk in response.chunks():
         begun += chunk
@@ -239,7 +244,7 @@ async def _after_comments(response: UpstreamResponse, decoder: Decoder, begun: b
 
 
 class _Waited:
-    """An answer whose next chunk is waited for already."""
+    """A response whose next chunk is already being awaited."""
 
     def __init__(self, response: UpstreamResponse, following: asyncio.Future[bytes]) -> None:
         self.status = response.status
@@ -248,7 +253,7 @@ class _Waited:
         self._following = following
 
     async def chunk(self, seconds: float) -> bytes | None:
-        """The next chunk, empty at the end; None where it does not come in time."""
+        """Return the next chunk, empty at the end; None where it does not come within ``seconds``."""
         await asyncio.wait({self._following}, timeout=max(seconds, 0.0))
         return self._following.result() if self._following.done() else None
 

@@ -1,8 +1,9 @@
-"""Which tool results are fresh for a request, remembered in this process by chain hash.
+"""The fresh tool results of a request, remembered in this process by chain hash.
 
-Keeps law 8: a turn folds what it brings. A worker that meets a chain cold folds it once, off the event loop
-where it is long; a policy that caches nothing costs nothing. What is remembered belongs to one session, so
-that not even white space comes from another's (law 6), and says how much of the past it knew of.
+Keeps law 8: a turn processes only its new messages. A worker that meets a chain for the first time processes
+all of it once, off the event loop where it is long; a policy that caches nothing costs nothing. Each
+remembered state belongs to one session, so that not even white space comes from another's (law 6), and
+records how many hidden answers it took into account.
 """
 
 from bisect import bisect_left
@@ -23,11 +24,11 @@ from proxy.ports import SessionKey
 from proxy.telemetry import Metrics
 
 _CHAIN_BYTES = 1024
-"""What a chain is reckoned at beside its results."""
+"""Estimated bytes of a chain's state, beside its results."""
 _LARGE = 64 * 1024
-"""Bytes of a cache from which a line's newest is remembered and no older one."""
+"""Bytes of a cache from which on only the newest state of a conversation is remembered."""
 _SEARCHED = 256
-"""Messages, the newest first, among which the end of an earlier request is looked for."""
+"""Number of newest messages among which the end of an earlier request is looked for."""
 
 NOTHING_FRESH = ToolCache()
 
@@ -36,23 +37,23 @@ _Line = tuple[SessionKey, tuple[Tool, ...], tuple[InjectedResult, ...]]
 
 @dataclass(frozen=True, slots=True)
 class _CachedChain:
-    """What a chain came to."""
+    """The remembered state of a chain."""
 
     line: _Line
     derived: Derived
     hidden: int
-    """Messages of the chain that were known to stand for others."""
+    """Number of the chain's messages that were known to replace others upstream."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What is to be folded."""
+    """A chain to process, and what its results depend on."""
 
     line: _Line
     chain: Chain
     hidden: Hidden
     stand_ins: Sequence[int]
-    """Positions of the messages that others stand for upstream."""
+    """Positions of the messages that are replaced by others upstream."""
 
 
 class ToolCaches:
@@ -67,7 +68,7 @@ class ToolCaches:
     async def of(
         self, request: Request, hidden: Hidden = NO_HIDDEN, injected: Sequence[InjectedResult] = ()
     ) -> ToolCache:
-        """What is fresh at the end of a request's chain."""
+        """Return the tool results that are fresh at the end of a request's chain."""
         rules, chain = Rules(request.incoming.policy.tools), request.chain
         if not rules.is_caching and not any(each.cache_exchanges for each in injected):
             return NOTHING_FRESH
@@ -91,7 +92,7 @@ class ToolCaches:
         self._chains.drop_where(lambda place, _: place[0] == key)
 
     def _ancestor(self, wanted: _Wanted, rules: Rules) -> tuple[int, Derived]:
-        """The deepest place of the chain of which it is known what it came to."""
+        """Return the longest part of the chain whose state is known (its length), and that state."""
         key, _, injected = wanted.line
         whole = len(wanted.chain)
         for length in range(whole, max(whole - _SEARCHED, 0), -1):
@@ -103,9 +104,9 @@ class ToolCaches:
 
 
 def _derived(wanted: _Wanted, onto: Derived, start: int) -> tuple[Derived, Counter[str]]:
-    """What a chain comes to, and what became of the results that are new in its last turn."""
+    """Derive a chain's state, and count the outcomes of the results that are new in its last turn."""
     chain, events = wanted.chain, Counter[str]()
-    # At the newest answer the part begins that no earlier request can have had.
+    # No earlier request can have had the messages from the newest answer on.
     positions = range(len(chain) - 1, start, -1)
     middle = next((place for place in positions if chain.messages[place].role == "assistant"), start)
     old, new = _places(chain, start, middle), _places(chain, middle, len(chain))

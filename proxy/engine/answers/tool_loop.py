@@ -1,8 +1,9 @@
-"""Calls that are answered out of the client's sight, in a stream that stays live and in a whole answer.
+"""Answer tool calls without the client seeing them, in a live stream or in a whole answer.
 
-The upstream's answer is edited while it passes (:class:`~proxy.core.dialects.answers.AnswerEditor`), its
-rounds are counted by :mod:`proxy.engine.tool_rounds`; here the next request is sent and its answer takes the
-place of the one before. What was said is in the store before the client is told that its answer is over.
+The upstream's answer is edited while it passes (:class:`~proxy.core.dialects.answers.AnswerEditor`), and
+:mod:`proxy.engine.tool_rounds` runs its rounds. This module sends the next request, whose answer takes the
+place of the one before. The hidden messages are in the store before the client is told that its answer is
+over.
 """
 
 import asyncio
@@ -29,24 +30,24 @@ _OK = 200
 _ANSWER_BYTES = 64 * 2**20
 _ABOUT_BYTES = (b"content-encoding", b"content-length")
 _DRAINED = 0.05
-"""Seconds for which the end of an answer that has said `[DONE]` is waited for, to keep its connection."""
+"""Seconds to wait for the end of an answer that has sent `[DONE]`, so that its connection can be reused."""
 UNSAVED = "hidden-calls"
-"""How it is said that what stands upstream for an answer could not be stored."""
+"""The degradation reported where an answer's hidden messages could not be stored."""
 
 
 @dataclass(frozen=True)
 class ToolLoop:
-    """Answers calls, and records what stands upstream in their place."""
+    """Answers tool calls, and records the messages that the upstream got in their place."""
 
     sender: Sender
     recorder: Recorder
     clock: Clock
 
     async def run(self, exchange: Exchange, sent: Sent) -> Sent:
-        """An answer as the client is told it.
+        """Return the answer as the client gets it.
 
-        Where it is no stream all rounds are over then. Raises UpstreamUnreachable, UpstreamTimeout and
-        UpstreamInvalidResponse.
+        Where it is not a stream, all rounds are over when this returns. Raises UpstreamUnreachable,
+        UpstreamTimeout and UpstreamInvalidResponse.
         """
         fresh = [FreshResults(exchange.tools)] if exchange.tools.serves_any else []
         answerers = Answerers([*exchange.answerers, *fresh])
@@ -71,7 +72,7 @@ class ToolLoop:
 
 @dataclass(frozen=True)
 class _Course:
-    """One answer: its rounds, how the upstream goes on, and what is left behind."""
+    """The course of one answer: its rounds, the next requests, and what is recorded at its end."""
 
     loop: ToolLoop
     exchange: Exchange
@@ -88,7 +89,7 @@ class _Course:
         return following
 
     async def conclude(self, editor: AnswerEditor) -> None:
-        """Record what stands upstream for the answer, as far as the client is told another message."""
+        """Record the upstream messages of the answer, where the client gets another message instead."""
         if not self.rounds.sequence:
             return
         answer = read_message(self.rounds.wire.read(editor.visible))
@@ -102,14 +103,14 @@ class _Course:
             self.exchange.degraded.append(UNSAVED)
 
     def comment(self) -> bytes:
-        """What came too late for the headers."""
+        """Return stream comments with what was known too late for the headers."""
         comments = [f"tool-cache hits={self.rounds.hits}"] if self.rounds.hits else []
         comments += [f"degraded {UNSAVED}"] if UNSAVED in self.exchange.degraded else []
         return b"".join(b": unabridged %b\n\n" % each.encode() for each in comments)
 
 
 class _Spliced:
-    """A stream whose continuations are spliced into it; stands where the upstream's answer would."""
+    """A response whose stream has the answers of all rounds spliced into one."""
 
     def __init__(self, sent: Sent, course: _Course) -> None:
         self.status = sent.response.status
@@ -137,7 +138,7 @@ class _Spliced:
             yield editor.feed(chunk)
 
     async def _round(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """What of one answer of the upstream goes to the client while it comes in."""
+        """Yield the part of one upstream answer that the client gets, while it arrives."""
         editor, fault = self._editor, None
         try:
             async for chunk in chunks:
@@ -153,7 +154,7 @@ class _Spliced:
             raise fault
 
     async def _go_on(self, chunks: AsyncIterator[bytes]) -> bytes:
-        """Let the upstream go on; an event that says why, where it does not."""
+        """Send the next request; return an error event if the upstream does not continue, else empty."""
         with contextlib.suppress(TimeoutError, UpstreamError):
             async with asyncio.timeout(_DRAINED):
                 async for _ in chunks:
@@ -175,7 +176,7 @@ class _Spliced:
 
 
 class _Rewritten:
-    """An answer in one piece, with another body than the upstream's."""
+    """A whole (not streamed) response with another body than the upstream's."""
 
     def __init__(self, response: UpstreamResponse, length: int) -> None:
         self.status = response.status
@@ -189,7 +190,7 @@ _ABOUT_LENGTH = (b"content-length", b"transfer-encoding")
 
 
 async def _whole(sent: Sent, course: _Course) -> Sent:
-    """An answer in one piece, once all its rounds are over; a refusal where the upstream does not go on."""
+    """Return a whole answer once all its rounds are over; a refusal where the upstream does not continue."""
     editor = course.rounds.wire.answer_editor(course.rounds.rules)
     try:
         while True:
@@ -221,11 +222,11 @@ def _is_plain(response: UpstreamResponse) -> bool:
     return header_of(response, b"content-encoding") in (b"", b"identity")
 
 
-# --- answers that come compressed though nobody has asked for that ---
+# --- answers that are compressed though nobody has asked for that ---
 
 
 def _unpacked(sent: Sent) -> Sent:
-    """The same answer, plain; as it is where it is plain already, or packed in a way that is not known."""
+    """Return the answer decompressed; unchanged where it is plain, or compressed in an unknown way."""
     coding = header_of(sent.response, b"content-encoding")
     if coding not in CODINGS:
         return sent
@@ -233,7 +234,7 @@ def _unpacked(sent: Sent) -> Sent:
 
 
 class _Unpacked:
-    """Stands where the upstream's answer would."""
+    """A response that decompresses the upstream's body."""
 
     def __init__(self, sent: Sent, unpacker: Unpacker) -> None:
         self.status = sent.response.status
@@ -245,7 +246,7 @@ class _Unpacked:
         self.aclose = sent.response.aclose
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The body. Raises UpstreamInvalidResponse where it cannot be unpacked."""
+        """Yield the decompressed body. Raises UpstreamInvalidResponse where it cannot be decompressed."""
         async for chunk in self._sent.chunks():
             try:
                 plain = self._unpacker.feed(chunk)

@@ -1,7 +1,7 @@
-"""Clients that send only what is new: the stored history of the session's tip goes before it.
+"""Append mode: a client sends only new messages, and the session's stored history is put before them.
 
-Never an answer without its history: where it cannot be read, the client is told so. What is sent again is
-told from what is said again: "yes" twice is two turns, a retried "yes" is one.
+No answer is given without the history: where it cannot be read, the client gets an error. Retries are told
+apart from repeated words: "yes" twice is two turns, a retried "yes" is one.
 """
 
 import hashlib
@@ -34,38 +34,38 @@ from proxy.errors import (
 )
 from proxy.ports import NAMED, MessageStore, SessionKey, Stored
 
-# --- histories of sessions as the store has them, each read once ---
+# --- stored histories of sessions, each read once ---
 
 
 _NODE_BYTES = 512
-"""What a message is reckoned at beside its bytes."""
+"""Estimated bytes of a message, beside its text."""
 _TURNS = 64
-"""How many of the newest turns are known by their keys."""
+"""Number of newest turns whose answers are found by their keys."""
 
 
 class StoredHistory:
-    """A session and its messages, and the way to one of them."""
+    """A session and its messages, and the path to one of them."""
 
     def __init__(self, stored: Stored) -> None:
         self.session = stored.session
         self.was_here = stored.was_here
         self.mark = stored.mark
         self.nodes = stored.nodes
-        """Every message by chain hash."""
+        """All messages by chain hash."""
         self._ends = b""
-        """Chain hash of the last message of the way."""
+        """Chain hash of the last message of the path."""
         self._begun = b""
-        """Chain hash before the first."""
+        """Chain hash before the first message of the path."""
         self._way = bytearray()
-        """Its messages, with commas between them."""
+        """The messages of the path, with commas between them."""
         self.weight = 0
-        """Bytes that it is reckoned at."""
+        """Estimated bytes of the entry."""
         self._replies: dict[str, Node] = {}
-        """Complete answers by the keys of their turns."""
+        """Complete answers by the retry keys of their turns."""
         self._learn(stored.nodes)
 
     def take(self, stored: Stored) -> None:
-        """Go on to what is stored now, of which the messages are new."""
+        """Update to what is stored now; ``stored`` has only the new messages."""
         self.session, self.mark = stored.session, stored.mark
         self.nodes.update(stored.nodes)
         self._learn(stored.nodes)
@@ -78,7 +78,7 @@ class StoredHistory:
                 self._replies[node.reply.key] = max(before, node, key=lambda each: each.sequence)
 
     def answer_to(self, key: str, since: float) -> Node | None:
-        """The answer to the turn with a key, if it is one of the newest, and was given ``since`` then."""
+        """Return the answer to the turn with a key, if it is a recent turn's and not before ``since``."""
         answer = self._replies.get(key)
         if answer is None or answer.at < since or self.session is None:
             return None
@@ -90,9 +90,10 @@ class StoredHistory:
         return None
 
     def way(self, last: bytes) -> tuple[bytes, bytearray]:
-        """h₀, and the messages from the first to the one of this chain hash, with commas between them.
+        """Return h₀, and the messages from the first to the one with this hash, with commas between them.
 
-        No messages where that is h₀, or empty. Raises HistoryUnavailable where messages are missing.
+        There are no messages if the hash is h₀ or empty. Raises HistoryUnavailable where messages are
+        missing.
         """
         if last not in self.nodes:
             start = next((node.parent for node in self.nodes.values() if not node.sequence), root())
@@ -111,16 +112,16 @@ class StoredHistory:
 
 
 class StoredHistories:
-    """Reads histories, and remembers those used last."""
+    """Reads stored histories, and caches those used last."""
 
     def __init__(self, store: MessageStore, memory: Memory) -> None:
         self._store = store
         self._known: Lru[SessionKey, StoredHistory] = Lru(memory, lambda known: known.weight)
 
     async def read(self, key: SessionKey) -> StoredHistory:
-        """A session's history as it is now. Raises StoreUnavailable."""
+        """Return a session's history as it is stored now. Raises StoreUnavailable."""
         known = self._known.get(key)
-        self._known.drop(key)  # nobody else goes on from it meanwhile
+        self._known.drop(key)  # so that nobody else updates it at the same time
         stored = await self._store.history(key, known.mark if known else None)
         if known is not None and stored.is_news:
             known.take(stored)
@@ -137,9 +138,9 @@ class StoredHistories:
 _IDEMPOTENCY_KEY = b"idempotency-key"
 _RETRY_COUNT = b"x-stainless-retry-count"
 _DOUBT = 300.0
-"""Seconds for which a turn that could not be confirmed stands before the next one of its session."""
+"""Seconds for which a turn that could not be confirmed holds up the next turn of its session."""
 _REMEMBERED = 86_400.0
-"""Seconds for which a turn is known by its Idempotency-Key."""
+"""Seconds for which a turn is found by its Idempotency-Key."""
 
 
 class StoredAnswer(msgspec.Struct, frozen=True):
@@ -150,7 +151,7 @@ class StoredAnswer(msgspec.Struct, frozen=True):
 
 
 class Appends:
-    """Reads histories for turns that come without, one turn of a session after the other."""
+    """Completes turns that come without their history, one turn of a session after the other."""
 
     def __init__(
         self,
@@ -168,14 +169,14 @@ class Appends:
         self._recorder = recorder
         self._queue = queue
         self._unsaved: dict[SessionKey, bytes] = {}
-        """Answers whose clients were told that they are not saved, until the store knows."""
+        """Answers whose clients were told that they are not saved, until the store has marked them."""
 
     @asynccontextmanager
     async def turn(self, incoming: Incoming) -> AsyncGenerator[Incoming | StoredAnswer]:
-        """The request with its history before it, or the answer that it has already.
+        """Yield the request with its history put before it, or the stored answer if it is a retry.
 
-        Entered when it is this turn's turn in its session. Raises the errors of a request that cannot be
-        read, SessionRequired, SessionExpired, SessionBusy, IdempotencyKeyReused and HistoryUnavailable.
+        Waits until the session's earlier turns are over. Raises the errors of a request that cannot be read,
+        SessionRequired, SessionExpired, SessionBusy, IdempotencyKeyReused and HistoryUnavailable.
         """
         body, extension = take_extension(self._wire.read_body(incoming.body, incoming.policy.limits.messages))
         caller = incoming.envelope.caller
@@ -199,14 +200,17 @@ class Appends:
             raise HistoryUnavailable from error
 
     async def acknowledged(self, exchange: Exchange, collector: Collector) -> bool:
-        """Wait until a turn is stored; False where that fails: its client is told, and may send it again."""
+        """Wait until a turn is stored; return False if that fails, for its client to be told.
+
+        The client may then send it again.
+        """
         is_saved = await self._recorder.acknowledged(exchange, collector)
         if not is_saved and exchange.answer:
             self._unsaved[exchange.request.session.key] = exchange.answer
         return is_saved
 
     async def _settle(self, key: SessionKey) -> None:
-        """End a turn: the next one waits until it is written, or known to be in doubt."""
+        """End a turn: the next one waits until this one is written, or known to be in doubt."""
         await self._recorder.written(key)
         answer = self._unsaved.pop(key, None)
         if answer is not None:
@@ -215,7 +219,7 @@ class Appends:
     async def _stored_answer(
         self, body: Body, key: SessionKey, stored: StoredHistory, headers: Headers
     ) -> StoredAnswer | None:
-        """The stored answer to the same turn, known by its key. Raises IdempotencyKeyReused."""
+        """Return the stored answer to the same turn, found by its key. Raises IdempotencyKeyReused."""
         since = self._recorder.clock.now() - _REMEMBERED
         answer = stored.answer_to(_retry_key(headers), since)
         if answer is None or answer.reply is None:
@@ -225,7 +229,7 @@ class Appends:
         if _ends_at(new, answer.reply.after) != answer.parent:
             raise IdempotencyKeyReused
         if stored.session is not None and stored.session.unsaved == answer.hash:
-            await self._store.mark_unsaved(key, b"")  # its client is told now
+            await self._store.mark_unsaved(key, b"")  # its client gets it now
         is_stream = body.is_streamed
         content = self._wire.stored_answer(
             answer.raw,
@@ -261,10 +265,10 @@ class Appends:
         return replace(incoming, body=whole, arrived=arrived, appended=appended)
 
     def _tip(self, session: Session, nodes: Mapping[bytes, Node], new: Sequence[Message]) -> bytes:
-        """The message that a new turn follows: the latest completed turn's answer, if there is any.
+        """Return the message that a new turn follows: the latest completed turn's answer, if there is any.
 
-        Calls in it that the new messages do not answer keep the results that an unanswered turn has brought
-        (law 2: a call is never parted from its results).
+        Where its calls are not answered by the new messages, the results that an unanswered turn has brought
+        are kept (law 2: a call is never parted from its results).
         """
         last, tip = session.tip, nodes.get(session.tip)
         calls = {*self._reader.messages([tip.raw])[0].calls} if tip else set[str]()
@@ -279,7 +283,7 @@ class Appends:
 def _is_retry(
     session: Session, nodes: Mapping[bytes, Node], new: Sequence[Message], headers: Headers
 ) -> bool:
-    """Whether the newest turn is sent again: the same messages, and no answer that reached the client."""
+    """Whether this is a retry of the newest turn: the same messages, and its answer not received."""
     if not new or _ends_at(new, session.newest_from) != session.newest_to:
         return False
     tip = nodes.get(session.tip)

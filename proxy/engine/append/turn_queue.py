@@ -1,8 +1,8 @@
-"""Order among a session's appended turns and compactions: each waits for the one before it, on any worker.
+"""Order among a session's appended turns and compactions: each waits for the one before, on any worker.
 
-A place in the line is a ticket in the store with a lease. While its worker lives the lease is renewed; when
-the worker dies, the place is given up and the next turn goes. Whoever sends whole histories never
-stands here: their turns need no order among each other, and look whether a compaction is under way.
+A place in the queue is a ticket in the store with a lease, which is renewed while its worker lives; if the
+worker dies, the lease ends and the next turn starts. Clients that send whole histories do not queue: their
+turns need no order, and only check whether a compaction is running.
 """
 
 import asyncio
@@ -17,13 +17,13 @@ from proxy.ports import Clock, QueueStore, SessionKey, Standing
 
 TURN = "turn"
 _GLANCES = (0.005, 0.05)
-"""Seconds between two looks at the line: the first, and the longest."""
+"""Seconds between two checks of the queue: the first, and the longest."""
 _AGAIN = 0.1
-"""Seconds after which a place is given up once more, where the store was away."""
+"""Seconds after which a failed call of the store is repeated."""
 
 
 class TurnQueue:
-    """The lines of all sessions. ``lease`` is in seconds."""
+    """The queues of all sessions. ``lease`` is in seconds."""
 
     def __init__(self, store: QueueStore, background: Background, clock: Clock, lease: float) -> None:
         self._store = store
@@ -33,7 +33,7 @@ class TurnQueue:
         self._is_closing = False
 
     def close(self) -> None:
-        """Leave what cannot be given up now to its lease: the process ends."""
+        """Stop repeating failed calls, because the process ends; leases then expire by themselves."""
         self._is_closing = True
 
     @asynccontextmanager
@@ -46,9 +46,9 @@ class TurnQueue:
         queue: int,
         finished: Callable[[], Awaitable[None]],
     ) -> AsyncGenerator[None]:
-        """Hold a place, entered when it is first. It is given up once ``finished`` returns.
+        """Wait in the queue; entered when first. The place is given up once ``finished`` returns.
 
-        Raises SessionBusy after ``wait`` seconds, or where ``queue`` others wait already, and
+        Raises SessionBusy after ``wait`` seconds or if ``queue`` others are waiting already, and
         StoreUnavailable.
         """
         ticket = f"{kind}-{secrets.token_hex(8)}"
@@ -69,7 +69,7 @@ class TurnQueue:
                     raise SessionBusy
                 await asyncio.sleep(glance)
                 glance = min(2 * glance, longest)
-            # Where the store is away for longer than the lease, the tip's own check remains.
+            # If the store is away for longer than the lease, only the tip's own check is left.
             renew = keep_renewing(lambda: self._store.renew_lease(key, ticket, self._lease), self._lease)
             renewing = self._background.run(renew)
             yield
@@ -77,7 +77,7 @@ class TurnQueue:
             self._background.run(leave())
 
     async def insist(self, call: Callable[[], Awaitable[None]], seconds: float) -> None:
-        """Call the store until it has heard, for so long at most."""
+        """Repeat a call of the store until it succeeds, for at most so many seconds."""
         given_up = self._clock.monotonic() + seconds
         while not self._is_closing and self._clock.monotonic() < given_up:
             with contextlib.suppress(StoreUnavailable):

@@ -1,6 +1,6 @@
 """A request's messages on their chain, and what this process knows of each of them.
 
-Keeps law 8 (O(new)): a turn goes on from what is known of the messages before it, and copies none of it.
+Keeps law 8 (O(new)): a turn continues from what is known of the messages before it, and copies none of them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,102 +19,102 @@ from proxy.core.planning.plan import Plan, apply
 from proxy.core.planning.reasoning import without_reasoning
 
 NAME = 256
-"""Characters of a model's name by which it is remembered: clients choose names of any length."""
+"""Characters of a model's name that are used as a key: clients choose names of any length."""
 
 
 class Appended(msgspec.Struct, frozen=True):
-    """Where a turn stands that was sent without its history."""
+    """The place in its session of a turn that was sent without its history."""
 
     root: bytes
-    """h₀ of the session's chain."""
+    """The root hash (h₀) of the session's chain."""
     begun_at: bytes
-    """The session's tip, from which this turn may move it."""
+    """The session's tip before this turn; the turn moves the tip only from there."""
     after: bytes
     """Chain hash of the last message before the new ones."""
     retry_key: str
     """Digest of the request's Idempotency-Key; empty without one."""
     pins: tuple[int, ...] = ()
-    """Its messages that the client pins, counted from the end."""
+    """Positions of the messages that the client pins, counted from the end."""
     inject: Injection | None = None
-    """What came with it for the session to begin with."""
+    """What the client handed in for the session's beginning."""
 
 
-# Many are kept, and can be in no cycle: the collector need not visit them (gc=False).
+# There are many of them, and they can be in no cycle: the collector need not visit them (gc=False).
 class CachedMessage(msgspec.Struct, gc=False):
-    """What this process knows of one message's bytes."""
+    """What this process knows of a message with certain bytes."""
 
     message: Message
     other: dict[str, int] | None
-    """Tokens of its other parts (images, files, audio) by model; None where it has none."""
+    """Tokens of the message's other parts (images, files, audio) by model; None where it has none."""
     text: int | None = None
-    """Counted tokens of its text; None until it was counted."""
+    """Counted tokens of the message's text; None until they are counted."""
 
 
 class NewMessage(NamedTuple):
-    """A message that a request brings."""
+    """A message that is not counted yet."""
 
     entry: CachedMessage
     raw: bytes
     content: Content | None = None
-    """What was decoded of it, where that is at hand."""
+    """The decoded content, if it is at hand."""
 
 
 class CachedPrefix(msgspec.Struct, frozen=True, kw_only=True):
     """The first messages of a conversation on their chain, as they were counted."""
 
     root: bytes
-    """h₀ of the chain."""
+    """The root hash (h₀) of the chain."""
     head: tuple[bytes, ...]
     """The leading system and developer messages."""
     head_entries: tuple[CachedMessage, ...]
     entries: Grown[CachedMessage]
-    """The messages of the chain."""
+    """What is known of each message of the chain."""
     hashes: Grown[bytes]
     length: int
-    """How many of the body's messages they are, head included."""
+    """Number of these messages, head included."""
     tip: bytes
     """The chain hash after the last of them."""
     exchanges: int
-    """Final answers among them."""
+    """Number of final answers among these messages."""
     model: str
-    """For which they were counted."""
+    """The model for which the messages were counted."""
     counted: Chain
-    """Those of them that were."""
+    """The part of the chain that is counted."""
 
 
 class History(CachedPrefix, frozen=True, kw_only=True):
-    """A request's messages on their chain: those that were counted before, and those after them."""
+    """A request's messages on their chain: those counted before, and those after them."""
 
     body: Body
     raws: Grown[bytes]
     new: Sequence[NewMessage]
-    """The messages after those that were counted."""
+    """The messages that are not part of ``counted``."""
     uncounted: Mapping[bytes, CachedMessage]
-    """Those of them whose text this process has not counted, by chain hash."""
+    """The new messages whose text this process has not counted, by chain hash."""
     hidden: Mapping[int, HiddenCalls] = {}
-    """What goes out in the place of our answers in which we have answered calls, by position."""
+    """What is sent in place of answers in which the proxy answered calls, by position."""
     injection: Injection | None = None
-    """What was handed in for the session: it goes out between the head and the chain."""
+    """What was handed in for the session; it is sent between the head and the chain."""
 
     def completed(self, hidden: Mapping[bytes, HiddenCalls], injection: Injection | None) -> Self:
-        """The same with what was handed in, and with what was ``hidden`` in its answers, by chain hash."""
+        """Return the history with an injection, and the ``hidden`` calls of answers (by chain hash)."""
         hashes = self.hashes if hidden else ()
         places = {place: hidden[each] for place, each in enumerate(hashes) if each in hidden}
         return replace(self, hidden=places, injection=injection)
 
     @property
     def upstream_messages(self) -> Mapping[bytes, Sequence[bytes]]:
-        """The messages that stand upstream for one of the client's, by its chain hash."""
+        """The messages that are sent upstream in place of one of the client's, by its chain hash."""
         return {hidden.hash: hidden.messages for hidden in self.hidden.values()}
 
     @property
     def outgoing(self) -> Sequence[bytes]:
-        """The messages as they go out: several are one slice, with commas between them."""
+        """The messages as they are sent; several that replace one are one slice with commas between."""
         return outgoing_slices(self.raws, self.hashes, self.upstream_messages)
 
     @property
     def prelude(self) -> Sequence[bytes]:
-        """What was handed in, as messages that go out before these."""
+        """The injection as messages, which are sent before these."""
         return self.injection.messages(self.counted.dialect) if self.injection else ()
 
     def edited_body(
@@ -126,11 +126,11 @@ class History(CachedPrefix, frozen=True, kw_only=True):
         tool: bytes = b"",
         length: int | None = None,
     ) -> bytes:
-        """The body with what is put in, and without what a plan cuts; every other byte stays as it was.
+        """Return the body with what is added and without what the plan cuts; every other byte is unchanged.
 
-        ``unsigned`` are positions of messages that go out without their signed reasoning. ``alternates`` says
-        whether the model insists on alternating roles (law 1: else nothing is touched); ``tool`` is ours;
-        ``length`` is that of the chain, where its newest messages are left out.
+        ``unsigned`` are positions of messages that are sent without their signed reasoning. ``alternates``
+        says whether the model insists on alternating roles (law 1: else nothing is touched); ``tool`` is the
+        proxy's own tool; ``length`` is the chain's length where its newest messages are left out.
         """
         dialect, prelude, outgoing = self.counted.dialect, self.prelude, self.outgoing[:length]
         outgoing = without_reasoning(outgoing, unsigned, dialect) if unsigned else outgoing
@@ -141,23 +141,23 @@ class History(CachedPrefix, frozen=True, kw_only=True):
 
     @property
     def first_words(self) -> str:
-        """What the first user message says."""
+        """The text of the first user message."""
         messages = zip(self.raws, self.entries, strict=True)
         first = next((raw for raw, entry in messages if entry.message.role == "user"), b"{}")
         return self.counted.dialect.read(first).text
 
     @property
     def first_user(self) -> bytes:
-        """Identity of the first user message (of the first message, where there is none)."""
+        """Identity of the first user message, or of the first message where there is no user message."""
         for entry in self.entries:
             if entry.message.role == "user":
                 return entry.message.identity
         return self.entries[0].message.identity if self.entries else b""
 
     def joint(self, answer: bytes, end: int) -> Joint | None:
-        """What names an answer (its identity) to the messages before number ``end`` by its place alone.
+        """Return the joint that identifies an answer at position ``end`` by its place alone.
 
-        None where no user message stands between it and the answer before.
+        ``answer`` is its identity. None where no user message stands between it and the answer before.
         """
         start, user = end, -1
         while start and (role := self.entries[start - 1].message.role) != "assistant":
@@ -169,22 +169,25 @@ class History(CachedPrefix, frozen=True, kw_only=True):
         return Joint(joint(self.hashes[start - 1] if start else self.root, answer), self.hashes[user])
 
     def joint_at(self, place: int) -> Joint | None:
-        """The same of an answer that stands in the history; None where that message is none."""
+        """Return the joint of the answer at this position; None if the message is not an answer."""
         message = self.entries[place].message
         return self.joint(message.identity, place) if message.role == "assistant" else None
 
     def joints(self, most: int) -> tuple[bytes, ...]:
-        """The joints beside its newest messages, at most so many, newest first; empty beside no answer."""
+        """Return the joints of the newest ``most`` messages, newest first; empty bytes if not an answer's."""
         last = len(self.hashes) - 1
         found = map(self.joint_at, range(last, max(last - most, -1), -1))
         return tuple([joint.hash if joint else b"" for joint in found])
 
     def raw_of(self, chain_hash: bytes) -> bytes:
-        """One of its messages, by its chain hash; it is looked for from the end, near which it is."""
+        """Return a message by its chain hash; searched from the end, near which it is."""
         return self.raws[self.hashes.last_place(chain_hash)]
 
     def first_joint(self, answer: bytes = b"") -> bytes:
-        """That of the first answer, or of one (its identity) that comes now; empty where there is none."""
+        """Return the joint hash of the first answer, or of ``answer`` (an identity) where there is none yet.
+
+        Empty bytes where there is no joint.
+        """
         for place, entry in enumerate(self.entries):
             if entry.message.role == "assistant":
                 found = self.joint_at(place)
@@ -194,7 +197,7 @@ class History(CachedPrefix, frozen=True, kw_only=True):
         return found.hash if found else b""
 
     def outgoing_chain(self, chain: Chain) -> Chain:
-        """The chain with the tokens of what goes out in the place of our answers."""
+        """Return the chain with the token counts of what is sent in place of our answers."""
         tokens = list(chain.tokens)
         for place, hidden in self.hidden.items():
             tokens[place] = hidden.tokens

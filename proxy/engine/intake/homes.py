@@ -1,6 +1,6 @@
-"""Whose memory a request has: where its turn is remembered, and what its session is told.
+"""Whose memory a request has: where its turn is remembered, and what its session reads.
 
-Keeps law 6 (isolated): every name has the caller's tenant in it, and a channel's its workspace.
+Keeps law 6 (isolated): every name includes the caller's tenant, and a channel's includes its workspace.
 """
 
 from typing import NamedTuple
@@ -11,34 +11,34 @@ from proxy.ports import SessionKey
 
 
 class MemoryHome(NamedTuple):
-    """Where a turn is remembered."""
+    """The scope in which a turn is remembered, and those that it may read."""
 
     tenant: str
     scope: Scope
     name: str
-    """As the client named it; for the listing."""
+    """The scope's name from the client, for the listing."""
     person: str = ""
-    """Whom the request names; empty where it names nobody."""
+    """The person that the request names; empty where it names nobody."""
     workspace: Scope | None = None
-    """In which its channel lies."""
+    """The channel's workspace."""
     ttl: float | None = None
-    """Seconds that a scope lives which is a session's own; others live until they are forgotten."""
+    """Seconds that a session's own scope lives; other scopes live until they are forgotten."""
     former: tuple[str, ...] = ()
-    """The tags of its scopes by the old secret, its own first, while secrets are being rotated."""
+    """The tags of its scopes under the old secret, its own first, while secrets are being rotated."""
 
     @property
     def scopes(self) -> tuple[Scope, ...]:
-        """What is told of: its own scope, and the workspace of a channel."""
+        """The scopes that it reads: its own, and the workspace of a channel."""
         return (self.scope,) if self.workspace is None else (self.scope, self.workspace)
 
     @property
     def tags(self) -> frozenset[str]:
-        """By which messages know that they were said in its own scope."""
+        """The tags of messages that were said in its own scope."""
         return frozenset((self.scope.tag, *self.former[:1]))
 
 
 def own_home(naming: Naming, headers: Headers, key: SessionKey, ttl: float) -> MemoryHome:
-    """The home of a session that belongs to nobody, and lives for ``ttl`` seconds."""
+    """Return the home of a session without a named scope, which lives for ``ttl`` seconds."""
     tenant, names = naming.tenant(headers), (key.tag, key.sid)
     former = naming.former_scope(ScopeKind.THREAD, headers, *names)
     scope = naming.scope(ScopeKind.THREAD, tenant, *names)
@@ -48,7 +48,7 @@ def own_home(naming: Naming, headers: Headers, key: SessionKey, ttl: float) -> M
 def named_home(
     naming: Naming, headers: Headers, *, channel: str = "", workspace: str = "", person: str = ""
 ) -> MemoryHome | None:
-    """The home that has a name, for the caller of these headers; None where there is no name.
+    """Return the named home for the caller of these headers; None where there is no name.
 
     It is the channel's, else the workspace's, else the person's.
     """

@@ -1,7 +1,7 @@
-"""Names: whose request it is, which session it belongs to, and under which key that is kept.
+"""Names: the tenant of a request, its session, and the key under which that is stored.
 
-Keeps law 6 (isolated): every name is an HMAC of the caller's credential, so two callers can never meet in one
-key, and an id that we issued works only for the caller to whom we gave it.
+Keeps law 6 (isolated): every name is an HMAC of the caller's credential, so two callers can never share a
+key, and an id that we issued works only for the caller who got it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from proxy.errors import InvalidHeader, InvalidPolicy, InvalidSessionId
 from proxy.ports import NAMED, SessionKey
 
 Headers = Mapping[bytes, bytes]
-"""Request headers by lower-case name; of a repeated one the values are joined by a comma."""
+"""Request headers by lower-case name; the values of a repeated header are joined by a comma."""
 
 SESSION_HEADER = b"x-unabridged-session"
 POLICY_HEADER = b"x-unabridged-policy"
@@ -32,13 +32,14 @@ CHANNEL_HEADER = b"x-unabridged-channel"
 WORKSPACE_HEADER = b"x-unabridged-workspace"
 
 CREDENTIALS = (b"authorization", b"api-key", b"x-api-key", b"x-goog-api-key")
-"""Headers by which upstreams know their callers."""
+"""Headers by which upstreams identify their callers."""
 _DIGITS = 40
-"""Digits that a budget may be written with; what has more is no number of tokens."""
+"""Most digits of a budget; a longer number is not a number of tokens."""
 _MOST = 10**12
-"""Tokens, more than any policy or window allows: what asks for more asks for these, which can be stored."""
+"""Largest budget in tokens, more than any policy or window allows; larger requests get this one, which can be
+stored."""
 _TAKEN_OVER = frozenset({*CREDENTIALS, b"openai-organization", b"openai-project"})
-"""Headers of a request that background calls made for it carry."""
+"""Headers of a request that its background calls carry too."""
 _BEARER = re.compile(rb"bearer[ \t]+", re.IGNORECASE)
 _DUMMIES = frozenset(
     b" none null dummy empty no-key nokey not-needed sk-no-key-required unused x ollama lm-studio".split(b" ")
@@ -63,10 +64,10 @@ _ISSUED = re.compile(r"ub-([0-9a-f]{24})-([0-9a-f]{16})-([0-9a-f]{12})")
 
 
 def session_header(headers: Headers) -> str | None:
-    """The name that a header gives the session: ours first, then those that agents send by themselves.
+    """Return the session's name in a header: ours first, then those that agents send by themselves.
 
-    Raises InvalidSessionId for a name in our own header that is too long or not printable; foreign headers
-    that look like no id are passed over.
+    Raises InvalidSessionId for a name in our own header that is too long or not printable. Headers of others
+    whose value does not look like an id are ignored.
     """
     own = headers.get(SESSION_HEADER, b"").strip()
     if own:
@@ -85,11 +86,11 @@ def is_name(value: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sends a request, and the session that a header of it names."""
+    """The sender of a request, and the session that one of its headers names."""
 
     tenant: str
     name: str | None
-    """As the header has it; None where no header names a session."""
+    """The session's name as in the header; None where no header names a session."""
     key: SessionKey | None
     former: Caller | None = None
     """The same caller as the old secret names it, while secrets are being rotated."""
@@ -105,16 +106,16 @@ class Naming:
         self._key = hmac.digest(secret.encode(), b"unabridged naming 1", "sha256")
         self.tenant_header = tenant_header.encode() if tenant_header else None
         self._callers: Lru[bytes, Caller] = Lru(memory)
-        """By a digest of what names them: no credential is kept."""
+        """By a digest of the headers that identify callers: no credential is kept."""
 
     def tenant(self, headers: Headers) -> str:
-        """Whose request this is (hex); callers without a credential, or with a dummy, are one: anonymous."""
+        """Return the tenant of a request (hex); without a credential, or with a dummy, it is anonymous."""
         if self.tenant_header:
             gateway = headers.get(self.tenant_header, b"")
             return self._mac(b"gateway", gateway, 32) if gateway else self._mac(b"anonymous", b"", 32)
         credentials = [(name, headers[name]) for name in CREDENTIALS if name in headers]
         if credentials and (scheme := _BEARER.match(headers.get(b"authorization", b""))):
-            # However the scheme is spelled (RFC 9110 clause 11.1).
+            # Normalise the spelling of the scheme (RFC 9110 clause 11.1).
             credentials[0] = b"authorization", b"Bearer " + headers[b"authorization"][scheme.end() :]
         words = (value.strip().lower().removeprefix(b"bearer").strip() for _, value in credentials)
         if all(word in _DUMMIES for word in words):
@@ -122,7 +123,7 @@ class Naming:
         return self._mac(b"tenant", b"\0".join(part for pair in credentials for part in pair), 32)
 
     def caller(self, headers: Headers) -> Caller:
-        """Who sends a request with these headers. Raises InvalidSessionId."""
+        """Return the caller with these headers. Raises InvalidSessionId."""
         name = session_header(headers)
         by = (self.tenant_header,) if self.tenant_header else CREDENTIALS
         digest = hashlib.sha256(repr((name, *map(headers.get, by))).encode()).digest()
@@ -132,48 +133,48 @@ class Naming:
             former = self._former.caller(headers) if self._former else None
             key = None if name is None else self.named(tenant, name)
             if former and former.key and former.key.sid != NAMED:
-                # An id of ours is good for as long as the secret that it was made by.
+                # An id that we issued is valid for as long as the secret by which it was made.
                 key, former = former.key, None
             caller = Caller(tenant, name, key, former)
             self._callers.put(digest, caller)
         return caller
 
     def former_tag(self, former: Caller, first_user: bytes) -> str:
-        """The tag of a caller's session by the old secret's names."""
+        """Return the tag of a caller's session under the old secret."""
         if former.key:
             return former.key.tag
         return self._former.bucket(former.tenant, first_user) if self._former else ""
 
     def named(self, tenant: str, name: str) -> SessionKey:
-        """The session that a header names: by an id of ours, or by a name of the client's."""
+        """Return the session that a header names, by an id that we issued or by the client's own name."""
         found = _ISSUED.fullmatch(name)
         if found and hmac.compare_digest(found[3], self._seal(tenant, found[1], found[2])):
             return SessionKey(found[1], found[2])
         return SessionKey(self._mac(b"named", f"{tenant}\0{name}".encode(), 24), NAMED)
 
     def bucket(self, tenant: str, first_user: bytes) -> str:
-        """The tag of sessions without a header: by the identity of their first user message."""
+        """Return the tag of sessions without a header, from the identity of their first user message."""
         return self._mac(b"bucket", tenant.encode() + first_user, 24)
 
     def issue(self, tenant: str, key: SessionKey) -> str:
-        """The id under which a session without a header is shown, and by which it can be named."""
+        """Return the id that shows a session without a header, and by which it can be named."""
         return f"ub-{key.tag}-{key.sid}-{self._seal(tenant, key.tag, key.sid)}"
 
     def scope(self, kind: ScopeKind, tenant: str, *names: str) -> Scope:
-        """What is remembered under such names, of which the last alone may hold any character."""
+        """Return the memory scope with such names; only the last of them may hold any character."""
         data = "\0".join((kind, tenant, *names)).encode(errors="surrogatepass")
         return Scope(kind, self._mac(b"memory", data, 24))
 
     def former_scope(self, kind: ScopeKind, headers: Headers, *names: str) -> Scope | None:
-        """The same by the old secret's names, the tenant's of these headers among them."""
+        """Return the scope under the old secret, for these headers' tenant; None without one."""
         return self._former.scope(kind, self._former.tenant(headers), *names) if self._former else None
 
     def cache_key(self, key: SessionKey) -> str:
-        """What names a session to the provider's prompt cache, the same on every worker; it tells nothing."""
+        """Return the session's prompt cache key, the same on every worker; it reveals nothing."""
         return self._mac(b"prompt-cache", f"{key.tag}\0{key.sid}".encode(), 32)
 
     def address(self, tenant: str, *parts: bytes) -> str:
-        """A content address within a tenant."""
+        """Return a content address within a tenant."""
         digest = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
         return self._mac(b"address", tenant.encode() + digest, 40)
 
@@ -188,22 +189,23 @@ class Naming:
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True):
-    """The head of a request, read."""
+    """The head of a request, parsed."""
 
     target: str
     """Path and query after ``/v1``."""
     headers: Headers
     forwarded: Sequence[tuple[bytes, bytes]]
-    """The headers that go to the upstream."""
+    """The headers to send upstream."""
     caller: Caller
     budget: int | None
-    """Tokens that the client allows; None where it leaves them to the policy."""
+    """Most tokens that the client allows; None where it leaves them to the policy."""
     is_boundary: bool
     """Whether the client says that something new begins."""
     credentials: Sequence[tuple[bytes, bytes]]
-    """What background calls need of its headers, to be made in its caller's name."""
+    """The headers that background calls need to be made in the caller's name."""
     channel: str = ""
-    """Where its session belongs to, and the next is what that belongs to; empty where no header says so."""
+    """The channel of the session, empty where no header names one; ``workspace`` is the channel's
+    workspace."""
     workspace: str = ""
 
     @classmethod
@@ -234,7 +236,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _scope_name(headers: Headers, header: bytes, shown: str) -> str:
-    """What a header names; empty where it is absent. Raises InvalidHeader."""
+    """Return the name in a header; empty where it is absent. Raises InvalidHeader."""
     name = headers.get(header, b"").strip()
     if name and not is_name(name):
         raise InvalidHeader(f"{shown} has 1 to 256 printable characters.")

@@ -1,10 +1,10 @@
-"""From a request's bytes to its chain: who said what, where it stands, and what it costs.
+"""Read a request's bytes into its chain: each message's role, place and token count.
 
-Keeps law 8 (O(new)): what was learned of a message's bytes is remembered in this process under a fast hash of
-them, so a turn decodes, identifies and counts only what it brings. So is the newest body of each
-conversation: another such hash tells whether a body begins with its bytes. Small bodies, and those of clients
-that put what changes before their messages, are split whole each time; there the messages themselves tell.
-The hashes are seeded, and serve this process alone.
+Keeps law 8 (O(new)): this process remembers what it learned of a message under a fast hash of its bytes, so a
+turn decodes, identifies and counts only its new messages. It also remembers the newest body of each
+conversation: a second hash tells whether a new body begins with the same bytes. Small bodies, and those of
+clients that put changing members before their messages, are split whole each time; the messages are then
+compared one by one. The hashes are seeded, and are used in this process only.
 """
 
 import asyncio
@@ -29,35 +29,36 @@ from proxy.ports import TokenCounter
 T = TypeVar("T")
 
 _MESSAGE_BYTES = 256
-"""What a message is reckoned at beside its texts."""
+"""Estimated bytes of a message, beside its texts."""
 _IMAGE_BYTES = 4096
-"""What the tokens of one message's images are reckoned at."""
+"""Estimated bytes of the image token counts of one message."""
 _MODELS = 8
-"""Models for which the tokens of one message's images are remembered."""
+"""Most models for which the token counts of one message's images are remembered."""
 _FEW = 8
-"""New messages of a request of which what was decoded is kept until they are counted."""
+"""Most new messages of a request whose decoded content is kept until they are counted."""
 PIECE = 200
-"""Messages that are read on the event loop: some 2 ms. More are read in a thread, and counted in pieces."""
+"""Most messages that are read on the event loop (some 2 ms). More are read in a thread and counted in
+pieces."""
 _PIECE_BYTES = 128 * 1024
-"""Bytes of messages of which the same is true."""
+"""Most bytes of messages that are read on the event loop."""
 
 _LEAST = 4 * 1024
-"""Bytes of a body below which splitting it whole costs nothing."""
+"""Bytes of a body below which splitting it whole costs next to nothing."""
 _DISTINCT = 256
-"""Bytes by which the conversations of one caller are told apart, where no header does: the first of a body,
-and, since a service's system prompt is the same in all of them, the first after that."""
+"""Bytes that tell one caller's conversations apart where no header does: the first of a body and, since a
+service's system prompt is the same in all of them, the first after its head."""
 _ENDING = 64
-"""Bytes by which the end of a head is known again."""
+"""Bytes by which the end of a known head is recognised."""
 _HEADS_ALIKE = 8
-"""Ends that are known of heads that begin alike: they may go on otherwise."""
+"""Most known ends of heads that begin alike but continue differently."""
 _CONVERSATION_BYTES = 2 * 1024
-"""What a conversation is reckoned at,"""
+"""Estimated bytes of a conversation, beside its messages."""
 _BODY_MESSAGE_BYTES = 512
-"""and each message of it, beside its bytes."""
+"""Estimated bytes of each message of a conversation, beside its text."""
 
 
 class Reader:
-    """Reads histories of one dialect, remembering messages by their bytes."""
+    """Reads histories of one dialect, and remembers messages by their bytes."""
 
     def __init__(self, dialect: Dialect, counter: TokenCounter, memory: Memory) -> None:
         self.dialect = dialect
@@ -66,16 +67,16 @@ class Reader:
         self._entries: Lru[bytes, CachedMessage] = Lru(memory, _weight)
         self._texts: Lru[bytes, int] = Lru(memory)
         self._seed = secrets.randbits(64)
-        # The seed keeps a client from preparing two messages that this process takes for one.
+        # The seed keeps a client from crafting two messages with the same hash.
 
     def messages(self, raws: Sequence[bytes]) -> list[Message]:
-        """Who said these messages, and what identifies them."""
+        """Read the role and the identity of each message."""
         return [self._entry(raw)[0].message for raw in raws]
 
     async def read(self, body: Body, start: bytes, before: CachedPrefix | None = None) -> History:
         """Place a request's messages on the chain that begins with ``start``; nothing is counted yet.
 
-        ``before`` is what is known of the messages with which the body begins.
+        ``before`` holds what is known of the body's first messages.
         """
         model = body.model
         if before is None or before.root != start or before.length == len(before.head):
@@ -141,7 +142,7 @@ class Reader:
         )
 
     def _chained(self, raws: Sequence[bytes], tip: bytes) -> tuple[list[NewMessage], list[bytes]]:
-        """New messages and their chain hashes, the first of them after ``tip``."""
+        """Read new messages and compute their chain hashes, continuing from ``tip``."""
         new = list[NewMessage]()
         for raw in raws:
             entry, content = self._entry(raw)
@@ -149,7 +150,7 @@ class Reader:
         return new, chain_of([each.entry.message.identity for each in new], tip)
 
     def _entry(self, raw: bytes) -> tuple[CachedMessage, Content | None]:
-        """What is known of a message; its content, where it had to be decoded."""
+        """Return what is known of a message, and its content if it had to be decoded."""
         digest = xxhash.xxh3_128_digest(raw, self._seed)
         found = self._entries.get(digest)
         if found is not None:
@@ -163,9 +164,9 @@ class Reader:
         return found, content
 
     async def count(self, history: History, stored: Mapping[bytes, int] | None = None) -> Chain:
-        """The chain, as the client sent it; what is not counted yet is, off the loop where it is much.
+        """Return the chain as the client sent it; messages without a count are counted, in a thread if many.
 
-        ``stored`` are counts that the store holds, by chain hash (framing included).
+        ``stored`` are the store's token counts by chain hash (framing included).
         """
         if stored:
             for chain_hash, entry in history.uncounted.items():
@@ -200,7 +201,7 @@ class Reader:
         return [(each.content or self.dialect.read(each.raw)).countable() for each in messages]
 
     async def head_tokens(self, history: History, tool: bytes = b"") -> int:
-        """Counted tokens of the head as it is now, of what was handed in, and of a ``tool`` that is added."""
+        """Return the counted tokens of the head, of the injection, and of a ``tool`` that is added."""
         body, tokens = history.body, REQUEST_TOKENS
         if history.head:
             pairs = zip(history.head_entries, history.head, strict=True)
@@ -220,7 +221,7 @@ class Reader:
     async def _count_once(
         self, digest: bytes, parts: Sequence[bytes], text_of: Callable[[bytes], str]
     ) -> int:
-        """Counted tokens of what has this digest, which are remembered."""
+        """Return the counted tokens of the parts with this digest, which are remembered."""
         tokens = self._texts.get(digest)
         if tokens is None:
             tokens = sum(await self._counter.count_all([text_of(part) for part in parts]))
@@ -229,12 +230,12 @@ class Reader:
 
 
 def is_little(raws: Sequence[bytes]) -> bool:
-    """Whether work on these messages holds up no other request; more of it is done in a thread."""
+    """Whether the messages are few enough to process on the event loop; more are processed in a thread."""
     return len(raws) <= PIECE and sum(map(len, raws)) <= _PIECE_BYTES
 
 
 async def off_loop(raws: Sequence[bytes], work: Callable[[], T]) -> T:
-    """Do ``work`` on these messages, in a thread where it would hold up other requests."""
+    """Do ``work`` on these messages, in a thread if it would hold up other requests."""
     return work() if is_little(raws) else await asyncio.to_thread(work)
 
 
@@ -245,47 +246,47 @@ def _weight(entry: CachedMessage) -> int:
     return _MESSAGE_BYTES + images + sum(map(getsizeof, (message.calls, message.answers, *texts)))
 
 
-# --- bodies, each read after what this process has read of its conversation before ---
+# --- bodies, read on top of what this process knows of the conversation's previous body ---
 
 
 class NewestBody(msgspec.Struct, frozen=True):
-    """What is remembered of a conversation's newest body."""
+    """The remembered state of a conversation's newest body."""
 
     messages: Grown[bytes]
     prefix: CachedPrefix
     size: int
-    """Bytes that it is reckoned at."""
+    """Estimated bytes of the entry."""
     beginning: Beginning | None
-    """None where the next must be split whole."""
+    """None where the next body must be split whole."""
     digest: bytes
-    """Of the bytes that the next one must begin with, to be read after this one."""
+    """Digest of the bytes with which the next body must begin to continue from this one."""
 
 
 class ReadBody(msgspec.Struct, frozen=True):
-    """A body, and what is known of its first messages."""
+    """A body and what is known of its first messages."""
 
     body: Body
     scope: bytes
-    """Whose it is, and how it begins."""
+    """Key made of the body's owner and its first bytes."""
     name: bytes
-    """Under which its conversation was looked for."""
+    """Key under which the conversation was looked up."""
     is_shared: bool
     """Whether other conversations may have the same scope."""
     before: CachedPrefix | None = None
-    """Of the messages that it begins with; None where nothing is known of them."""
+    """What is known of the messages with which the body begins; None where nothing is."""
     hashed: "Hashed | None" = None
-    """Its first bytes, where they were hashed."""
+    """Hash of the body's first bytes, if it was computed."""
 
 
 class Hashed:
-    """The first bytes of a body, hashed once however far they reach in the end."""
+    """An incremental hash of a body's first bytes: no byte is hashed twice."""
 
     def __init__(self, seed: int) -> None:
         self._hash = xxhash.xxh3_128(seed=seed)
         self._end = 0
 
     def up_to(self, raw: bytes, end: int) -> bytes:
-        """The digest of the first ``end`` bytes, which are no fewer than before."""
+        """Return the digest of the first ``end`` bytes; ``end`` may not be less than in the last call."""
         self._hash.update(memoryview(raw)[self._end : end])
         self._end = end
         return self._hash.digest()
@@ -300,11 +301,11 @@ class BodyCache:
         self._heads: Lru[bytes, tuple[tuple[int, bytes], ...]] = Lru(
             memory, lambda heads: 4 * _ENDING * len(heads)
         )
-        """Where long heads end in bodies that begin alike, and with which bytes."""
+        """By scope, where long heads end in bodies that begin alike, and the bytes of these ends."""
         self._seed = secrets.randbits(64)
 
     def read(self, raw: bytes, scope: bytes, max_messages: int, *, is_shared: bool = False) -> ReadBody:
-        """Read a body of whoever ``scope`` names; other conversations may have the same scope.
+        """Read a body of the caller that ``scope`` names; ``is_shared`` says it may have other conversations.
 
         Raises what :meth:`~proxy.core.dialects.dialect.Dialect.read_body` raises.
         """
@@ -324,7 +325,7 @@ class BodyCache:
         return ReadBody(body, scope, name, is_shared, before)
 
     def keep(self, read: ReadBody, history: History, chain: Chain) -> None:
-        """Remember a body, and what is known of its messages, of which ``chain`` was counted."""
+        """Remember a body and what is known of its messages; ``chain`` has their token counts."""
         body, raw = read.body, read.body.raw
         prefix = CachedPrefix(
             root=history.root,
@@ -352,16 +353,17 @@ class BodyCache:
             self._bodies.put(name, newest)
 
     def _name(self, scope: bytes, raw: bytes) -> bytes:
-        """What tells a conversation from others of the same scope: what follows its head, if that is known.
+        """Return a key that tells a conversation from others of its scope: the bytes after its head.
 
-        That ends with the first brace: the message may have no more, and what follows it changes.
+        They end at the first closing brace: the message may be over there, and what follows it changes. Where
+        the head is not known, the key is the scope.
         """
         heads = self._heads.get(scope) or ()
         end = max((end for end, ending in heads if raw.startswith(ending, end - len(ending))), default=None)
         return scope if end is None else scope + b"\0" + raw[end : end + _DISTINCT].partition(b"}")[0]
 
     def _learn_head(self, scope: bytes, body: Body, length: int) -> None:
-        """Remember where the head of a body, its first ``length`` messages, ends, if it is long."""
+        """Remember where a body's head (its first ``length`` messages) ends, if the head is long."""
         if len(body.messages) == length:
             return
         raw, first, heads = body.raw, body.messages[length], self._heads.get(scope) or ()

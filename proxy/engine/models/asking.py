@@ -1,9 +1,10 @@
-"""Questions of our own to the upstream: they carry nothing of the client's but its auth.
+"""Our own calls to the upstream: of the client's request they carry only its auth headers.
 
-Beside that, one that is asked behind a conversation has what the provider has kept of that.
+The exception is a question that follows a conversation, which includes the messages that the provider has
+cached.
 
-A model that refuses schema or temperature is asked again in plain words. When a call may be made is the
-business of :mod:`proxy.engine.foreground`.
+A model that refuses a schema or temperature is asked again without them. When a call may be made is decided
+by :mod:`proxy.engine.foreground`.
 """
 
 import asyncio
@@ -23,16 +24,16 @@ _ANSWER_BYTES = 2**20
 _REFUSED_PARAMETERS = (400, 422)
 _TOO_MANY, _UNAVAILABLE = 429, 503
 _PASSING = frozenset({408, 409, 425})
-"""Refusals below 500 that may be none a minute later."""
+"""Status codes below 500 with which the same request may succeed a minute later."""
 _LONGEST_LIMIT = 3_600.0
-"""Seconds for which an upstream's word to come later counts at most."""
+"""Most seconds of a Retry-After that are obeyed."""
 _NAME = 256
-"""Characters of a model's name by which it is remembered: clients choose names of any length."""
+"""Characters of a model's name that are used as a key: clients choose names of any length."""
 
 
 @dataclass(frozen=True)
 class Caller:
-    """In whose name the model is asked."""
+    """The caller in whose name the model is asked."""
 
     model: str
     headers: Sequence[tuple[bytes, bytes]]
@@ -40,21 +41,21 @@ class Caller:
     timeout: float
     """Seconds that one call may take."""
     purpose: Literal["summaries", "memory", "proof"] = "summaries"
-    """As what its calls are billed."""
+    """The kind of cost as which its calls are billed."""
     session: SessionKey | None = None
-    """To whose bill, where that is one's alone,"""
+    """The session whose bill the calls go to, if they are for one session alone."""
     ttl: float = 0.0
-    """and how many seconds that lives."""
+    """Seconds that this session lives."""
 
     def billed_to(self, session: SessionKey, ttl: float) -> Self:
-        """The same, for work that is one session's alone."""
+        """Return this caller for work that is for one session alone."""
         return replace(self, session=session, ttl=ttl)
 
     @classmethod
     def for_summaries(
         cls, rules: Summary, model: str, credentials: Sequence[tuple[bytes, bytes]] = ()
     ) -> Self:
-        """Who has a conversation with this model summarised, as the policy says."""
+        """Return the caller for summaries of a conversation with this model, as the policy says."""
         return cls(rules.model or model, credentials, rules.timeout)
 
 
@@ -64,32 +65,32 @@ class Unanswered(Exception):  # noqa: N818 - no bad answer, which may be better 
     def __init__(self, reason: str, *, is_passing: bool = False) -> None:
         super().__init__(reason)
         self.is_passing = is_passing
-        """Whether it may answer the same question a minute later."""
+        """Whether the upstream may answer the same question a minute later."""
 
 
 class RateLimited(Unanswered):
-    """The upstream takes no more calls for now."""
+    """The upstream accepts no more calls for now."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__("rate_limited", is_passing=True)
         self.seconds = seconds
-        """Until it may be asked again; 0 where it does not say."""
+        """Seconds until it may be asked again; 0 where it does not say."""
 
 
 class Accounts(Protocol):
-    """Who is told what calls of our own came to."""
+    """Gets the outcomes of our own calls."""
 
     def called(self, caller: Caller, usage: Usage | None) -> None:
-        """The model has answered, with something of use or not."""
+        """Called when the model has answered, whether the answer is of use or not."""
         ...
 
     def failed(self, caller: Caller, reason: str) -> None:
-        """What was asked for could not be had."""
+        """Called when the result could not be obtained."""
         ...
 
 
 class Unbilled:
-    """Tells nobody."""
+    """Ignores the outcomes."""
 
     def called(self, caller: Caller, usage: Usage | None) -> None:
         """Nothing."""
@@ -112,10 +113,10 @@ class Asking:
         self.accounts = accounts or Unbilled()
         self._upstream = upstream
         self._plain: Lru[str, bool] = Lru(memory)
-        """Models that refused schema or temperature."""
+        """Models that refused a schema or temperature."""
 
     async def answer(self, caller: Caller, ask: Ask, behind: bytes = b"") -> Answer:
-        """What the model answers, ``behind`` the messages of another request's body if there is one.
+        """Return the model's answer, ``behind`` the messages of another request's body if there is one.
 
         Raises Unanswered, TimeoutError and what the upstream port raises.
         """
@@ -131,12 +132,12 @@ class Asking:
         answer = await self._post(caller, body, may_refuse=not plain)
         if answer is None:
             return await self._answer(caller, ask, behind, plain=True)
-        if plain:  # what is refused in plain words too, was not refused for its parameters
+        if plain:  # if this is refused too, the parameters were not the cause
             self._plain.put(caller.model[:_NAME], value=True)
         return answer
 
     async def again(self, caller: Caller, body: bytes) -> Answer:
-        """What the model answers to a client's request, asked once more. Raises as :meth:`answer` does."""
+        """Return the model's answer to a client's request sent once more. Raises as :meth:`answer` does."""
         async with asyncio.timeout(caller.timeout):
             answer = await self._post(caller, self.wire.repeated(body))
         if answer is None:
@@ -144,7 +145,7 @@ class Asking:
         return answer
 
     async def _post(self, caller: Caller, body: bytes, *, may_refuse: bool = False) -> Answer | None:
-        """The answer, which is billed; None where parameters were refused, and ``may_refuse`` be."""
+        """Return the answer and bill it; None where parameters were refused, if that ``may_refuse``."""
         request = "POST", self.wire.path, caller.headers, body
         status, content, limit = await fetch(self._upstream, *request, _ANSWER_BYTES)
         if limit is not None:
@@ -163,13 +164,13 @@ class Asking:
 
 
 class Fetched(NamedTuple):
-    """An answer to a question of our own."""
+    """The response to one of our own calls."""
 
     status: int
     content: bytes | None
-    """None for a body that is too large."""
+    """The body; None if it is too large."""
     limit: float | None
-    """As :func:`rate_limit` has it."""
+    """The result of :func:`rate_limit`."""
 
 
 async def fetch(
@@ -182,9 +183,9 @@ async def fetch(
     *,
     at_root: bool = False,
 ) -> Fetched:
-    """Ask something of our own; of the answer's body at most ``most`` bytes are read.
+    """Make one of our own calls; at most ``most`` bytes of the response body are read.
 
-    Raises what the upstream port raises; whoever asks bounds the time.
+    Raises what the upstream port raises; the caller limits the time.
     """
     kind = [(b"content-type", b"application/json")] if body is not None else []
     response = await upstream.send(method, place, [*headers, *kind], body, at_root=at_root)
@@ -200,9 +201,9 @@ async def fetch(
 
 
 def rate_limit(response: UpstreamResponse) -> float | None:
-    """Seconds for which an answer asks to be left alone, 0 where it does not say; None where it does not ask.
+    """Return for how many seconds a response asks for no calls, 0 if it does not say; else None.
 
-    That is a 429, and a 503 that says when to come again (RFC 9110, section 10.2.3).
+    That is a 429, or a 503 with a Retry-After (RFC 9110, section 10.2.3).
     """
     headers = {name.lower(): value.decode("latin-1").strip() for name, value in response.headers}
     after = headers.get(b"retry-after", "")
@@ -211,9 +212,9 @@ def rate_limit(response: UpstreamResponse) -> float | None:
     if after.isascii() and after.isdigit():
         seconds = float(after[:6])
     else:
-        try:  # a date, which counts from the answer's own
+        try:  # a date, relative to the response's own date
             until = parsedate_to_datetime(after) - parsedate_to_datetime(headers.get(b"date", ""))
             seconds = until.total_seconds()
-        except (TypeError, ValueError):  # one of them is none, or names no zone
+        except (TypeError, ValueError):  # one of them is no date, or has no time zone
             seconds = 0.0
     return min(max(seconds, 0.0), _LONGEST_LIMIT)

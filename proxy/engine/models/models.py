@@ -1,9 +1,9 @@
-"""What is known of an upstream's models: their windows, and how they count.
+"""What is known of an upstream's models: their windows, and how they count tokens.
 
 Windows are stated by the policy, by the upstream (:mod:`proxy.engine.models.stated_windows`) and by the price
-list; what answers and refusals show goes over all of these (:mod:`proxy.core.budget.learning`). Ratios are
-learned from usage. All of it acts from the next turn on and lives in this process; a plan records what it was
-made with.
+list; what answers and refusals show overrides all of these (:mod:`proxy.core.budget.learning`). Ratios are
+learned from usage. All of it takes effect from the next turn on and is kept in this process; a plan records
+the values that it was made with.
 """
 
 from collections.abc import Callable
@@ -21,14 +21,14 @@ from proxy.ports import Clock
 from proxy.telemetry import log_event, log_warning
 
 _PLAUSIBLE = 4
-"""How far our count may be off: what speaks of more than this many times what was sent says nothing."""
+"""How far our count may be off: numbers of more than this many times the tokens sent are ignored."""
 _SAMPLES = 5
-"""Samples of usage from which a model's ratio is known well enough (law 1)."""
+"""Samples of usage from which on a model's ratio is known well enough (law 1)."""
 _LABEL = 80
 _LOGGED = 15
-"""Windows of one model of which it is remembered that they were logged: policies may state one each."""
+"""Most windows of one model that are remembered as logged: each policy may state one."""
 _MODEL_BYTES = 2048
-"""What a model is reckoned at beside its name."""
+"""Estimated bytes of a model, beside its name."""
 
 
 class Model(msgspec.Struct, kw_only=True):
@@ -38,18 +38,18 @@ class Model(msgspec.Struct, kw_only=True):
     ratio: Ratio
     """The model's tokens over counted tokens."""
     priced: int | None
-    """Context window in tokens by the price list."""
+    """Context window in tokens according to the price list."""
     stated: Stated
-    """What the upstream says of its window."""
+    """What the upstream says about the model's window."""
     prices: Prices = UNKNOWN_PRICES
     evidence: WindowEvidence = msgspec.field(default_factory=WindowEvidence)
-    """What answers and refusals show of its window."""
+    """What answers and refusals show about the model's window."""
     logged: tuple[Window, ...] = ()
     """The windows that were logged."""
     is_overrun_logged: bool = False
-    """Whether it was logged that the window is smaller than what no request can do without."""
+    """Whether it was logged that head and last message exceed the window."""
     alternates: bool = False
-    """Whether it has refused two user messages in a row."""
+    """Whether the model has refused two user messages in a row."""
     refuses_cache_key: bool = False
     """Whether the upstream does not take ``prompt_cache_key``."""
     refuses_tools: bool = False
@@ -59,13 +59,14 @@ class Model(msgspec.Struct, kw_only=True):
 
     @property
     def label(self) -> str:
-        """Its name in the log: clients choose names of any length."""
+        """The model's name in the log, shortened: clients choose names of any length."""
         return self.name[:_LABEL]
 
     def wants_usage(self, counted: int, window: Window) -> bool:
         """Whether the usage of a request of so many ``counted`` tokens would teach something.
 
-        Too few samples are known; or nobody knows the window, and none so long has been counted yet.
+        That is so while there are too few samples, or while the window is unknown and no request of this
+        length was answered yet.
         """
         sent = self.ratio.calibrated(counted)
         is_longest = sent >= COUNTED and excess(sent, self.evidence.answered) >= 0
@@ -73,13 +74,13 @@ class Model(msgspec.Struct, kw_only=True):
         return is_news and not self.refuses_usage
 
     def remember_ratio(self, ratio: float) -> None:
-        """Start from what a session's last turn was calibrated with, where nothing was learned here yet."""
+        """Start from the ratio of a session's last turn, if none was learned here yet."""
         if not self.ratio.samples:
             self.ratio.steps = round(ratio * STEPS)
 
 
 class Models:
-    """The models behind one upstream, as each caller knows them (law 6: nobody teaches another)."""
+    """The models behind one upstream, separately for each caller (law 6: nobody teaches another)."""
 
     def __init__(
         self,
@@ -96,7 +97,7 @@ class Models:
         self._models: Lru[tuple[str, str], Model] = Lru(memory, lambda model: _MODEL_BYTES + len(model.name))
 
     def of(self, tenant: str, name: str) -> Model:
-        """What is known of a model for a caller, to be kept for one request."""
+        """Return what is known of a model for a caller, to be kept for one request."""
         return self._models.get_or_make(
             (tenant, name),
             lambda: Model(
@@ -109,7 +110,7 @@ class Models:
         )
 
     def window(self, model: Model, policy: Policy) -> Window:
-        """The model's context window, as far as it is known; the log tells it when it changes."""
+        """Return the model's context window as far as it is known; a change is logged."""
         configured = policy.budget.window(model.name) if policy.budget.windows else None
         now = self._clock.monotonic()
         window = model.evidence.window(configured, model.stated.window, model.priced, now)
@@ -123,11 +124,11 @@ class Models:
         return window
 
     def learn_refusal(self, model: Model, counted: int, reserve: int, refusal: Overflow) -> bool:
-        """Take over what an overflow refusal says, or guess from the fact that there was one.
+        """Learn from a refusal for length what it says, or that there was one.
 
-        Nothing is learned, and False answered, where the refusal cannot be about length: upstreams quote
-        what they do not understand, and a request may hold the words of such a refusal. ``counted`` are the
-        tokens that were sent, ``reserve`` those that were asked for.
+        Returns False and learns nothing where the refusal cannot be about length: upstreams quote what they
+        do not understand, and a request may contain the words of such a refusal. ``counted`` are the tokens
+        that were sent, ``reserve`` those that were asked for.
         """
         sent = model.ratio.calibrated(counted)
         if refusal.window and refusal.window > _PLAUSIBLE * sent + reserve:
@@ -141,7 +142,7 @@ class Models:
         return True
 
     def learn_usage(self, model: Model, growth: Growth, counted: int, usage: Usage | None) -> None:
-        """Compare what we counted of a request with what the upstream did; ``growth`` is its lane's."""
+        """Compare our count of a request's tokens with the upstream's; ``growth`` is that of its lane."""
         if usage is None or not usage.prompt_tokens:
             return
         prompt, evidence = usage.prompt_tokens, model.evidence

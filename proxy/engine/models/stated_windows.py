@@ -1,8 +1,8 @@
-"""What the upstream itself says of its models' context windows.
+"""The context windows that the upstream itself states for its models.
 
-Many servers tell, each in its own place. ``/v1/models`` is asked first, then what only local servers have,
-beside the API: there the context that the running model has counts, not the one that it could have. A server
-that has no such place says so with a 404, and is not asked for it again. Sources:
+Many servers state them, each at its own endpoint. ``/v1/models`` is asked first, then the endpoints that only
+local servers have, outside the API: there the context of the running model counts, not the largest that it
+could have. An endpoint that answers 404 is not asked again. Sources:
 
 - ``/v1/models``: OpenRouter (``context_length``), vLLM (``max_model_len``), llama.cpp (``meta.n_ctx``),
   Mistral (``max_context_length``)
@@ -27,17 +27,17 @@ from proxy.ports import Clock, Upstream
 
 _ANSWER_BYTES = 2 * 2**20
 _SECONDS = 5.0
-"""Seconds that one question may take."""
+"""Seconds that one call may take."""
 _PAUSE = 60.0
-"""Seconds after which one that failed is put again."""
+"""Seconds after which a failed call is repeated."""
 _FORBIDDEN = 3_600.0
-"""Seconds after which a caller asks again who may not see an answer; others may."""
+"""Seconds after which a caller is asked for again if it may not see an answer; other callers may."""
 _LOADING = 1.0
-"""Seconds after which a server is asked again that has not loaded the model yet."""
+"""Seconds after which a server that has not loaded the model yet is asked again."""
 _OK = 200
 _TOO_MANY = 429
 _NOT_FOR_ALL = (401, 403)
-"""What a caller is told who may not see an answer, which others may."""
+"""Status codes for a caller who may not see an answer; other callers may."""
 _NUM_CTX = re.compile(r"^num_ctx\s+(\d+)", re.MULTILINE)
 _LISTED = ("context_length", "max_model_len", "max_context_length")
 
@@ -51,45 +51,46 @@ class _Unanswered(Exception):  # noqa: N818 - it says nothing of the window
         super().__init__(pause)
         self.pause = pause
         self.is_gone = is_gone
-        """Whether no place of it can be reached."""
+        """Whether no endpoint of the server can be reached."""
 
 
 class Stated(msgspec.Struct):
-    """What the upstream says of one model's window."""
+    """What the upstream says about one model's window."""
 
     name: str
     window: int | None = None
-    """Tokens; None where it has not said."""
+    """Tokens; None where the upstream has not said."""
     is_silent: bool = False
-    """Whether it says nothing of it."""
+    """Whether the upstream has no answer."""
 
 
 class StatedWindows:
-    """The windows that one upstream states, asked for in the name of whoever uses a model."""
+    """The windows that one upstream states, asked for with the credentials of a model's user."""
 
     def __init__(self, upstream: Upstream, clock: Clock, memory: Memory) -> None:
         self._upstream = upstream
         self._clock = clock
         self._stated: Lru[str, Stated] = Lru(memory, lambda stated: 200 + len(stated.name))
         self._missing: set[str] = set()
-        """Places that it does not have."""
+        """Endpoints that the server does not have."""
         self._ask_after: Lru[tuple[int, int], float] = Lru(memory)
-        """When a caller's question about a model may be put again; monotonic seconds."""
+        """When a caller may ask about a model again; monotonic seconds."""
         self._list_again: Lru[int, float] = Lru(memory)
-        """When a caller's list is read again: clients choose what models they name."""
+        """When a caller's list is read again (monotonic seconds): clients choose the models that they
+        name."""
 
     def of(self, name: str) -> Stated:
-        """What the upstream says of a model."""
+        """Return what the upstream says about a model."""
         return self._stated.get_or_make(name, lambda: Stated(name))
 
     def may_tell(self, stated: Stated, headers: Headers) -> bool:
-        """Whether it is worth while to ask for a model's window in a caller's name."""
+        """Whether asking for a model's window with this caller's headers may give a new answer."""
         if stated.window is not None or stated.is_silent:
             return False
         return self._clock.monotonic() >= (self._ask_after.get(_asker(stated, headers)) or 0.0)
 
     async def ask(self, stated: Stated, headers: Headers) -> None:
-        """Ask for a model's window. Who may not see it keeps nobody else from being answered."""
+        """Ask for a model's window. A caller who may not see it does not stop others from asking."""
         if not self.may_tell(stated, headers):
             return
         name, asker = stated.name, _asker(stated, headers)
@@ -112,7 +113,7 @@ class StatedWindows:
             stated.is_silent = True
 
     async def _list(self, name: str, headers: Headers) -> int | None:
-        """The list of models, which tells of all of them at once."""
+        """Look up the window in the list of models, which covers all of them at once."""
         asker, now = hash(tuple(headers)), self._clock.monotonic()
         if now >= (self._list_again.get(asker) or 0.0):
             listing = await self._answer("GET", "/models", headers, at_root=False)
@@ -150,7 +151,7 @@ class StatedWindows:
     async def _answer(
         self, method: str, place: str, headers: Headers, body: bytes | None = None, *, at_root: bool = True
     ) -> Mapping[str, object]:
-        """The JSON object that a place answers with, empty where there is none. Raises _Unanswered."""
+        """Return an endpoint's JSON object, empty where there is none. Raises _Unanswered."""
         if place in self._missing:
             return {}
         try:
@@ -178,7 +179,7 @@ def _asker(stated: Stated, headers: Headers) -> tuple[int, int]:
 
 
 def _listed(listing: Mapping[str, object]) -> Iterator[tuple[str, int]]:
-    """Models of a list and their windows; of several numbers the smallest is the one that binds."""
+    """Yield the models of a list and their windows; of several numbers the smallest applies."""
     for model in _models(listing, "data"):
         stated = [*(model.get(member) for member in _LISTED), as_mapping(model.get("meta")).get("n_ctx")]
         windows = list(filter(None, map(_window, stated)))
@@ -192,7 +193,7 @@ def _models(listing: Mapping[str, object], member: str) -> list[Mapping[str, obj
 
 
 def _window(value: object) -> int | None:
-    """A number of tokens that may be a context window."""
+    """Return a number of tokens that may be a context window, else None."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return int(value) if value >= LEAST else None

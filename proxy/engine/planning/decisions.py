@@ -1,7 +1,8 @@
-"""What a request may cost, what is cut of it, and the bytes that go out.
+"""The budget of a request, the decision what to cut, and the body to send.
 
 The budget comes from the policy and what is known of the model, the plan from
-:mod:`proxy.engine.planning.epochs`; a refusal for length has both asked for once more.
+:mod:`proxy.engine.planning.epochs`. If the upstream refuses a request for its length, both are computed
+again.
 """
 
 from collections.abc import Awaitable, Callable
@@ -31,27 +32,27 @@ from proxy.telemetry import log_fault, log_warning
 
 
 _BESIDE = 256
-"""Bytes that are kept free for parameters that only we ask for."""
+"""Bytes kept free for the parameters that only the proxy asks for."""
 _ROUNDS = 2
-"""How often it is tried to cut no more than must be."""
+"""Attempts to cut only as much as the byte ceiling requires."""
 _STRICTER = 1.5
-"""By how much more the budget falls where the body has come out too large."""
+"""Factor by which the budget shrinks further after an attempt whose body was still too large."""
 
 Decide = Callable[[Chain, Budget, Decision], Awaitable[Decision]]
-"""Decides again, with tokens otherwise spread and under another budget, after what was decided before."""
+"""Decides again with reweighted tokens and another budget; takes the previous decision."""
 
 
 async def within_bytes(
     request: Request, decision: Decision, size_of: Callable[[Decision], int], decide: Decide
 ) -> Decision:
-    """A decision whose body keeps within the ceiling that the policy sets, wherever anything may be cut."""
+    """Return a decision whose body stays within the policy's bytes, as far as anything may be cut."""
     most = request.incoming.policy.budget.bytes
     fullness = (size_of(decision) + _BESIDE) / most
     is_fuller = fullness > request.budget.usage(decision.view)
     if not is_fuller or stage_of(fullness, request.incoming.policy.stages) is Stage.CALM:
         return decision
     if request.log is None and fullness <= 1:
-        return decision  # each turn is folded anew, and under one budget to the same beginning
+        return decision  # each turn is planned from scratch, and one budget gives the same beginning
     for number in range(_ROUNDS):
         view = view_tokens(decision.plan, request.chain.tokens)
         budget = request.budget.filled(view, fullness * _STRICTER**number)
@@ -62,7 +63,7 @@ async def within_bytes(
     return await decide(request.chain, request.budget.filled(1, request.budget.limit), decision)
 
 
-# --- what a request may cost, what is cut of it, and the bytes that go out ---
+# --- the budget, the decision what to cut, and the body to send ---
 
 
 @dataclass(frozen=True)
@@ -74,12 +75,12 @@ class Decisions:
     sessions: SessionCache
     epochs: Epochs
     recall: Callable[[Request, Plan], Answerer]
-    """Answers calls of the tool by which the model reads again what a plan has cut."""
+    """Makes the answerer for the tool with which the model reads messages that a plan has cut."""
 
     async def budget(
         self, incoming: Incoming, history: History, chain: Chain, model: Model, tool: bytes
     ) -> Budget:
-        """The request's budget: what the policy gives, or what the client asks for where that is less."""
+        """Return the request's budget: what the policy allows, or less where the client asks for less."""
         policy, explicit = incoming.policy, incoming.envelope.budget
         window, ratio = self.models.window(model, policy), model.ratio.value
         limit, reserve = None if window.is_least else window.tokens, reserve_of(history, policy)
@@ -102,7 +103,7 @@ class Decisions:
         return budget
 
     async def decide(self, request: Request) -> Decision:
-        """What is cut. Raises ContextLengthExceeded where the policy would rather refuse."""
+        """Decide what to cut. Raises ContextLengthExceeded where the policy wants that instead."""
         policy, budget, log = request.incoming.policy, request.budget, request.log
         whole = request.chain.tokens.total
         try:
@@ -112,7 +113,7 @@ class Decisions:
                 and stage_of(budget.usage(whole), policy.stages) is Stage.CALM
                 and acts_by_usage(policy.strategy.name)
             ):
-                decision = Decision(plan=EMPTY, stage=Stage.CALM, view=whole, log=log)  # mostly
+                decision = Decision(plan=EMPTY, stage=Stage.CALM, view=whole, log=log)  # the common case
             else:
                 decision = await self.epochs.decide(request)
             if policy.budget.bytes:
@@ -141,7 +142,7 @@ class Decisions:
         return replace(made, view=view_tokens(made.plan, request.chain.tokens))
 
     def body(self, request: Request, decision: Decision) -> bytes:
-        """What goes out: the client's own bytes, unless a plan is in force or we have put something in."""
+        """Return the body to send: the client's own bytes, unless something is cut or added."""
         history, plan, epoch = request.history, decision.plan, decision.epoch
         if decision.is_unsigned or (epoch is None and plan != EMPTY):
             unsigned = signed_in(request.chain)  # no epoch says what was made before the plan (law 9)
@@ -153,24 +154,24 @@ class Decisions:
         return history.edited_body(plan, unsigned, alternates=request.alternates(epoch), tool=tool)
 
     def answerers(self, request: Request, decision: Decision) -> list[Answerer]:
-        """Who answers the calls of what this request, or its history, has beside the client's tools."""
+        """Return the answerers for tools that the proxy added to this request or to its history."""
         is_offered = bool(request.tool_under(decision.plan)) or bool(request.tool and request.history.hidden)
         return [self.recall(request, decision.plan)] if is_offered else []
 
     async def leave_out_reasoning(self, exchange: Exchange) -> bool:
-        """Decide again without the signed reasoning that was refused; whether there was any to leave out."""
+        """Decide again without the refused signed reasoning; return False if there was none."""
         decision = await self.epochs.without_reasoning(exchange.request, exchange.decision)
         return decision is not None and self._take(exchange, exchange.request, decision)
 
     async def prune_harder(self, exchange: Exchange) -> bool:
-        """Decide again under what was just learned; whether there is anything else to send."""
+        """Decide again with the window just learned; return False if the body stays the same."""
         before = exchange.request
         budget = await self.budget(before.incoming, before.history, before.chain, before.model, before.tool)
         request = replace(before, budget=budget, log=exchange.decision.log)
         return self._take(exchange, request, await self.decide(request))
 
     def _take(self, exchange: Exchange, request: Request, decision: Decision) -> bool:
-        """Let this be what is sent; False where it comes to the same bytes."""
+        """Make this the request to send; return False if its body is the same as before."""
         body = self.body(request, decision)
         if body == exchange.body:
             return False
@@ -180,7 +181,7 @@ class Decisions:
 
 
 def _log_usage(request: Request, decision: Decision) -> None:
-    """Warn once an epoch that a session has reached *warn*, and once that it is over its budget."""
+    """Log a warning when a session first reaches *warn* in an epoch, and when it first exceeds its budget."""
     is_over, lane, log = decision.stage is Stage.EMERGENCY, request.session.lane, request.log
     begun = decision.log is not None and log is not None and len(decision.log.epochs) > len(log.epochs)
     reached = decision.number - begun, is_over
@@ -198,7 +199,7 @@ def _log_usage(request: Request, decision: Decision) -> None:
 
 
 def reserve_of(history: History, policy: Policy) -> int | None:
-    """Output tokens to keep free: what the request allows itself, else what the policy says."""
+    """Return the output tokens to keep free: the request's own limit, else the policy's reserve."""
     limit = history.body.output_limit
     if limit is not None:
         return limit

@@ -1,9 +1,8 @@
-"""Which plan a request is forwarded with, and whether an epoch begins at it.
+"""Which plan a request is forwarded with, and whether it begins an epoch.
 
-The core decides (:mod:`proxy.core.planning.planner`); here its decision is carried out: the epochs in force
-come from the store, summaries from the upstream, and a new epoch is written
-(:mod:`proxy.engine.planning.epochs`) before anything is forwarded, so that two workers which reach it
-together send the same bytes (law 3).
+The core decides (:mod:`proxy.core.planning.planner`); this module carries its decision out. It reads the
+epochs in force from the store, asks the upstream for summaries, and writes a new epoch before anything is
+forwarded, so that two workers that reach it together send the same bytes (law 3).
 """
 
 from collections.abc import Sequence
@@ -40,12 +39,12 @@ from proxy.telemetry import Metrics, log_event
 
 _RACES = 4
 MOST_WAITING = 3.0
-"""Seconds from its arrival for which a request may wait for summaries and what comes before them."""
+"""Longest that a request may wait for summaries, in seconds from its arrival (earlier steps included)."""
 _PROTECTED_CUT = ("protected-cut",)
 
 
 class Epochs:
-    """Decides on plans for all sessions of this process."""
+    """Chooses the plans of all sessions of this process."""
 
     def __init__(
         self,
@@ -66,10 +65,13 @@ class Epochs:
         self._from_scratch = PlanCache(memory)
 
     async def decide(self, request: Request, races: int = _RACES) -> Decision:
-        """The plan for a request; a new epoch is in the store when this returns, unless that is degraded."""
+        """Return the plan for a request.
+
+        A new epoch is in the store when this returns, unless the decision is marked degraded.
+        """
         log = request.log
         if log is None:
-            # Its own past is replayed, so that each turn without a store cuts what the last one cut.
+            # Replay the request's own past, so that each turn without a store cuts what the last one cut.
             alone = replace(self._situation(request, ())[0], conditions=UNKNOWN_CONDITIONS)
             plan, number = await self._from_scratch.of(request.session.tenant, alone)
             return replace(Decision.under(request, plan), number=number)
@@ -96,9 +98,9 @@ class Epochs:
         return await self._begin(request, log, situation, decision, account, races)
 
     async def without_reasoning(self, request: Request, decision: Decision) -> Decision | None:
-        """The same, but for the signed reasoning, which was refused; None where it holds no more of that.
+        """Return the decision without signed reasoning, which was refused; None where no more of it is left.
 
-        It is written as an epoch, so that the turns after it leave out the same.
+        It is written as an epoch, so that later turns leave out the same reasoning.
         """
         refused, epoch = signed_in(request.chain), decision.epoch
         plan, already = decision.plan, epoch.without_reasoning if epoch is not None else ()
@@ -112,17 +114,17 @@ class Epochs:
         return await self._begin(request, decision.log, situation, before, account, 0)
 
     def untouched(self, request: Request) -> Decision:
-        """The request as the client wrote it: the last resort where planning itself is at fault."""
+        """Return the decision to change nothing: the last resort if planning itself fails."""
         return replace(Decision.under(request, EMPTY), degraded=("not-planned",))
 
     def forget(self, key: SessionKey) -> None:
         self._pending.forget(key)
 
     def _situation(self, request: Request, epochs: Sequence[Epoch]) -> tuple[Situation, Epoch | None]:
-        """What an epoch would be planned from, and the epoch in force."""
+        """Return the situation from which an epoch would be planned, and the epoch in force."""
         chain, conditions, epoch = request.chain, request.conditions, None
         hashes = chain.hashes
-        if epochs:  # what a chain asks is looked at where there is an epoch to choose
+        if epochs:  # these properties are computed only where there is an epoch to choose
             epoch = in_force(epochs, hashes, request.counted, chain.is_spared_by, chain.settled)
         if request.incoming.policy.stages.max_units and epoch is not None:
             conditions = replace(conditions, since=epoch.length_at_start(hashes))
@@ -139,7 +141,7 @@ class Epochs:
         return situation, epoch
 
     async def _replayed(self, request: Request, situation: Situation, standing: Decision) -> Decision:
-        """What is forwarded of a first request that is over its budget: its own past is replayed."""
+        """Decide on a session's first request if it is over its budget, by replaying its own past."""
         plan, _ = await self._from_scratch.of(request.session.tenant, situation)
         is_at_cost = await off_loop(request.chain, lambda: cuts_protected(situation, plan))
         return replace(standing, plan=plan, summary="none", degraded=_PROTECTED_CUT if is_at_cost else ())
@@ -147,7 +149,7 @@ class Epochs:
     async def _drafted(
         self, request: Request, situation: Situation, standing: Decision
     ) -> tuple[Decision, bool] | None:
-        """What an epoch that begins now would forward, and whether it may wait; None where none begins."""
+        """Return the decision of an epoch beginning now, and whether it may wait; None if none begins."""
         if due_strategy(situation, standing.stage) is None:
             if (ahead := strategy_of(situation.policy.strategy.name).ahead(situation)) is not None:
                 await self._ahead.for_next_exchange(request, ahead, standing)
@@ -164,24 +166,24 @@ class Epochs:
             await wanted.wait(self._patience(request))
         summaries = wanted.texts()
         plan = await off_loop(request.chain, lambda: finish(decided, summaries))
-        if plan == situation.plan:  # a summary had no room, and a notice is longer than what it stands for
+        if plan == situation.plan:  # a summary did not fit, and a notice is longer than what it replaces
             return None
         degraded = _PROTECTED_CUT if decided.yielded else ()
         summary = wanted.outcome(plan, waited=waits)
         return replace(standing, plan=plan, summary=summary, degraded=degraded), decided.may_wait
 
     def _patience(self, request: Request) -> float:
-        """Seconds that it may still wait for summaries."""
+        """Return the seconds that the request may still wait for summaries."""
         left = request.incoming.arrived + MOST_WAITING - self._clock.monotonic()
         return min(request.incoming.policy.summary.wait, left)
 
     async def _completed(
         self, request: Request, log: EpochLog, situation: Situation, standing: Decision, races: int
     ) -> Decision:
-        """No epoch is due: have summarised what still lacks a summary.
+        """Where no epoch is due, start the missing summaries and put in those that arrived late.
 
-        Those that came too late take the place of their notices where it costs nothing now; at once where a
-        person asked for the cut, and the request waits for those that it has begun.
+        A late summary replaces its notice where that costs nothing now. Where a person asked for the cut, it
+        does so at once, and the request waits for the summaries that it has started.
         """
         if standing.stage is Stage.TRIM and prices_in(situation) is not None:
             standing = replace(standing, lacking=self._pending.lacking(request))
@@ -209,7 +211,7 @@ class Epochs:
     async def _intend(
         self, request: Request, situation: Situation, standing: Decision
     ) -> tuple[Draft | None, Sequence[Span]]:
-        """The draft of the epoch that is due, or None where it waits; and what is being summarised for it."""
+        """Return the draft of the due epoch, None if it waits, and the spans being summarised for it."""
         stage, parent = standing.stage, standing.parent
         owner = self._ahead.owner(request, situation, standing)
         prepared = self._ahead.prepared(request, situation, owner)
@@ -237,10 +239,13 @@ class Epochs:
     async def _worthwhile(
         self, request: Request, situation: Situation, stage: Stage, parent: str
     ) -> Draft | None:
-        """The draft of an epoch that pays; None where none does, or nothing has changed since one did not."""
+        """Return the draft of an epoch that pays; None if none does.
+
+        Also None where nothing has changed since an earlier draft did not pay.
+        """
         if not (is_cold(situation) or self._pending.has_grown(request, parent)):
             return None
-        self._pending.reckon(request, parent)  # others that ask meanwhile need not
+        self._pending.reckon(request, parent)  # so that concurrent requests need not draft too
         decided = await off_loop(request.chain, lambda: draft(situation, stage))
         lacking = shortfall(decided) if decided is not None else 0
         self._pending.reckon(request, parent, lacking)
@@ -255,7 +260,7 @@ class Epochs:
         account: Account | None,
         races: int,
     ) -> Decision:
-        """Write an epoch, or take over the one that another worker wrote first."""
+        """Write an epoch, or adopt the one that another worker wrote first."""
         change = Change(
             lane=request.session.lane.id,
             head_count=len(request.history.head),
@@ -289,23 +294,23 @@ class Epochs:
         return await self.decide(replace(request, log=stored), races - 1)
 
     def _tell(self, request: Request, before: Situation, epoch: Epoch) -> None:
-        """Count an epoch that is in force from now on, and log what it has cut."""
+        """Count a new epoch in the metrics, and log what it has cut."""
         self._metrics.epochs.labels(stage=epoch.stage).inc()
         self._metrics.cut_messages.labels(reason=epoch.stage).inc(max(epoch.plan.cut - before.plan.cut, 0))
         log_pruning(epoch, request.session.id, is_shadow=request.incoming.is_shadow)
 
     async def _append(self, request: Request, log: EpochLog) -> EpochLog:
-        """Append to the lane what the store does not hold yet; answers what the lane then holds.
+        """Append the epochs that the store lacks to the lane; return the lane's epochs after that.
 
-        Of two workers' epochs one counts, for both (law 3): where others have written in the meantime, ours
-        are not written. Raises StoreUnavailable.
+        If two workers write an epoch, one of them counts for both (law 3): where others have written in the
+        meantime, ours are not written. Raises StoreUnavailable.
         """
         epochs, place = log.epochs, log.saved
         while place < len(epochs):
             ttl = request.incoming.policy.store.ttl
             written = await self._store.begin_epoch(request.session.key, epochs[place], place, ttl)
             if not written and place:
-                place = 0  # the store holds less than it did: it lost its data, and gets it back
+                place = 0  # the store lost its data: write the lane's epochs again from the first
             elif written and written[0].id != epochs[place].id:
                 epochs = (*epochs[:place], *written)
                 return EpochLog(epochs, len(epochs))
@@ -315,7 +320,7 @@ class Epochs:
 
 
 def log_pruning(epoch: Epoch, session: str, *, is_shadow: bool = False) -> None:
-    """Log what an epoch has cut of a session's view, or in shadow would have."""
+    """Log what an epoch cut from a session's view or, in shadow, would have cut."""
     if epoch.removed_tokens <= 0:
         return
     messages = f"{epoch.original_count}→{epoch.final_count}"
@@ -330,10 +335,10 @@ def log_pruning(epoch: Epoch, session: str, *, is_shadow: bool = False) -> None:
 
 
 def _was_decided(epoch: Epoch, request: Request, stage: Stage) -> bool:
-    """Whether this very request was decided on before: repeated, it goes out in the same bytes.
+    """Whether this very request was decided on before: repeated, it is sent as the same bytes.
 
-    What a person asked to see again goes whole once, if it fits: as long as at most one user message came
-    since. From then on the policy decides.
+    Messages that a person asked to restore are also sent whole, if they fit, while at most one user message
+    followed. After that the policy decides.
     """
     if stage is Stage.EMERGENCY:
         return False

@@ -1,11 +1,12 @@
-"""What this process remembers of planning: epochs that are still to begin, and plans from scratch.
+"""What this process remembers of planning: epochs still to begin, and plans from scratch.
 
-Of an epoch to come it remembers which summaries were begun for it, and when it was reckoned whether it pays.
+For an epoch to come it remembers which summaries were started, and when it last computed whether the epoch
+pays.
 
-A plan from scratch is a pure function of what it is given (:mod:`proxy.core.planning.from_scratch`), and dear
-where the chain is long. Such requests come again, retried or to be answered anew, before there is an epoch
-for them. Keeps law 6 (isolated): what is remembered is addressed by the tenant and every byte, and holds for
-the very policy that it was made by.
+A plan from scratch is a pure function of its input (:mod:`proxy.core.planning.from_scratch`), and expensive
+where the chain is long. Such requests come again, as retries or regenerations, before they have an epoch.
+Keeps law 6 (isolated): plans are addressed by the tenant and every byte, and hold only for the very policy
+that they were made with.
 """
 
 import hashlib
@@ -24,10 +25,10 @@ from proxy.engine.flow import Request
 from proxy.ports import SessionKey
 
 _STEPS = 0.02, 0.05
-"""By which share of the room a conversation grows, at least and at most, before it is reckoned again whether
-an epoch pays. Between them it grows by what was lacking: sooner nothing but the pace can have changed."""
+"""Least and most growth, as a share of the room, before it is computed again whether an epoch pays. Between
+them it is the tokens that were lacking: before that only the pace can have changed."""
 _PREPARED = 16
-"""Gaps of a lane whose summaries are remembered to be on their way."""
+"""Most gaps of a lane whose started summaries are remembered."""
 
 
 def _lane(request: Request) -> tuple[SessionKey, str]:
@@ -35,7 +36,7 @@ def _lane(request: Request) -> tuple[SessionKey, str]:
 
 
 class _Moment(NamedTuple):
-    """The request of a lane at which something was found."""
+    """The request of a lane at which something was computed."""
 
     parent: str
     """Id of the epoch in force."""
@@ -47,46 +48,46 @@ class _Moment(NamedTuple):
         return cls(parent, request.chain.hashes[-1], len(request.chain))
 
     def leads_to(self, request: Request, parent: str) -> bool:
-        """Whether another goes on from it, under the same epoch."""
+        """Whether another request continues from it, under the same epoch."""
         hashes = request.chain.hashes
         return parent == self.parent and len(hashes) >= self.length and hashes[self.length - 1] == self.seal
 
 
 class PendingEpochs:
-    """What is known of the epochs that no lane has begun yet."""
+    """What is known of epochs that have not begun yet."""
 
     def __init__(self, memory: Memory) -> None:
         self._prepared: Lru[tuple[SessionKey, str], tuple[_Moment, tuple[Span, ...]]] = Lru(memory)
-        """By lane: gaps whose summaries were begun, and in no note when they were."""
+        """By lane: gaps whose summaries were started, and in no note at that time."""
         self._reckoned: Lru[tuple[SessionKey, str], tuple[_Moment, int]] = Lru(memory)
-        """By lane: when it was last reckoned whether an epoch pays, and the counted tokens that it lacked."""
+        """By lane: when it was last computed whether an epoch pays, and the counted tokens that it lacked."""
 
     def prepare(self, request: Request, parent: str, spans: tuple[Span, ...]) -> None:
-        """The summaries of these gaps have been begun; those of others before them may be on their way."""
+        """Note that summaries of these gaps have been started; earlier ones may still be running."""
         latest = tuple(dict.fromkeys((*spans, *self.prepared(request))))[:_PREPARED]
         self._prepared.put(_lane(request), (_Moment.of(request, parent), latest))
 
     def prepared(self, request: Request) -> tuple[Span, ...]:
-        """The gaps whose summaries were begun last, as far as the chain is the same, the latest first."""
+        """Return the gaps whose summaries were started last, latest first, if the chain is the same."""
         moment, spans = self._prepared.get(_lane(request)) or (None, ())
         return spans if moment is not None and moment.leads_to(request, moment.parent) else ()
 
     def is_prepared(self, request: Request, parent: str) -> bool:
-        """Whether the next epoch upon ``parent`` has been prepared."""
+        """Whether the next epoch after ``parent`` has been prepared."""
         found = self._prepared.get(_lane(request))
         return found is not None and found[0].leads_to(request, parent)
 
     def reckon(self, request: Request, parent: str, lacking: int = 0) -> None:
-        """It is reckoned whether an epoch pays; so many counted tokens are ``lacking``, if that is known."""
+        """Note that it was computed whether an epoch pays, and the counted tokens ``lacking`` if known."""
         if request.chain.hashes:
             self._reckoned.put(_lane(request), (_Moment.of(request, parent), lacking))
 
     def lacking(self, request: Request) -> int:
-        """Counted tokens that an epoch lacked to pay when it was last reckoned."""
+        """Return the counted tokens that an epoch lacked to pay when that was last computed."""
         return (self._reckoned.get(_lane(request)) or (None, 0))[1]
 
     def has_grown(self, request: Request, parent: str) -> bool:
-        """Whether so much came since then that the sums may come out otherwise."""
+        """Whether the conversation has grown enough since then for another result."""
         moment, lacking = self._reckoned.get(_lane(request)) or (None, 0)
         if moment is None or not moment.leads_to(request, parent):
             return True
@@ -105,7 +106,7 @@ class PendingEpochs:
 
 
 _PLAN_BYTES = 1024
-"""What an entry is reckoned at beside its plan."""
+"""Estimated bytes of an entry, beside its plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ class _Planned:
 
 
 class PlanCache:
-    """The plans of all tenants of this process."""
+    """The plans from scratch of all tenants of this process."""
 
     def __init__(self, memory: Memory) -> None:
         self._plans: Lru[bytes, _Planned] = Lru(
@@ -124,9 +125,9 @@ class PlanCache:
         )
 
     async def of(self, tenant: str, given: Situation) -> tuple[Plan, int]:
-        """The plan that a chain would have come to by itself, and how many epochs it took.
+        """Return the plan that a chain would have reached by itself, and the number of its epochs.
 
-        ``given`` has no plan. What it says is read once: by this, and by whoever goes on from it.
+        ``given`` has no plan. Its properties are computed once, for this and for later steps.
         """
         address = await off_loop(given.chain, lambda: _address(tenant, given))
         planned = self._plans.get(address)

@@ -1,6 +1,6 @@
-"""What an epoch cuts is summarised ahead of it, and what it cut without a summary, for the one after it.
+"""Start summaries ahead of the epoch that needs them, and missing ones after it, for the next epoch.
 
-So a request seldom waits for a model. What was begun is remembered for the lane, so that it is begun once.
+So a request seldom waits for a model. Each lane remembers what was started, so that it is started once.
 """
 
 from proxy.core.budget.budget import Stage
@@ -18,7 +18,7 @@ from proxy.telemetry import log_warning
 
 
 class SummariesAhead:
-    """Has summaries begun before anything waits for them."""
+    """Starts summaries before anything waits for them."""
 
     def __init__(self, summary_jobs: SummaryJobs, pending: PendingEpochs, clock: Clock) -> None:
         self._summary_jobs = summary_jobs
@@ -28,7 +28,7 @@ class SummariesAhead:
     async def for_stage(
         self, request: Request, situation: Situation, standing: Decision, stage: Stage
     ) -> None:
-        """Have summarised what an epoch would cut at a stage that is near, once between two epochs."""
+        """Start summaries of what an epoch would cut at a stage that is near, once between two epochs."""
         rules, budget = situation.policy.stages, request.budget
         at, below = (rules.trim, rules.warn) if stage is Stage.TRIM else (rules.compact, rules.trim)
         is_near = 2 * budget.usage(situation.view) >= at + below
@@ -51,7 +51,7 @@ class SummariesAhead:
         wanted.start_missing()
 
     async def for_next_exchange(self, request: Request, ahead: Situation, standing: Decision) -> None:
-        """Have summarised what goes with the next exchange, once between two epochs."""
+        """Start summaries of what will be cut at the next exchange, once between two epochs."""
         parent = standing.parent
         if not ahead.policy.summary.enabled or self._pending.is_prepared(request, parent):
             return
@@ -64,7 +64,7 @@ class SummariesAhead:
     async def begin_lacking(
         self, request: Request, situation: Situation, epoch: Epoch, owner: Owner
     ) -> GapSummaries:
-        """Have summarised what an epoch cut; what is there by the next one goes into its notes."""
+        """Start the summaries that an epoch lacked; those done by the next epoch go into its notes."""
         prepared = self.prepared(request, situation, owner)
         begun = await self._summary_jobs.begin_lacking(situation, epoch, prepared, owner)
         if begun.spans:
@@ -72,16 +72,16 @@ class SummariesAhead:
         return begun
 
     def owner(self, request: Request, before: Situation, standing: Decision) -> Owner:
-        """Whose summaries a request's are, and what its lane has sent ``before`` it is decided on."""
+        """Return the owner of a request's summaries, with the view that its lane sent ``before``."""
         now = self._clock.monotonic()
         return Owner.of_request(request, CachedView(request, before, standing.epoch, now))
 
     def prepared(self, request: Request, situation: Situation, owner: Owner) -> GapSummaries:
-        """The summaries that were begun for an epoch to come."""
+        """Return the summaries that were started for an epoch to come."""
         return self._summary_jobs.of(situation, self._pending.prepared(request), owner)
 
     def warn(self, request: Request, before: Situation, begun: Situation) -> None:
-        """Tell of gaps that still have no summary, though they had the time of an epoch, or it has failed."""
+        """Log gaps that have no summary though they had an epoch's time for it, or it failed."""
         owner = Owner.of_request(request)
         were = self._summary_jobs.missing(before, owner)
         for each in self._summary_jobs.missing(begun, owner):

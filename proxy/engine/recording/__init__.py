@@ -1,1 +1,1 @@
-"""What a turn leaves behind, and how it comes into the store."""
+"""Recording of turns: what is stored of a turn, and how it is written."""

@@ -1,7 +1,8 @@
-"""Turns that could not be written wait here until they can: a store that is away for a while costs no turn.
+"""Keep turns that could not be written until they can be: an outage of the store costs no turn.
 
-The client's next body heals a lost turn too, but not one that it edits or regenerates, nor one that another
-worker answers. What waits is lost with the process, and the oldest of too much is lost at once.
+The client's next body also heals a lost turn, but not one that it edits or regenerates, nor one that another
+worker answers. Waiting turns are lost with the process; if they exceed the limit, the oldest are dropped at
+once.
 """
 
 import asyncio
@@ -26,20 +27,21 @@ class Unwritten:
     ttl: float
     """Seconds."""
     chain: AbstractSet[bytes]
-    """Chain hashes of its request: it moves a tip only among them, for others are later."""
+    """Chain hashes of the turn's request. It moves the session's tip only from one of these: any other is
+    later."""
 
     @property
     def size(self) -> int:
-        """Bytes of its messages."""
+        """Bytes of the turn's messages."""
         return sum(len(node.raw) for node in self.turn.nodes)
 
 
 _TRIES = 8
-"""Sessions whose turns are refused in a row before the store is taken to be away for all."""
+"""Sessions refused in one pass after which the store is assumed to be away for all."""
 
 
 class Backlog:
-    """At most ``limit`` bytes of turns, a session's in their order, tried again every ``pause`` seconds."""
+    """At most ``limit`` bytes of turns, in order by session, retried every ``pause`` seconds."""
 
     def __init__(self, store: SessionStore, pause: float, limit: int = 64 * 2**20) -> None:
         self._store = store
@@ -61,7 +63,7 @@ class Backlog:
             self._writing = asyncio.create_task(self._write_all())
 
     async def forget(self, key: SessionKey) -> None:
-        """Let go of a session's turns; none of them is being written when this returns."""
+        """Drop a session's turns; none of them is being written when this returns."""
         async with self._lock:
             self._size -= sum(late.size for late in self._waiting.pop(key, ()))
 
@@ -76,7 +78,7 @@ class Backlog:
             await self._write_what_waits()
 
     async def _write_what_waits(self) -> None:
-        """Try each session once; one whose turns are refused goes behind the others, and holds up none."""
+        """Try each session once; a session that is refused goes to the end, so that it holds up no other."""
         refused = 0
         for _ in range(len(self._waiting)):
             if refused == _TRIES or not self._waiting:
@@ -92,13 +94,13 @@ class Backlog:
     async def _write_session(self, key: SessionKey) -> None:
         while key in self._waiting:
             async with self._lock:
-                if key not in self._waiting:  # it was deleted meanwhile
+                if key not in self._waiting:  # it was deleted in the meantime
                     return
                 oldest = self._waiting[key][0]
                 turn = replace(oldest.turn, is_late=True)
                 try:
                     session = await self._store.session(key)
-                except UnreadableRecord:  # nobody can tell how far it has gone on
+                except UnreadableRecord:  # its tip is unknown
                     turn, session = replace(turn, advances_tip=False), None
                 if session is not None and session.tip and session.tip not in oldest.chain:
                     turn = replace(turn, session=session, advances_tip=False)
@@ -108,7 +110,7 @@ class Backlog:
                     self._drop(key)
 
     async def aclose(self) -> None:
-        """Try once more, and give up what is left."""
+        """Try once more, then give up the turns that are left."""
         if self._writing is not None:
             self._writing.cancel()
         await self._write_what_waits()

@@ -1,4 +1,4 @@
-"""Reading along: what a turn's record needs of an answer, taken while its bytes go by."""
+"""Read an answer while it is passed on, for the record of its turn."""
 
 from proxy.core.dialects.answers import Answer, AnswerStream
 from proxy.core.dialects.dialect import Dialect
@@ -9,13 +9,13 @@ from proxy.ports import UpstreamResponse
 _ANSWERED = 200
 _ANSWER_BYTES = 64 * 2**20
 _READ_BYTES = 16 * 1024
-"""Of a stream that are read together: each event by itself costs half as much again."""
+"""Bytes of a stream that are parsed together: parsing each event by itself costs half as much again."""
 _UNPACKED_BYTES = 16 * 2**20
-"""Of an answer that is compressed: no more than the event loop can unpack between two others."""
+"""Most bytes of a compressed answer: no more than the event loop can unpack between two chunks."""
 
 
 class Collector:
-    """Reads along while an answer goes by; it never holds a byte up, and gives up where it cannot read."""
+    """Reads an answer while it passes; it never delays a byte, and gives up on what it cannot read."""
 
     def __init__(self, wire: Dialect, response: UpstreamResponse) -> None:
         self.wire = wire
@@ -23,12 +23,12 @@ class Collector:
         coding = header_of(response, b"content-encoding") or b"identity"
         is_plain = coding == b"identity"
         self.is_plain_stream = self.is_stream and is_plain
-        """Whether it is a stream in which events can be held back or added."""
+        """Whether the answer is an uncompressed stream, in which events can be held back or added."""
         self._unpacker = Unpacker(coding, _UNPACKED_BYTES) if coding in CODINGS else None
         self.is_readable = is_plain or self._unpacker is not None
         self._events: AnswerStream | None = None
         self._body = bytearray()
-        """Of a stream, what was not read yet."""
+        """The body; of a stream, the part that was not parsed yet."""
 
     def feed(self, chunk: bytes) -> None:
         if not self.is_readable:
@@ -54,7 +54,7 @@ class Collector:
 
     @property
     def can_tell(self) -> bool:
-        """Whether it is known how a stream ends: it is neither compressed nor too large to be read."""
+        """Whether it is known how the stream ends: it is neither compressed nor too large to be read."""
         return self.is_plain_stream and not self._read().overflowed
 
     @property
@@ -63,7 +63,7 @@ class Collector:
 
     @property
     def is_truncated(self) -> bool:
-        """Whether a stream ended without saying that it was over; of a compressed one nothing can be said."""
+        """Whether a stream ended without its final event; False for compressed ones, where it is unknown."""
         return self.is_plain_stream and self._read().truncated
 
     def answer(self) -> Answer:

@@ -1,8 +1,8 @@
-"""After the answer: what the turn leaves in the store, and what it teaches about the model.
+"""Record a turn after its answer: store its messages, and learn about the model.
 
-Keeps law 5 (nothing is lost): the write comes after the client has its answer and is not stopped by its
-leaving; one that fails is healed by the next body. The client's new messages and our answer become nodes of
-the session's tree, named by their chain hashes, so that writing a turn twice writes it once.
+Keeps law 5 (nothing is lost): the write comes after the client has its answer and goes on if the client
+leaves; a failed write is healed by the next body. The client's new messages and our answer become nodes of
+the session's tree, named by their chain hashes, so that writing a turn twice has no further effect.
 """
 
 import asyncio
@@ -38,13 +38,13 @@ from proxy.tracing import current
 
 _DAY = 86_400.0
 _FIRST_WORDS = 80
-"""Characters that are kept of how a session began."""
+"""Characters that are kept of a session's first user message."""
 UNREAD = "answer-unread"
-"""How it is said that an answer, or some of it, could not be read."""
+"""The degradation reported where an answer, or some of it, could not be read."""
 
 
 class ChainedAnswer(msgspec.Struct):
-    """Our answer at its place in the chain."""
+    """An answer with its place in the chain."""
 
     hash: bytes
     raw: bytes
@@ -56,7 +56,7 @@ class ChainedAnswer(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Recorder:
-    """Writes turns down."""
+    """Writes turns to the store."""
 
     recognition: Recognition
     background: Background
@@ -67,24 +67,25 @@ class Recorder:
     metrics: Metrics
     backlog: Backlog
     patience: float
-    """Seconds for which the client of an appended turn waits until its turn is stored."""
+    """Longest that the client of an appended turn waits for its turn to be stored, in seconds."""
     billed: Callable[[str, Bill, SessionKey, float], None] = lambda _, __, ___, ____: None
-    """Called with a turn's model and bill, and its session with that one's ttl; it makes nobody wait."""
+    """Called with a turn's model, bill, session and that session's ttl (seconds); it must not block."""
     recorded: Sequence[Callable[[Exchange, Turn], None]] = ()
-    """Each is called after a turn was written that may be remembered, or of which something was cut.
+    """Called after a turn was written that may be remembered, or of which something was cut.
 
-    None makes anybody wait.
+    None of them may block.
     """
     writing: defaultdict[SessionKey, set[asyncio.Task[bool]]] = field(
         default_factory=lambda: defaultdict(set)
     )
-    """What this process is writing, by session."""
+    """The writes that are running in this process, by session."""
 
     def begin(self, exchange: Exchange, collector: Collector) -> asyncio.Task[bool]:
-        """Record a turn whose answer is over, or was cut off, without keeping anybody waiting.
+        """Start to record a turn whose answer is over or was cut off, without making anybody wait.
 
-        The answer's place is known at once: a quick client sends it back before the store has it. What is
-        begun once is not begun again. The task tells whether the turn is in the store.
+        The answer's chain hash is known at once, since a quick client sends the answer back before it is
+        stored. A second call returns the first call's task. The task's result is whether the turn is in the
+        store.
         """
         if exchange.recording is not None:
             return exchange.recording
@@ -106,9 +107,9 @@ class Recorder:
         return task
 
     async def announce(self, exchange: Exchange) -> None:
-        """Write what a turn appends before it is answered: its client keeps nothing (law 5).
+        """Write a turn's new messages before it is answered, for a client that keeps no history (law 5).
 
-        It also tells a retry of this turn from one of the turn before. Raises StoreUnavailable.
+        This also distinguishes a retry of this turn from one of the turn before. Raises StoreUnavailable.
         """
         session = exchange.request.session
         turn = await self._turn(exchange, None, session.found.known)
@@ -118,20 +119,20 @@ class Recorder:
         exchange.is_announced = True
 
     async def forget(self, key: SessionKey) -> None:
-        """The session is being deleted: what could not be written of it will not be."""
+        """Drop a session's unwritten turns, because it is being deleted."""
         await self.written(key)
         await self.backlog.forget(key)
 
     async def written(self, key: SessionKey) -> None:
-        """Wait until what this process is writing of a session is written."""
+        """Wait until this process's running writes of a session have ended."""
         if key in self.writing:
             await asyncio.wait(tuple(self.writing[key]))
 
     async def acknowledged(self, exchange: Exchange, collector: Collector) -> bool:
-        """Record an appended turn; False where its client must be told that it is not in the store.
+        """Record an appended turn; return False where its client must be told that it is not stored.
 
-        That is so where the store has not confirmed the answer in time, and where there was none that can be
-        kept, unless the answer itself has said that something is wrong.
+        That is so where the store has not confirmed the answer in time, and where there was no answer to
+        keep, unless the answer itself has reported an error.
         """
         task = self.begin(exchange, collector)
         done, _ = await asyncio.wait({task}, timeout=self.patience)
@@ -156,7 +157,7 @@ class Recorder:
             ttl = self._ttl(exchange)
             self._bill(exchange, answer, turn, ttl)
             recorded = await self._write(exchange, turn, ttl)
-        except BaseException:  # a fault of ours, which the log tells
+        except BaseException:  # a fault of ours, which is logged
             self._lose(exchange)
             raise
         finally:
@@ -177,7 +178,10 @@ class Recorder:
             log_fault("a turn could not be billed", error)
 
     async def _write(self, exchange: Exchange, turn: Turn, ttl: float) -> Recorded | None:
-        """Write a turn; None where the store cannot, which is said, and mended later if it can be."""
+        """Write a turn; None if the store is away.
+
+        That is logged, and the turn is written later if possible.
+        """
         request = exchange.request
         key, cached = request.session.key, request.session.cached
         recorded: Recorded | None = None
@@ -200,9 +204,9 @@ class Recorder:
         return recorded
 
     async def keep_hidden(self, exchange: Exchange, hidden: HiddenCalls) -> bool:
-        """Write down what stands upstream for an answer; False where that is not done in time.
+        """Store the upstream messages of an answer; return False if that is not done in time.
 
-        This process knows it all the same.
+        This process knows them in either case.
         """
         session = exchange.request.session
         key, begins, ttl = session.key, session.found.session is None, self._ttl(exchange)
@@ -227,7 +231,7 @@ class Recorder:
         self.metrics.lost_turns.inc()
 
     def _ttl(self, exchange: Exchange) -> float:
-        """A session without a header that was seen for one turn lives a day."""
+        """Return the session's ttl (seconds): at most a day for a headerless session's first turn."""
         ttl, session = exchange.request.incoming.policy.store.ttl, exchange.request.session
         is_first = session.is_headerless and session.found.session is None
         return min(ttl, _DAY) if is_first else ttl
@@ -237,20 +241,20 @@ class Recorder:
         if answered is not None:
             (tokens,) = await self.counter.count_all([answered.content.countable()])
         now = self.clock.now()
-        if known is None and len(exchange.request.chain) > PIECE:  # met in the middle of its life
+        if known is None and len(exchange.request.chain) > PIECE:  # first seen in the middle of its life
             return await asyncio.to_thread(_turn_of, exchange, answered, tokens, known, now)
         return _turn_of(exchange, answered, tokens, known, now)
 
 
-# --- a turn as it is written ---
+# --- a turn as it is stored ---
 
 
 def _turn_of(
     exchange: Exchange, answered: ChainedAnswer | None, tokens: int, known: bytes | None, now: float
 ) -> Turn:
-    """The turn of a request and its answer, if there is one, of so many counted ``tokens``.
+    """Return the turn of a request and its answer, if there is one, of so many counted ``tokens``.
 
-    ``known`` is the deepest of its messages that the store has; ``now`` are seconds since 1970.
+    ``known`` is the deepest of its messages that the store has; ``now`` is in seconds since 1970.
     """
     request = exchange.request
     history, appended, session, home = (
@@ -265,7 +269,7 @@ def _turn_of(
         history.raws.after(first),
         request.chain.tokens.after(first),
     )
-    # In which memory the messages are said, and by whom; empty where none may have them.
+    # The memory scope and the speaker of the messages; empty where they may not be remembered.
     scope, person = ("", "") if home is None else (home.scope.tag, home.person)
     nodes, parent = list[Node](), known if known is not None and first else history.root
     for place, (own, raw, size) in enumerate(zip(hashes, raws, sizes, strict=True), first):
@@ -310,7 +314,7 @@ def _turn_of(
 
 
 def _reply(appended: Appended, answer: Answer) -> Reply | None:
-    """What an answer is known by to who sends its turn again; None where the turn had no key."""
+    """Return the record from which a retry of the turn is answered; None where the turn had no key."""
     if not appended.retry_key:
         return None
     return Reply(
@@ -330,14 +334,14 @@ def _session_after(exchange: Exchange, answered: ChainedAnswer | None, now: floa
     before = session.found.session
     is_aside = session.found.known is None and not session.is_joined and appended is None
     if before is not None and before.tip and is_aside:
-        return replace(before, updated=now)  # a branch of its own, such as a request for a title
+        return replace(before, updated=now)  # a separate branch, such as a request for a title
     began_with = before.began_with if before else ""
     if before is None:
         began_with = one_line(request.history.first_words, _FIRST_WORDS)
     is_final = answered is not None and answered.answer.complete and not answered.message.calls
     newest: dict[str, Any] = {}
     if appended is not None and chain.hashes and chain.hashes[-1] != appended.after:
-        # What tells a retry of an appended turn from a new one.
+        # Distinguishes a retry of an appended turn from a new one.
         newest = {
             "newest_from": appended.after,
             "newest_to": chain.hashes[-1],

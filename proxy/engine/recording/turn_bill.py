@@ -1,8 +1,8 @@
-"""What one turn took and cost: its bill, from the usage of its answer and the prices of its model.
+"""The bill of one turn, from the usage of its answer and the prices of its model.
 
-Where an answer tells no usage, or nothing of the provider's cache, tokens are our own count, and the provider
-is taken to have kept what the request before it had in common with it. What doing nothing would have cost
-rests on the same. In shadow nothing was done, and what would have been is told beside the bill.
+Where an answer reports no usage, or no cached tokens, tokens are our own count, and the provider is assumed
+to have cached the prefix that the request shares with the one before. The cost of doing nothing is estimated
+in the same way. In shadow nothing was done, so the bill also says what would have been saved.
 """
 
 from msgspec.structs import replace
@@ -16,7 +16,7 @@ from proxy.engine.tool_rounds import Rounds
 
 
 def bill_of(exchange: Exchange, usage: Usage | None, counted: int) -> Bill:
-    """The bill of a turn whose answer had this usage, or so many ``counted`` tokens where that does not say.
+    """Return the bill of a turn by this usage, or by ``counted`` output tokens where it says nothing.
 
     Of several requests to the upstream the last is the answer's; those before it are hidden.
     """
@@ -30,7 +30,7 @@ def bill_of(exchange: Exchange, usage: Usage | None, counted: int) -> Bill:
 
     def estimate(tokens: int, before: Plan, plan: Plan) -> Prompt:
         if conditions.idle is None or conditions.is_new_head or conditions.idle >= prices.ttl:
-            return Prompt(tokens, 0)  # the provider has kept nothing
+            return Prompt(tokens, 0)  # the provider has nothing in its cache
         return Prompt(tokens, min(kept_prompt(request.chain, before, plan, budget, prices), tokens))
 
     plan = EMPTY if is_shadow else decision.plan
@@ -57,7 +57,7 @@ def bill_of(exchange: Exchange, usage: Usage | None, counted: int) -> Bill:
 
 
 def _last(total: Usage, rounds: Rounds | None) -> Usage:
-    """What the last of several requests has used; what is told of none stays untold."""
+    """Return the usage of the last of several requests; fields that the total lacks stay None."""
     if rounds is None:
         return total
     names, hidden = Usage.__struct_fields__, rounds.spent
@@ -72,7 +72,7 @@ def has_begun(exchange: Exchange) -> bool:
 
 
 def plan_before(exchange: Exchange) -> Plan:
-    """The plan under which the lane's last request went out: that before an epoch which began at this one."""
+    """Return the plan of the lane's last request: the one before an epoch that began at this request."""
     decision = exchange.decision
     if not has_begun(exchange) or decision.epoch is None or decision.log is None:
         return decision.plan

@@ -1,8 +1,8 @@
-"""What is attached to a session: pinned messages, what callers hand in, and what it is told at its start.
+"""What is attached to a session: pinned messages, injections, and memory told at its start.
 
 All of it is read with the session's one look-up, and written before the request that brings it is forwarded;
-the first that is handed in is the session's own for good (law 3). Keeps law 6 (isolated): it lives under the
-session's key, and a pin is a chain hash in its own session. And law 7: what cannot be written holds in this
+the first injection is the session's own for good (law 3). Keeps law 6 (isolated): it is stored under the
+session's key, and a pin is a chain hash in that session. Keeps law 7: what cannot be written holds in this
 process, and the answer says so.
 """
 
@@ -16,15 +16,15 @@ from proxy.errors import InvalidValue, StoreUnavailable
 from proxy.ports import TurnStore
 
 MOST = 1_000
-"""Pins of one session: each of its requests reads them all."""
+"""Most pins of one session: each of its requests reads them all."""
 _NO_PINS: frozenset[bytes] = frozenset()
 Telling = Callable[[], Awaitable[str]]
-"""Tells what is remembered, as a text; never raises."""
+"""Returns what is remembered, as a text; never raises."""
 
 
 @dataclass(frozen=True)
 class Attachments:
-    """Settles what is attached to the session of a request. Nobody waits for anything where none is new."""
+    """Determines what is attached to a request's session, without waiting where nothing is new."""
 
     store: TurnStore
     cache: SessionCache
@@ -32,7 +32,7 @@ class Attachments:
     async def pins(
         self, session: SessionState, wanted: AbstractSet[bytes], ttl: float
     ) -> tuple[AbstractSet[bytes], tuple[str, ...]]:
-        """All pins of a session, those that a request ``wanted`` among them; and what is degraded.
+        """Return all pins of a session, including those ``wanted`` by a request, and what is degraded.
 
         Raises InvalidValue where there are too many.
         """
@@ -56,9 +56,9 @@ class Attachments:
     async def injection(
         self, session: SessionState, wanted: Injection | None, ttl: float, memory: Telling | None = None
     ) -> tuple[Injection | None, tuple[str, ...]]:
-        """What a session begins with, given what a request ``wanted`` to hand in; and what is degraded.
+        """Return the session's injection, given the one ``wanted`` by a request, and what is degraded.
 
-        ``memory`` tells what other sessions have left; it is asked once, when the session begins.
+        ``memory`` returns what other sessions remember; it is called once, when the session begins.
         """
         held = await self._standing(session)
         injection, after = held.injection if held is not None else wanted, b""
@@ -72,7 +72,7 @@ class Attachments:
                 raw = await self.store.inject(session.key, injection.digest, injection.raw, ttl, after=after)
             except StoreUnavailable:
                 held = session.cached.injection
-            else:  # where another was first, it is that one
+            else:  # the one that was stored first counts
                 held = CachedInjection(injection if raw == injection.raw else Injection(raw), is_saved=True)
         if held is None:
             return None, ()
@@ -87,13 +87,13 @@ class Attachments:
         return stands if is_told else None, tuple(degraded)
 
     async def _standing(self, session: SessionState) -> CachedInjection | None:
-        """What a session has by now: as the store says or, while that is away, as this process knows."""
+        """Return the session's current injection, from the store or, if that is away, from this process."""
         held, found = session.cached.injection, session.found
         if found.injected:
             if held is not None and held.injection.digest == found.injected:
                 return held if held.is_saved else CachedInjection(held.injection, is_saved=True)
             raw = found.injection
-            if raw is None:  # what this process held when the store was asked, and has let go of since
+            if raw is None:  # this process held it when the store was asked, and has dropped it since
                 try:
                     raw = await self.store.injection(session.key)
                 except StoreUnavailable:
@@ -102,6 +102,6 @@ class Attachments:
         if held is None or session.is_store_away:
             return held
         if found.was_here or (held.is_saved and found.sid is not None):
-            session.cached.injection = None  # what ended there, or began anew, has ended here
+            session.cached.injection = None  # the session ended or began again in the store, so it ends here
             return None
-        return CachedInjection(held.injection, is_saved=False)  # a store that has lost it gets it back
+        return CachedInjection(held.injection, is_saved=False)  # to be written again: the store has lost it

@@ -1,8 +1,8 @@
-"""Which session a request continues, and what is known of it: as a rule one trip to the store, or none.
+"""Find the session that a request continues, usually with one trip to the store or none.
 
-A header names a session; without one it is recognised by its chain, but only below an answer that we gave.
-Where the words before that answer have changed meanwhile, as those of a client that pastes documents into its
-last message alone, it is recognised by the place of the answer, and goes on there as another branch.
+A header names a session. Without one it is recognised by its chain, but only below an answer that the proxy
+gave. Where the messages before that answer have changed, as with a client that puts documents into its last
+message only, the session is recognised by the place of the answer, and continues there as another branch.
 """
 
 import secrets
@@ -25,13 +25,13 @@ from proxy.errors import StoreUnavailable
 from proxy.ports import NAMED, Clock, Found, Lookup, SessionKey, TurnStore
 
 _ASKED = 64
-"""Chain hashes, newest first, by which a session is recognised."""
+"""Most chain hashes, newest first, that are looked up to recognise a session."""
 _SEVERAL = SessionKey("", "")
-"""In whose place an answer was given that several sessions gave: nobody can tell whose it is (law 6)."""
+"""Marks an answer that several sessions gave: nobody can tell whose it is (law 6)."""
 
 
 class Recognition:
-    """Recognises sessions."""
+    """Finds the sessions of requests."""
 
     def __init__(
         self, store: TurnStore, naming: Naming, cache: SessionCache, clock: Clock, memory: Memory
@@ -41,14 +41,15 @@ class Recognition:
         self._clock = clock
         self.cache = cache
         self._answered: Lru[tuple[str, bytes], SessionKey] = Lru(memory)
-        """Sessions without a header by tag and chain hash of an answer, and by tenant and its joint."""
+        """Sessions without a header, by tag and chain hash of an answer, and by tenant and an answer's
+        joint."""
 
     async def recognise(
         self, caller: Caller, history: History, lane: str, *, needs_store: bool
     ) -> tuple[SessionState, EpochLog | None]:
-        """The session of a request and its lane's epochs, None where nobody can say.
+        """Return the session of a request and its lane's epochs, None where these cannot be known.
 
-        Raises StoreUnavailable where the request ``needs_store``.
+        Raises StoreUnavailable where the request ``needs_store`` and the store is away.
         """
         tenant, named = caller.tenant, caller.key
         tag = named.tag if named else self._naming.bucket(tenant, history.first_user)
@@ -63,7 +64,7 @@ class Recognition:
         if certain is None:
             found = await self._find(lookup, caller, history, needs_store=needs_store)
         if key and found is not None and len(cached.stored_hidden) < lookup.hidden_seen[1]:
-            lookup = replace(lookup, hidden_seen=("", 0))  # it was deleted meanwhile
+            lookup = replace(lookup, hidden_seen=("", 0))  # it was deleted in the meantime
             found = await self._find(lookup, caller, history, needs_store=needs_store)
         if key is None:
             key = SessionKey((found and found.tag) or tag, (found and found.sid) or secrets.token_hex(8))
@@ -99,7 +100,7 @@ class Recognition:
         cached: CachedSession,
         held: EpochLog | None,
     ) -> Lookup:
-        """What the store is asked: with a key for what is not known here, without one by the history."""
+        """Build the look-up: with a key for what is unknown here, without one by the history."""
         first = b"" if key else history.first_joint()
         sid = key.sid if key else ""
         return Lookup(
@@ -118,16 +119,12 @@ class Recognition:
     async def _find(
         self, lookup: Lookup, caller: Caller, history: History, *, needs_store: bool
     ) -> Found | None:
-        """The store's answer; None while it cannot be used, and the request can do without.
-
-        A second trip is for a turn of more new messages than were asked about, for a chain that does not go
-        on from the answer by whose place its session was found, and, while secrets are being rotated, for a
-        session that may be stored under its old name.
-        """
+        """Return the store's answer; None if the store is away and the request can do without."""
         try:
             found = await self._trip(lookup, caller, history)
             if found.joint and not self._goes_on(history, found):
-                # Perhaps from an answer before: of a chain with one edited message that is the next one.
+                # It may continue from an earlier answer: in a chain with one edited message that is the next
+                # one.
                 newer = lookup.joints.index(found.joint) + 1
                 lookup = replace(lookup, joints=(b"",) * newer + lookup.joints[newer:])
                 found = await self._trip(lookup, caller, history)
@@ -139,7 +136,7 @@ class Recognition:
 
     async def _trip(self, lookup: Lookup, caller: Caller, history: History) -> Found:
         found = await self._store.find(lookup)
-        is_being_written = lookup.sid is not None and caller.key is None  # under its new name
+        is_being_written = lookup.sid is not None and caller.key is None  # already under its new name
         if found.session is None and not is_being_written:
             first = history.first_joint() if lookup.first else b""
             if await self.moved(caller, lookup.tag, history.first_user, first):
@@ -152,7 +149,7 @@ class Recognition:
     async def moved(
         self, caller: Caller, tag: str, first_user: bytes = b"", first_joint: bytes = b""
     ) -> bool:
-        """Whether sessions were stored under an old secret's name; now they are under this one."""
+        """Move sessions stored under an old secret's name to this one; return whether there were any."""
         if caller.former is None:
             return False
         former = self._naming.former_tag(caller.former, first_user)
@@ -162,15 +159,15 @@ class Recognition:
     def _epochs(
         self, key: SessionKey, lane: str, entry: CachedLane, found: Found | None, held: EpochLog | None
     ) -> EpochLog | None:
-        """A lane's epochs by what the store told and what was ``held`` here when it was asked."""
+        """Return a lane's epochs from the store's answer and those ``held`` here before it."""
         if found is None:
             return held or entry.log
         if held is not None and found.sid == key.sid and not (found.epochs or found.was_here):
-            return entry.log or held  # as it was, or gone on by another request
+            return entry.log or held  # unchanged, or extended by another request
         if found.was_here:
             held = None  # what ended there has ended here
         if held is None or found.epochs:
-            # What the store holds counts: epochs of ours that it did not take give way to those of others.
+            # The store's epochs take precedence: ours that it did not accept give way to those of others.
             epochs = (*(held.epochs[: held.saved] if held and found.sid == key.sid else ()), *found.epochs)
             held = EpochLog(epochs, len(epochs))
         elif found.sid != key.sid:
@@ -178,10 +175,10 @@ class Recognition:
         return self.cache.keep_log(key, lane, held)
 
     def _answered_here(self, tenant: str, tag: str, history: History) -> tuple[SessionKey | None, bool]:
-        """The session without a header in which this process gave the newest answer of a chain.
+        """Find the session without a header in which this process gave the newest answer of a chain.
 
-        And whether that is known by the answer's place alone. A client may send an answer back before its
-        turn is in the store, or while the store is away.
+        Also returns whether only the answer's place identified it. This is needed since a client may send an
+        answer back before its turn is in the store, or while the store is away.
         """
         may_join, last = True, len(history.hashes) - 1
         for back, chain_hash in enumerate(history.hashes.newest(_ASKED)):
@@ -197,16 +194,16 @@ class Recognition:
                 continue
             newest = self.cache.of(key)
             if newest.joint != joint.hash:
-                break  # the store knows what was said there
+                break  # only the store knows which messages stand there
             if _has_only_lost(history, joint.user, newest.question):
                 return key, True
         return None, False
 
     def _goes_on(self, history: History, found: Found) -> bool:
-        """Whether a chain goes on from the answer by whose place a session was found.
+        """Whether a chain continues from the answer by whose place its session was found.
 
-        What was said before that answer must hold all that the chain says there now, else the answer may be
-        one to somebody else's words (law 6).
+        The stored user message before that answer must hold all that the chain now has there; otherwise the
+        answer may have been given to somebody else's words (law 6).
         """
         joints = [joint for joint in map(history.joint_at, range(len(history.hashes))) if joint]
         user = next((joint.user for joint in joints if joint.hash == found.joint), b"")
@@ -215,11 +212,11 @@ class Recognition:
     def answered(
         self, session: SessionState, history: History, answer: bytes, identity: bytes
     ) -> Joint | None:
-        """An answer was given in a session without a header; ``answer`` is its chain hash.
+        """Remember an answer given in a session without a header; ``answer`` is its chain hash.
 
-        Tells what finds it again where the words before it change. Where another session gave it too, to the
-        same words or at the same place, what continues it begins a session of its own: nobody can tell whose
-        it is (law 6).
+        Returns the joint that finds the answer again where the messages before it change. Where another
+        session gave the same answer to the same words or at the same place, a request that continues it
+        begins a session of its own, since nobody can tell whose it is (law 6).
         """
         key, tenant = session.key, session.tenant
         self._give((session.tag, answer), key)
@@ -239,7 +236,7 @@ class Recognition:
         self._answered.put(name, key if before in (None, key) else _SEVERAL)
 
     def forget(self, key: SessionKey) -> None:
-        """The session was deleted: what this process knows of it goes too."""
+        """Drop what this process knows of a deleted session."""
         self.cache.forget(key)
         self._answered.drop_where(lambda _, other: other == key)
 

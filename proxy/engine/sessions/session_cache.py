@@ -1,8 +1,7 @@
-"""What this process has of the sessions that were used last: a turn asks the store for what is new alone.
+"""This process's cache of recently used sessions, so that a turn asks the store only for what is new.
 
-Each session has one entry, and each of its lanes another. The requests of a session share them, and keep them
-for as long as they run, though the cache may have let go of them meanwhile. A store that is away for a moment
-takes none of it with it.
+Each session has one entry, with an entry for each of its lanes. The requests of a session share them and keep
+them while they run, even if the cache has evicted them. Entries survive a short outage of the store.
 """
 
 from collections.abc import Mapping
@@ -19,111 +18,113 @@ from proxy.core.planning.plan import Epoch
 from proxy.ports import Found, Lookup, SessionKey
 
 _EARLIER: Final = 1.0
-"""Seconds before a session's end from which on it is asked for: the store's clock counts."""
+"""Seconds before a session's expiry from which on the store is asked, because the store's clock counts."""
 _SESSION_BYTES, _TEXT_BYTES = 2_048, 256
-"""What a session is reckoned at, and each message, pin and text of its head beside its length."""
+"""Estimated bytes of a session, and of each message, pin and head text beside its length."""
 _ANSWER_BYTES = 512
-"""What an answer with hidden calls is reckoned at beside the messages that stand for it."""
+"""Estimated bytes of an answer with hidden calls, beside the messages that replace it upstream."""
 _EPOCH_BYTES = 1024
-"""What an epoch is reckoned at beside its texts."""
+"""Estimated bytes of an epoch, beside its texts."""
 _LANE_BYTES = 200
-"""What a lane is reckoned at beside its epochs."""
+"""Estimated bytes of a lane, beside its epochs."""
 _LANES = 32
-"""Lanes of one session: clients choose budgets, and so their number."""
+"""Most lanes cached of one session: clients choose budgets, and so the number of lanes."""
 
 
 class EpochLog(msgspec.Struct, frozen=True):
-    """A lane's epochs; the store holds the first ``saved``, the others could not be written yet."""
+    """A lane's epochs. The store holds the first ``saved`` of them; the others could not be written yet."""
 
     epochs: tuple[Epoch, ...] = ()
     saved: int = 0
 
 
 class CachedLane(msgspec.Struct):
-    """What this process has of one lane of a session."""
+    """The cached state of one lane of a session."""
 
     id: str = ""
     log: EpochLog | None = None
-    """Its epochs; None where they have not been read."""
+    """The lane's epochs; None where they have not been read."""
     answered: float | None = None
-    """When the upstream last took a request of it, in seconds since 1970."""
+    """When the upstream last accepted a request of the lane, in seconds since 1970."""
     logged: tuple[int, bool] = (-1, False)
-    """The epoch under which its usage was last logged, and whether it was over its budget."""
+    """The epoch in which the lane's usage was last logged, and whether it was over its budget."""
     weight: int = 0
-    """Bytes that its epochs are reckoned at."""
+    """Estimated bytes of the lane's epochs."""
     growth: Growth = msgspec.field(default_factory=Growth)
-    """How the upstream's count has grown with what it sent."""
+    """How the upstream's token count has grown with the tokens sent."""
 
 
 class CachedInjection(msgspec.Struct, frozen=True):
-    """What was handed in for a session."""
+    """A session's injection, and whether the store has it."""
 
     injection: Injection
     is_saved: bool
 
 
 class CachedLookup(msgspec.Struct, frozen=True):
-    """What the store would say of a session."""
+    """What the store would answer to a look-up of a session."""
 
     found: Found
-    """Its counts are those of the last turn's messages."""
+    """The answer; its token counts are those of the last turn's messages."""
     lane: str
     revision: int
     epochs: int
-    """How many of the lane the store holds."""
+    """Number of the lane's epochs in the store."""
     hidden: int
-    """How many answers with hidden calls."""
+    """Number of answers with hidden calls in the store."""
     parents: frozenset[bytes] = frozenset()
-    """Messages that the last turn went on from."""
+    """Chain hashes of the messages that the last turn continued."""
     ends: float = 0.0
-    """Seconds since 1970; none before there was a turn, for a look-up does not tell."""
+    """When the session expires, in seconds since 1970; 0 until a turn is written, since a look-up does not
+    tell."""
 
 
 class CachedSession(msgspec.Struct):
-    """What this process has of one session."""
+    """The cached state of one session."""
 
     id: str = ""
-    """By what operators know it; this and the next are empty until they were asked for."""
+    """The id that operators see. This and ``cache_key`` are empty until they are first needed."""
     cache_key: str = ""
-    """How it is named to the provider's prompt cache."""
+    """The session's key for the provider's prompt cache."""
     lanes: dict[str, CachedLane] = {}
     lookup: CachedLookup | None = None
-    """What the store would say of it, where that is certain."""
+    """What the store would answer about the session, where that is certain."""
     pins: frozenset[bytes] = frozenset()
-    """Pins that were set here and have not been read back yet."""
+    """Pins that this process set and has not read back yet."""
     injection: CachedInjection | None = None
     stored_hidden: dict[bytes, HiddenCalls] = {}
-    """Answers with hidden calls by chain hash, as the store holds them, in its order: they count."""
+    """Answers with hidden calls by chain hash, as the store holds them and in its order: these take
+    precedence."""
     given_hidden: dict[bytes, HiddenCalls] = {}
-    """The same as this process gave them, whether or not the store has them."""
+    """The same for answers that this process gave, whether or not the store has them."""
     hidden_bytes: int = 0
     is_turn_lost: bool = False
-    """Whether its newest turn could not be written: the next answer says so, and its body heals it."""
+    """Whether the newest turn could not be written. The next answer says so, and the next body heals it."""
     joint: bytes = b""
-    """Where no header names it: the joint of its newest answer,"""
+    """For a session that no header names: the joint of its newest answer."""
     question: bytes = b""
-    """and the user message that this answers."""
+    """The user message to which that newest answer replies."""
 
     @property
     def weight(self) -> int:
-        """About how many bytes it takes."""
+        """Estimated bytes of the entry."""
         weight = _SESSION_BYTES + self.hidden_bytes + 128 * len(self.pins) + len(self.question)
         if self.injection is not None:
-            weight += 3 * len(self.injection.injection.raw)  # also as results, and as messages
+            weight += 3 * len(self.injection.injection.raw)  # it is also kept as results and as messages
         if self.lookup is not None and (session := self.lookup.found.session) is not None:
             texts = (*session.head, *session.pins)
             weight += _TEXT_BYTES * (len(self.lookup.found.counts) + len(texts)) + sum(map(len, texts))
         return weight + sum([_LANE_BYTES + lane.weight for lane in self.lanes.values()])
 
-    # --- what the store would say: certain after a turn of ours, where nobody else may write ---
+    # --- what the store would answer: certain after a turn of ours, where nobody else may write ---
 
     def known(self, lookup: Lookup, revision: int | None, now: float) -> Found | None:
-        """What the store would say; None where that is not certain.
+        """Return what the store would answer; None where that is not certain.
 
-        It is certain where the store was asked before the last turn, where nothing but turns was written
-        since, and where nobody else may write (:meth:`proxy.ports.TurnStore.revision`), for the lane of that
-        turn alone. A message of an older branch may be in the store and not known here: it is written again,
-        to no effect. ``now`` are seconds since 1970.
+        It is certain for the lane of the last turn alone, if the store was asked before that turn, only turns
+        were written since, and nobody else may write (:meth:`proxy.ports.TurnStore.revision`). A message of
+        an older branch may be in the store and unknown here; writing it again has no effect. ``now`` is in
+        seconds since 1970.
         """
         held, sid = self.lookup, lookup.sid
         if held is None or (held.revision, held.lane) != (revision, lookup.lane):
@@ -137,13 +138,13 @@ class CachedSession(msgspec.Struct):
         if new is None or held.ends - _EARLIER <= now:
             return None
         if not found.counts.keys() | lookup.newest[:new] >= set(lookup.uncounted):
-            return None  # the store counted it, and this process does not know it any more
+            return None  # the store has its count, which this process no longer knows
         return replace(found, known=lookup.newest[new])
 
     def learn_lookup(self, sid: str, lookup: Lookup, found: Found, revision: int | None) -> None:
-        """The store was asked, not before this revision; it will say the same until a turn is written.
+        """Remember a look-up's answer, made at this revision or later; it holds until a turn is written.
 
-        But for a session that is being compacted: that may be over at any moment.
+        Nothing is remembered of a session that is being compacted: that may end at any moment.
         """
         self.lookup = None
         if revision is not None and found.session is not None and not found.session.is_compacting:
@@ -156,11 +157,11 @@ class CachedSession(msgspec.Struct):
             )
 
     def learn_turn(self, lane: str, turn: Turn, ttl: float) -> None:
-        """A turn was written to the session, which lives for another ``ttl`` (seconds)."""
+        """Update the look-up after a turn was written; the session expires ``ttl`` seconds after it."""
         held, self.lookup = self.lookup, None
         before = held.found.session if held else None
         if held is None or before is None or held.lane != lane or not turn.advances_tip:
-            return  # of a session that was not there, nobody has told what was pinned before
+            return  # for a session that did not exist, the store has not told which pins were set before
         counts = {node.hash: node.tokens for node in turn.nodes}
         found = replace(held.found, session=replace(turn.session, pins=before.pins), counts=counts)
         ends = turn.session.updated + ttl
@@ -170,17 +171,17 @@ class CachedSession(msgspec.Struct):
 
     @property
     def hidden(self) -> Mapping[bytes, HiddenCalls]:
-        """What stands upstream for its answers, by chain hash."""
+        """The messages that replace the session's answers upstream, by chain hash."""
         return {**self.given_hidden, **self.stored_hidden}
 
     def hide(self, hidden: HiddenCalls) -> None:
-        """An answer is being given; what stands for the same words already goes on to do so."""
+        """Remember the hidden calls of an answer being given, unless the same answer has some already."""
         self.given_hidden.setdefault(hidden.hash, hidden)
         self._weigh_hidden()
 
     def learn_hidden(self, found: Found, sid: str, *, is_whole: bool) -> None:
-        """Take in what the store has just told; ``is_whole`` says that it was asked for all of them."""
-        if found.was_here:  # what ended there has ended here
+        """Take over the store's hidden calls; ``is_whole`` says that it was asked for all of them."""
+        if found.was_here:  # the session has ended in the store, so it ends here
             self.given_hidden, self.stored_hidden, self.hidden_bytes = {}, {}, 0
         if not found.hidden and (found.sid == sid or not self.hidden_bytes):
             return
@@ -201,44 +202,45 @@ class CachedSession(msgspec.Struct):
 
 
 class SessionState(msgspec.Struct, frozen=True):
-    """A request's session, and what is known of it."""
+    """A request's session and what is known about it."""
 
     tenant: str
     key: SessionKey
     id: str = ""
-    """By what operators know it, in the admin API and in the log."""
+    """The id that operators see in the admin API and in the log."""
     name: str = ""
-    """As the client named it, or as we do."""
+    """The session's name, from the client or issued by the proxy."""
     found: Found = Found()
-    """What the store says of it."""
+    """What the store answered about the session."""
     is_headerless: bool = True
-    """Whether it was found by its chain, or by an id that we issued for it."""
+    """Whether the session was found by its chain, or by an id that the proxy issued for it."""
     is_store_away: bool = False
-    """Whether the store could not say anything."""
+    """Whether the store could not be used."""
     hidden: Mapping[bytes, HiddenCalls] = {}
     """The session's answers with hidden calls, by chain hash."""
     tag: str = ""
-    """Under which its chain is looked for; it may be kept under another one, by which it began."""
+    """The tag under which the chain is looked up; the session may be stored under the tag with which it
+    began."""
     is_joined: bool = False
-    """Whether it was found by the place of an answer, and goes on as another branch."""
+    """Whether the session was found by the place of an answer, and continues as another branch."""
     cached: CachedSession = msgspec.field(default_factory=CachedSession)
-    """What this process has of it,"""
+    """This process's cache entry of the session."""
     lane: CachedLane = msgspec.field(default_factory=CachedLane)
-    """and of the request's lane."""
+    """This process's cache entry of the request's lane."""
 
 
 class SessionCache:
-    """The entries of the sessions that were used last."""
+    """The cache entries of recently used sessions."""
 
     def __init__(self, memory: Memory) -> None:
         self._sessions: Lru[SessionKey, CachedSession] = Lru(memory, lambda session: session.weight)
 
     def of(self, key: SessionKey) -> CachedSession:
-        """A session's entry; a new one where there is none."""
+        """Return a session's entry, and make one where there is none."""
         return self._sessions.get_or_make(key, CachedSession)
 
     def of_lane(self, key: SessionKey, lane: str) -> tuple[CachedSession, CachedLane]:
-        """The same, and a lane of it."""
+        """Return the entries of a session and of one of its lanes, and make them where there are none."""
         session = self._sessions.get(key)
         if session is None:
             self._sessions.put(key, session := CachedSession())
@@ -250,13 +252,13 @@ class SessionCache:
         return session, found
 
     def keep(self, key: SessionKey, session: CachedSession) -> None:
-        """Keep an entry that has been changed, and weigh it anew."""
+        """Store a changed entry and weigh it again."""
         self._sessions.put(key, session)
 
     def learn(
         self, key: SessionKey, session: CachedSession, lookup: Lookup, found: Found, revision: int | None
     ) -> None:
-        """Keep what a look-up found; as its answer to the next only where the store has a ``revision``."""
+        """Store the result of a look-up; it may answer the next one only with a ``revision``."""
         session.learn_hidden(found, key.sid, is_whole=lookup.hidden_seen[0] != key.sid)
         if revision is not None:
             session.learn_lookup(key.sid, lookup, found, revision)
@@ -264,9 +266,9 @@ class SessionCache:
             self.keep(key, session)
 
     def keep_log(self, key: SessionKey, lane: str, log: EpochLog) -> EpochLog:
-        """Keep a lane's epochs.
+        """Store a lane's epochs and return the epochs then known.
 
-        Answers what is known then: more, where another request of the session has gone on in the meantime.
+        These are more than were given where another request of the session has added some in the meantime.
         """
         (session, entry), epochs = self.of_lane(key, lane), log.epochs
         before = entry.log.epochs if entry.log is not None else ()
@@ -280,7 +282,7 @@ class SessionCache:
         return log
 
     def forget(self, key: SessionKey) -> None:
-        """The session was deleted: those who still have its entry find nothing in it."""
+        """Clear a deleted session's entry, also for requests that still hold it."""
         session, empty = self.of(key), CachedSession()
         for name in CachedSession.__struct_fields__:
             setattr(session, name, getattr(empty, name))

@@ -1,7 +1,8 @@
-"""Asking for a summary behind what a lane sent last: its provider has kept that, and rereads it for little.
+"""Ask for a summary after the messages that a lane sent last: the provider has cached them.
 
 The question is one more user message after the conversation as it was last forwarded, so that the model sees
-in full what is to be cut. It is told which part that is, and what of it is cut there already.
+in full what is to be cut, at the price of cached tokens. It is told which part that is, and which messages of
+it are cut there already.
 """
 
 import sys
@@ -25,32 +26,32 @@ from proxy.engine.models.asking import Asking, Caller, Unanswered
 from proxy.ports import Clock
 
 _SHOWN = 0.5
-"""Of the tokens that a provider should have kept: with fewer in `usage`, it has not."""
+"""Share of the expected cached tokens; if `usage` shows fewer, the provider has not cached the prefix."""
 _REST = 3_600.0
-"""Seconds for which a model is asked no such question of a tenant after one went wrong."""
+"""Seconds for which a model gets no such question of a tenant after one failed."""
 _LONGER = 150
 """Counted tokens by which the question is longer than one about the cut part alone."""
 _AROUND = 400
-"""Counted tokens of the question, and of what surrounds the answer."""
+"""Counted tokens of the question, and of the text around the answer."""
 _QUOTED = 160
-"""Characters of a message by which it is known."""
+"""Characters of a message that are quoted to identify it."""
 
 
 class CachedQuestion(msgspec.Struct, frozen=True):
-    """The question for one summary behind what was sent last."""
+    """The question for one summary, to be sent after the messages of the last request."""
 
     tenant: str
     ask: Ask
     body: bytes
-    """A request that has the messages of what was sent last."""
+    """A request body with the messages of the last request."""
     cache_key: str
-    """How it named the provider's cache; empty where the client did, or nobody."""
+    """The prompt cache key of the last request; empty where the client set one, or there was none."""
     cut_part: Piece
-    """What the summary is checked against, and nothing else that the model sees."""
+    """The cut part: the summary is checked against this only, not all that the model sees."""
     cached: int
-    """Tokens of it that the provider has kept."""
+    """Tokens of the prompt that the provider should have cached."""
     until: float
-    """How long one may count on that, in monotonic seconds."""
+    """Until when the provider should keep them, in monotonic seconds."""
 
     @property
     def weight(self) -> int:
@@ -58,30 +59,30 @@ class CachedQuestion(msgspec.Struct, frozen=True):
 
 
 class PromptCache:
-    """Asks such questions, and learns of which models the provider keeps what was sent.
+    """Asks such questions, and learns for which models the provider caches prefixes.
 
-    Each holds a whole request while it waits for its turn. So they are kept among all else that is cached,
-    and what has no room there is read afresh.
+    Each question holds a whole request while it waits. So questions share memory with other cached values,
+    and if one is evicted, its gap is read afresh.
     """
 
     def __init__(self, asking: Asking, clock: Clock, memory: Memory, bodies: Memory) -> None:
-        """``bodies`` is room for questions that wait, ``memory`` for what is learned."""
+        """``bodies`` is the memory for waiting questions, ``memory`` that for what is learned."""
         self.asking = asking
         self._clock = clock
         self._waiting: Lru[str, CachedQuestion] = Lru(bodies, lambda question: question.weight)
-        """By the address of the summary."""
+        """Waiting questions by the address of the summary."""
         self._rests: Lru[tuple[str, str], float] = Lru(memory)
-        """By tenant and model, until when it is asked none, in monotonic seconds."""
+        """By tenant and model, until when no question is asked, in monotonic seconds."""
 
     def put(self, address: str, question: CachedQuestion) -> None:
-        """Keep the question for a summary until it is its turn."""
+        """Keep the question for a summary until its turn."""
         self._waiting.put(address, question)
 
     def drop(self, address: str) -> None:
         self._waiting.drop(address)
 
     def question(self, caller: Caller, address: str) -> CachedQuestion | None:
-        """The question for a summary, where the provider should have kept what it takes."""
+        """Return the question for a summary, if the provider should still have its prefix cached."""
         question = self._waiting.get(address)
         if question is None:
             return None
@@ -89,11 +90,11 @@ class PromptCache:
         return question if rest <= self._clock.monotonic() < question.until else None
 
     async def answer(self, caller: Caller, question: CachedQuestion) -> Answer:
-        """The answer, an empty one where it is refused.
+        """Return the answer, an empty one where the question is refused.
 
-        A model that goes on with the conversation, refuses, or shows that its provider has not kept it, is
-        not asked so again for this tenant for a while. Raises Unanswered where it may answer a minute later,
-        and as :meth:`Asking.answer` does.
+        A model that continues the conversation with tool calls, refuses, or shows that its provider has not
+        cached the prefix gets no such question from this tenant for a while. Raises Unanswered where it may
+        answer a minute later, and as :meth:`Asking.answer` does.
         """
         body, key = question.body, question.cache_key
         behind = self.asking.wire.with_cache_key(body, key) if key else body
@@ -112,25 +113,25 @@ class PromptCache:
 
 @dataclass(frozen=True)
 class CachedView:
-    """The messages that a lane's last request held, as the request that comes now tells them.
+    """The messages of a lane's last request, reconstructed from the current request.
 
-    They went out under the plan that is in force before anything is decided for this one (law 3), so that
-    they can be written again, byte for byte, on any worker.
+    They were sent under the plan that is in force before anything is decided for the current request (law 3),
+    so that any worker can write them again, byte for byte.
     """
 
     request: Request
     situation: Situation
-    """Under that plan."""
+    """The situation under that plan."""
     epoch: Epoch | None
     """The one in force."""
     at: float
-    """When it was looked at, in monotonic seconds."""
+    """When the view was taken, in monotonic seconds."""
 
     def question(self, now: Situation, span: Span, source: Source, limit: Limit) -> CachedQuestion | None:
-        """That for the summary of a gap; None where it is cheaper, or alone possible, to read it afresh.
+        """Return the question for a gap's summary; None where reading it afresh is cheaper, or the only way.
 
-        ``now`` has the summaries that there are by now; ``source`` is what would be read afresh, and
-        ``limit`` what the summary may have.
+        ``now`` has the summaries that exist by now; ``source`` is what would be read afresh, and ``limit`` is
+        that of the summary.
         """
         request, situation, epoch = self.request, self.situation, self.epoch
         rules, plan, history = situation.policy.summary, situation.plan, request.history
@@ -140,7 +141,7 @@ class CachedView:
         if rules.model not in ("", request.model.name) or len(source.pieces) != 1:
             return None
         gaps = plan.gaps_within(*span)
-        absent: list[Block] = []  # what of it that request did not hold, as it was cut already
+        absent: list[Block] = []  # the part that the last request did not hold, as it was cut already
         for gap in gaps:
             absent += blocks_of(now, (max(gap.start, span[0]), min(gap.end, span[1])))
         told = sum(situation.count(block.transcript) for block in absent)
@@ -164,16 +165,16 @@ class CachedView:
         )
 
     def _has_room(self, sent: int, counted: int) -> bool:
-        """Whether the model takes so many tokens, and so many counted ones, prompt and answer together."""
+        """Whether the window has room for ``sent`` tokens and ``counted`` more, with the answer."""
         budget = self.request.budget
         most = budget.window.limit or budget.tokens
         return most is None or sent + budget.real(counted + _AROUND) <= most
 
     def _may_be_read(self, span: Span) -> bool:
-        """Whether the summary of a gap may be written by who sees all that the request before held.
+        """Whether a model that sees all of the last request may write the summary of a gap.
 
-        Not where that ended before the gap does, and not where there is reasoning, or text that must stand in
-        no summary.
+        Not if that request ended before the gap does, and not if it holds reasoning, or text that no summary
+        may contain.
         """
         situation, outgoing = self.situation, self.request.history.outgoing
         chain, plan = situation.chain, situation.plan
@@ -185,7 +186,7 @@ class CachedView:
         return not any(chain.dialect.holds_reasoning(outgoing[place]) for place in shown)
 
     def _beginning(self, place: int) -> str:
-        """How the message begins that stands in the view at a place, or for it."""
+        """Return the beginning of the message that is at a place in the view, or replaces it."""
         situation = self.situation
         plan, dialect = situation.plan, situation.chain.dialect
         if gaps := plan.gaps_within(place, place + 1):

@@ -1,7 +1,7 @@
-"""Compactors: rules of their own for what stands in place of a gap, before the built-in summary.
+"""Compactors: custom rules for the text in place of a gap, tried before the built-in summary.
 
 `[[compactors]]` names them in order, and the first that can takes the gap. Those of other distributions are
-found by the entry-point group `unabridged.compactors`; they need to import nothing of this one.
+found by the entry-point group `unabridged.compactors`; they need not import anything from this one.
 """
 
 import asyncio
@@ -36,16 +36,16 @@ class AskModel(Protocol):
 
 @dataclass(frozen=True)
 class Context:
-    """All that a compactor gets beside the units."""
+    """The context that a compactor gets beside the units."""
 
     task_goal: str
     """The conversation's first user message."""
     progress_summary: str
-    """What earlier summaries say of the same gap; the new text takes their place too."""
+    """Earlier summaries of the same gap; the new text replaces them too."""
     system_context: str
-    """The leading system messages, as far as they are kept."""
+    """The leading system messages, as far as they are stored."""
     language: str
-    """Of the conversation: `en`, `de`, `fr`, `es`, `ja` or `zh`."""
+    """The conversation's language: `en`, `de`, `fr`, `es`, `ja` or `zh`."""
     max_tokens: int
     room: int
     """Counted tokens that a prompt may have."""
@@ -54,14 +54,14 @@ class Context:
 
 
 class Compactor(Protocol):
-    """What a compactor must have."""
+    """The interface of a compactor."""
 
     def can_compact(self, units: Sequence[GapUnit]) -> bool:
-        """Whether it is made for these units; quick, and without side effects."""
+        """Whether it can compact these units; must be quick and without side effects."""
         ...
 
     async def compact(self, units: Sequence[GapUnit], context: Context) -> str:
-        """The text in their place. What it raises leaves the gap to the built-in summary."""
+        """Return the text in place of the units. If it raises, the built-in summary is used."""
         ...
 
 
@@ -81,7 +81,7 @@ class WorkingFlow:
     """An agent's working steps as a report of progress (:mod:`proxy.core.summaries.compaction`)."""
 
     def can_compact(self, units: Sequence[GapUnit]) -> bool:
-        """Whether these are mostly working steps."""
+        """Whether the units are mostly working steps."""
         return is_working_flow(units)
 
     async def compact(self, units: Sequence[GapUnit], context: Context) -> str:
@@ -100,7 +100,7 @@ BUILT_IN: Mapping[str, Compactor] = {"working_flow": WorkingFlow()}
 
 
 def first_for(named: Sequence[Named], units: Sequence[GapUnit]) -> Compactor | None:
-    """The first of the compactors that a policy names that can compact these units."""
+    """Return the first of the policy's compactors that can compact these units."""
     for each in named:
         compactor = BUILT_IN.get(each.name) or COMPACTORS[each.name]
         try:
@@ -119,9 +119,9 @@ class Job(msgspec.Struct, frozen=True):
 
     address: str
     session: str
-    """By what operators know the session."""
+    """The session's id for operators."""
     terms: str
-    """What its pieces' addresses are derived from: the tenant's, and equal where the terms are equal."""
+    """The address of the terms (with the tenant), from which the pieces' addresses are derived."""
     source: Source
     caller: Caller
     rules: Summary
@@ -131,21 +131,24 @@ class Job(msgspec.Struct, frozen=True):
     room: int
     """Counted tokens that a call may have for its prompt."""
     rebuilds: bool = False
-    """Whether it is made from the originals of what has been summarised before; its pieces are reused."""
+    """Whether earlier summaries are rewritten from their original messages; their pieces are reused."""
     compaction: Compaction | None = None
     record: RunningSummary | None = None
-    """What the strategy writes itself of the gap: only what is long in it is shortened."""
+    """The text that the strategy writes of the gap itself; only its long parts are shortened."""
     cached: CachedQuestion | None = None
-    """How it is asked for first, where the provider has kept what it needs for that."""
+    """The question to try first, where the provider has cached the messages that it follows."""
 
     @property
     def limit(self) -> Limit:
-        """How long all of it may be."""
+        """The limit of the whole summary."""
         return Limit(self.max_tokens, self.rules.max_characters)
 
     @property
     def piece_limit(self) -> Limit:
-        """Of the summary of one piece an even part; those of a rebuild are put together by the model."""
+        """The limit of one piece's summary: an even share of the tokens.
+
+        In a rebuild it is the whole limit, because the model joins the pieces later.
+        """
         tokens, most = self.max_tokens, self.rules.max_characters
         if not self.rebuilds:
             tokens = max(tokens // max(len(self.source.pieces), 1), 1)
@@ -153,11 +156,11 @@ class Job(msgspec.Struct, frozen=True):
 
     @property
     def is_one_call(self) -> bool:
-        """Whether its only piece is all of it, kept under its own address."""
+        """Whether it has a single piece, which is stored under the summary's own address."""
         return len(self.source.pieces) == 1 and self.record is None
 
     def address_of(self, piece: Piece, limit: Limit) -> str:
-        """Where a piece's summary is kept: by its content, so that no piece is paid for twice."""
+        """Return the address of a piece's summary: by content, so that no piece is paid for twice."""
         if self.is_one_call:
             return self.address
         most = f"{limit.bytes} bytes" if limit.bytes else f"{limit.tokens}"
@@ -165,13 +168,13 @@ class Job(msgspec.Struct, frozen=True):
         return hashlib.sha256(content).hexdigest()[:40]
 
 
-# --- letting a compactor work ---
+# --- running a compactor ---
 
 
 _MOST_ASKS = 8
-"""Calls that one compaction may make."""
+"""Most calls of the model in one compaction."""
 _TIMEOUTS = 2
-"""How many timeouts of one call a compaction may take."""
+"""Time limit of a compaction, in timeouts of one call."""
 
 
 class Compacting:
@@ -183,9 +186,9 @@ class Compacting:
         self._counter = counter
 
     async def text(self, job: Job, compaction: Compaction) -> str | None:
-        """What stands in the gap's place; None where the compactor fails, or its text will not do.
+        """Return the text in the gap's place; None where the compactor fails, or its text is unusable.
 
-        Raises Unanswered, TimeoutError and UnabridgedError where it is the upstream that failed.
+        Raises Unanswered, TimeoutError and UnabridgedError if it is the upstream that failed.
         """
         units, context = await self._given(job, compaction)
         try:
@@ -202,10 +205,10 @@ class Compacting:
             return None
 
     async def _given(self, job: Job, compaction: Compaction) -> tuple[Sequence[GapUnit], Context]:
-        """What a compactor is given: the units, dated by when their messages arrived, and what is around.
+        """Return a compactor's input: the units, dated by the arrival of their messages, and the context.
 
-        The system messages are those of the session's newest recorded turn. Where the store is away, there
-        are none, and no dates.
+        The system messages are those of the session's newest recorded turn. If the store is away, there are
+        none, and no dates.
         """
         arrivals, system = dict[int, float](), ""
         with suppress(StoreUnavailable):
@@ -228,7 +231,7 @@ class Compacting:
         return dated(compaction.units, arrivals), context
 
     def _ask(self, job: Job) -> AskModel:
-        """Asks the model for one compaction; credentials stay inside."""
+        """Return the function that asks the model for one compaction; it does not expose credentials."""
         left = _MOST_ASKS
 
         async def ask(task: str, text: str, *, max_tokens: int, temperature: float) -> str:

@@ -1,7 +1,7 @@
-"""From gaps to what the writer of summaries is given: which are asked for when, where each is kept.
+"""From gaps to jobs for the writer of summaries: which are started when, and where each is stored.
 
-A gap has a name before it is read. It is read, and counted, once its summary is written, and off the event
-loop (law 7): most requests only look whether it is there.
+A gap has an address before it is read. It is read and counted only when its summary is written, and off the
+event loop (law 7): most requests only check whether the summary is there.
 """
 
 from collections.abc import Sequence
@@ -30,37 +30,37 @@ from proxy.engine.summaries.pool import GapSummaries, Summaries
 from proxy.ports import SessionKey
 
 _LEAST_COMPACTION = 300
-"""Tokens that must pay for a text with headings, as compactors write it: one of fewer would be cut short."""
+"""Least tokens for a text with headings, as compactors write it: a shorter one would be cut off."""
 _AGAIN = 1.25
-"""How much longer a gap must be before it is read again whether its summary is worth making anew."""
+"""Factor by which a gap must grow before it is checked again whether its summary is worth rewriting."""
 
 
 class Owner(NamedTuple):
-    """Whose summaries they are: a lane of a session, and the caller in whose name the model is asked."""
+    """The owner of summaries: a lane of a session, and the caller in whose name the model is asked."""
 
     tenant: str
     key: SessionKey
     lane: str
     caller: Caller
     last: CachedView | None = None
-    """What the lane sent last, behind which they may be asked for."""
+    """The lane's last view, after which the model may be asked for them."""
 
     @classmethod
     def of_request(cls, request: Request, last: CachedView | None = None) -> Self:
-        """The owner of what is summarised for a request."""
+        """Return the owner of the summaries for a request."""
         session, rules = request.session, request.incoming.policy.summary
         caller = Caller.for_summaries(rules, request.model.name, request.incoming.envelope.credentials)
         return cls(session.tenant, session.key, session.lane.id, caller, last)
 
 
 class Declined:
-    """Gaps whose summaries were found not to be worth making anew."""
+    """Gaps whose summaries were found not worth rewriting."""
 
     def __init__(self, memory: Memory) -> None:
         self._ends: Lru[tuple[SessionKey, str, int], int] = Lru(memory)
 
     def holds(self, owner: Owner, anchor: Anchor) -> bool:
-        """Whether that was found of the gap when it was hardly shorter."""
+        """Whether that was found for the gap when it was hardly shorter."""
         end = self._ends.get((owner.key, owner.lane, anchor.start))
         return end is not None and end <= anchor.end < _AGAIN * end
 
@@ -69,12 +69,12 @@ class Declined:
 
 
 class Missing(NamedTuple):
-    """A gap that no summary tells of."""
+    """A gap without a summary."""
 
     gap: int
     span: Span
     why: str
-    """`failed: …` with the reason, `no room` for what there is, or `not yet`."""
+    """`failed: …` with the reason, `no room` for the summary that exists, or `not yet`."""
 
 
 class SummaryJobs:
@@ -85,12 +85,12 @@ class SummaryJobs:
         self._naming = naming
         self._declined = Declined(memory)
         self._begun: Lru[tuple[SessionKey, str], tuple[str, Sequence[str]]] = Lru(memory)
-        """By lane: the epoch of which all summaries have been begun, and their addresses."""
+        """By lane: the epoch whose summaries have all been started, and their addresses."""
 
     async def wanted(self, decided: Draft, owner: Owner, under_way: Sequence[Span] = ()) -> GapSummaries:
-        """The summaries of a draft; those that the store holds are fetched.
+        """Return the summaries of a draft; those that the store holds are fetched.
 
-        A gap that holds one of which the summary is ``under_way``, or is made anew, has to wait for that.
+        A gap waits if it contains one whose summary is ``under_way`` or is being rewritten.
         """
         situation = decided.situation
         spans = await off_loop(situation.chain, lambda: decided.wanted)
@@ -100,14 +100,14 @@ class SummaryJobs:
         return wanted
 
     def of(self, situation: Situation, spans: Sequence[Span], owner: Owner) -> GapSummaries:
-        """The summaries of these gaps."""
+        """Return the summaries of these gaps."""
         addresses = {span: self._address(situation, owner, span) for span in spans}
         return GapSummaries(self._summaries, addresses, partial(self._job, situation, owner))
 
     async def informed(
         self, situation: Situation, owner: Owner, prepared: GapSummaries | None = None
     ) -> Situation:
-        """With summaries that no note tells yet: those ``prepared``, those too late, or made anew."""
+        """Return the situation with summaries not in a note yet: ``prepared``, late, or rewritten ones."""
         drifting = drifted(situation)
         rebuilt = {each: self._address(situation, owner, each.span, "rebuilt") for each in drifting}
         await self._summaries.recall(owner.key, rebuilt.values())
@@ -137,10 +137,10 @@ class SummaryJobs:
     async def begin_lacking(
         self, situation: Situation, epoch: Epoch, prepared: GapSummaries, owner: Owner
     ) -> GapSummaries:
-        """Have summarised what an epoch cut and no summary tells of, for the next one; answers what is begun.
+        """Start the summaries that an epoch lacks, for the next one; return those that were started.
 
-        What has failed for a reason that passes is begun again. What holds a gap that is ``prepared``, or a
-        summary that is made anew, goes on from that: while it is under way, this is not begun.
+        A summary that failed for a passing reason is started again. A gap that contains a ``prepared`` gap or
+        a summary being rewritten builds on that, and is not started while that is running.
         """
         lane = (owner.key, owner.lane)
         begun, addresses = self._begun.get(lane) or ("", ())
@@ -157,7 +157,7 @@ class SummaryJobs:
         return wanted
 
     def missing(self, situation: Situation, owner: Owner) -> list[Missing]:
-        """Which gaps no summary tells of, and why, as far as this process knows."""
+        """Return the gaps without a summary, and why, as far as this process knows."""
         lacking = {*lacking_summaries(situation)}
         return [
             Missing(number, gap.span, self._why(situation, gap, owner))
@@ -176,15 +176,16 @@ class SummaryJobs:
         return "no room" if is_too_long else "not yet"
 
     def late(self, situation: Situation, owner: Owner) -> dict[Span, str]:
-        """Summaries that came too late for their notes, as far as this process has them."""
+        """Return the summaries that came too late for their notes, as far as this process has them."""
         spans = (gap.span for gap in unsummarised(situation))
         ready = ((span, self._summaries.ready(self._address(situation, owner, span))) for span in spans)
         return {span: text for span, text in ready if text is not None}
 
     def _rebuild(self, situation: Situation, owner: Owner) -> list[Span]:
-        """Begin to make anew what has been summarised too often, where it pays; answers what is under way.
+        """Start to rewrite what was summarised too often, where it pays; return those being written.
 
-        Nobody waits for it, and nothing is summarised upon it meanwhile: that would tell the old one on.
+        Nobody waits for it, and nothing is summarised on top of it meanwhile: that would carry the old one
+        on.
         """
         under_way: list[Span] = []
         for anchor in drifted(situation) if situation.policy.summary.enabled else ():
@@ -236,11 +237,11 @@ class SummaryJobs:
         )
 
     def _address(self, situation: Situation, owner: Owner, span: Span | None, way: str = "") -> str:
-        """Where the summary of a gap is kept: by what it covers and on which terms it is written.
+        """Return a summary's address: made of what it covers and the terms on which it is written.
 
-        What the policy says of its length is such a term. What the budget leaves for it is none: that follows
-        the ratio, which is learned while a summary is written. Only budgets of another order of magnitude get
-        summaries of their own.
+        The policy's limits on its length are such terms. The tokens that the budget leaves for it are not:
+        they follow the ratio, which is learned while a summary is written. Only budgets of another order of
+        magnitude get summaries of their own.
         """
         policy, tokens = situation.policy, situation.budget.tokens or 0
         ways = [each.name for each in policy.compactors] if not way else [way]
@@ -256,7 +257,7 @@ class SummaryJobs:
 
 
 def unsummarised(situation: Situation) -> list[Gap]:
-    """The gaps whose notes a summary is still to come for."""
+    """Return the gaps whose notes still lack a summary."""
     least = situation.policy.summary.min_gap
     return [
         gap
@@ -270,5 +271,5 @@ def _holds_any(span: Span, others: Sequence[Span]) -> bool:
 
 
 def _room(situation: Situation) -> int:
-    """Counted tokens that a call may have for its prompt."""
+    """Return the counted tokens that a call may use for its prompt."""
     return situation.budget.left(0) - situation.policy.summary_tokens(situation.budget.limit)

@@ -1,7 +1,7 @@
-"""Summaries from the upstream model: written in the background, found by what they cover, never in the way.
+"""Summaries from the upstream model: written in the background, found by what they cover.
 
-How one is written is next door (:mod:`proxy.engine.summaries.writer`); here is which are on their way, which
-are there and which could not be had. Nothing waits for one longer than it was told to.
+:mod:`proxy.engine.summaries.writer` writes one summary; this module knows which are being written, which are
+ready and which have failed. Nothing waits for one longer than it was told to.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ from proxy.telemetry import Metrics, log_error, log_fault
 from proxy.tracing import SUMMARY, step
 
 _WRITING = 64
-"""Summaries that may be on their way at once; beyond, the oldest that nobody waits for gives way."""
+"""Most summaries being written at once; beyond that, the oldest that nobody waits for is cancelled."""
 _FAULT_PAUSE, _REFUSED_PAUSE = 60.0, 3_600.0
-"""Seconds after which a summary is tried again that a fault prevented, or that was no good."""
+"""Seconds until a summary is tried again after a fault, and after an unusable answer."""
 
 
 class _Failure(NamedTuple):
-    """Why a summary could not be had."""
+    """Why a summary could not be written."""
 
     until: float
     """When it may be tried again, in monotonic seconds."""
@@ -41,7 +41,7 @@ class _Failure(NamedTuple):
 class _Writing(NamedTuple):
     task: asyncio.Task[None]
     hurry: asyncio.Event
-    """Set once a request waits for it."""
+    """Set once a request waits for the summary."""
 
 
 class Summaries:
@@ -73,22 +73,22 @@ class Summaries:
         return address in self._writing
 
     def has_failed(self, address: str) -> bool:
-        """Whether it was tried, could not be had, and need not be tried again yet."""
+        """Whether the summary has failed and is not to be tried again yet."""
         failure = self._failed.get(address)
         return failure is not None and self._clock.monotonic() < failure.until
 
     def failure(self, address: str) -> str | None:
-        """Why it could not be had when it was tried last, as the metric has it; None where it could."""
+        """Return why the summary's last try failed, as in the metric; None if it did not fail."""
         failure = self._failed.get(address)
         return None if failure is None or self.is_writing(address) else failure.reason
 
     def may_start(self, address: str) -> bool:
-        """Whether it is neither there nor on its way, and may be tried, if need be again."""
+        """Whether the summary is neither ready nor being written, and may be tried (again)."""
         is_known = self.ready(address) is not None or self.is_writing(address)
         return not is_known and not self.has_failed(address)
 
     async def recall(self, key: SessionKey, addresses: Iterable[str]) -> None:
-        """Fetch what other workers, or an earlier life of this one, have written."""
+        """Fetch the summaries that other workers, or an earlier process, have written."""
         missing = [address for address in addresses if self._texts.get(address) is None]
         if not missing:
             return
@@ -96,17 +96,18 @@ class Summaries:
             for address, text in (await self._store.summaries(key, missing)).items():
                 self._texts.put(address, text)
         except StoreUnavailable:
-            return  # then they are written anew, or the gap gets its notice
+            return  # then they are written again, or the gap gets its notice
 
     def start(self, address: str, job: Callable[[], Job | None]) -> None:
-        """Begin to write in the background, unless it is done, being done, or has failed.
+        """Start writing in the background, unless it is done, being done, or has failed.
 
-        ``job`` is called in a thread, since it reads the whole gap; None where it is not to be written.
+        ``job`` is called in a thread, since it reads the whole gap; it returns None if nothing is to be
+        written.
         """
         if not self.may_start(address):
             return
         if len(self._writing) >= _WRITING:
-            # Where users never pause, those that wait for a pause would hold every place for good.
+            # Where users never pause, summaries that wait for a pause would hold every place for good.
             oldest = next(
                 (each for each, writing in self._writing.items() if not writing.hurry.is_set()), None
             )
@@ -127,7 +128,7 @@ class Summaries:
             log_fault("writing a summary failed", fault)
 
     async def wait(self, addresses: Iterable[str], seconds: float) -> None:
-        """Wait until these are written, or have failed, or the time is over; writing goes on after that."""
+        """Wait until these are written or have failed, or the time is over; writing goes on after that."""
         writing = [self._writing[address] for address in addresses if address in self._writing]
         for each in writing:
             each.hurry.set()
@@ -142,10 +143,10 @@ class Summaries:
 
     async def _write(self, prepare: Callable[[], Job | None], hurry: asyncio.Event) -> None:
         job = await asyncio.to_thread(prepare)
-        del prepare  # it has the whole request
+        del prepare  # it refers to the whole request
         if job is None:
             return
-        if job.cached is not None:  # while it waits for its turn, that is held as memory has room
+        if job.cached is not None:  # while it waits, the question is kept as far as memory allows
             self._prompt_cache.put(job.address, job.cached)
             job = replace(job, cached=None)
         try:
@@ -172,12 +173,12 @@ class Summaries:
 
 
 class GapSummaries(NamedTuple):
-    """The summaries of some gaps: which there are, which are on their way, which could not be had."""
+    """The summaries of some gaps: which are ready, which are being written, which have failed."""
 
     summaries: Summaries
     addresses: Mapping[Span, str]
     job: Callable[[Span], Job]
-    """Reads a gap, to have its summary written."""
+    """Makes the job for a gap, which reads it."""
 
     @property
     def spans(self) -> tuple[Span, ...]:
@@ -185,28 +186,28 @@ class GapSummaries(NamedTuple):
 
     @property
     def under_way(self) -> list[Span]:
-        """Those of which a summary is being written."""
+        """The gaps whose summary is being written."""
         return [span for span, address in self.addresses.items() if self.summaries.is_writing(address)]
 
     def start_missing(self) -> bool:
-        """Begin to write those that are not there and have not failed; whether any is still to come."""
+        """Start those that are not ready and have not failed; return whether any is still missing."""
         missing = self.addresses.keys() - self.texts().keys()
         for span in sorted(missing):
             self.summaries.start(self.addresses[span], partial(self.job, span))
         return bool(missing)
 
     async def wait(self, seconds: float) -> None:
-        """Wait for those that are being written, at most so long."""
+        """Wait for the summaries being written, at most so many seconds."""
         await self.summaries.wait(self.addresses.values(), seconds)
 
     def texts(self) -> dict[Span, str | None]:
-        """What is decided by now: a text, or None where there will be none."""
+        """Return the settled gaps: with their text, or None where there will be none."""
         ready, has_failed = self.summaries.ready, self.summaries.has_failed
         found = ((span, ready(address), address) for span, address in self.addresses.items())
         return {span: text for span, text, address in found if text is not None or has_failed(address)}
 
     def outcome(self, plan: Plan, *, waited: bool) -> str:
-        """The word for the summary header, for the plan that was made."""
+        """Return the value of the summary header for the plan that was made."""
         texts = self.texts()
         if any(texts.get(span) is None for span in self.addresses if waited or span in texts):
             return "failed"

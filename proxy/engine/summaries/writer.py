@@ -1,7 +1,8 @@
-"""Writing one summary: piece by piece, each kept under its content address, by one worker at a time.
+"""Write one summary: piece by piece, each stored under its content address, by one worker at a time.
 
-What is not true is asked for once more, then one made by code stands in its place. Finished pieces stay,
-so a summary that was cut off goes on where it stopped, and what others have written is not paid for again.
+If an answer is not true to the source, the model is asked once more, and then an extract made by code takes
+its place. Finished pieces are kept, so an interrupted summary continues where it stopped, and what others
+have written is not paid for again.
 """
 
 import asyncio
@@ -41,18 +42,18 @@ T = TypeVar("T")
 LEASE = 15.0
 """Seconds."""
 _GLANCES = (0.1, 2.0)
-"""Seconds between two looks for what another worker writes: the first, and the longest."""
+"""Seconds between two checks for another worker's text: the first, and the longest."""
 _MOST_GLANCES = 60
 
 
 class _Elsewhere(Exception):  # noqa: N818 - no error: it is being written
-    """Another worker writes it."""
+    """Another worker is writing the text."""
 
 
 class Lease:
-    """The right to write one summary, renewed until it is given up, or the summary is kept.
+    """The right to write one summary, renewed until it is given up or the summary is stored.
 
-    Of many workers one writes, and the others wait for its text; without a store each does.
+    Of many workers one writes, and the others wait for its text; without a store each worker writes.
     """
 
     def __init__(self, store: SummaryStore, key: SessionKey, address: str, token: str) -> None:
@@ -64,7 +65,7 @@ class Lease:
 
     @classmethod
     async def take(cls, store: SummaryStore, key: SessionKey, address: str) -> "Lease | None":
-        """The lease on the summary at ``address``; None while another worker has it."""
+        """Take the lease on the summary at ``address``; None while another worker has it."""
         token = secrets.token_hex(8)
         try:
             if not await store.claim(key, address, token, LEASE):
@@ -74,21 +75,21 @@ class Lease:
         return cls(store, key, address, token)
 
     async def give_up(self) -> None:
-        """Let another worker write it; nothing where it was given up, or the summary is kept."""
+        """Let another worker write the summary; no effect if given up already, or if it is stored."""
         if self._end():
-            with suppress(StoreUnavailable):  # then it runs out
+            with suppress(StoreUnavailable):  # then it expires
                 await self._store.release(self._key, self._address, self._token)
 
     async def keep(self, text: str, ttl: float) -> bool:
-        """Keep what was written, as long as nobody else has taken over; False where somebody has."""
+        """Store the text unless another worker has taken over; return False if one has."""
         self._end()
         try:
             return await self._store.keep_summary(self._key, self._address, text, ttl, self._token)
         except StoreUnavailable:
-            return True  # this process has it, and the note once an epoch begins
+            return True  # it is in this process, and in the note once an epoch begins
 
     def _end(self) -> bool:
-        """Renew it no more; whether it was renewed until now."""
+        """Stop renewing; return whether the lease was being renewed."""
         renewing, self._renewing = self._renewing, None
         if renewing is not None:
             renewing.cancel()
@@ -96,7 +97,7 @@ class Lease:
 
 
 class Writer:
-    """Writes summaries, and knows those that are written."""
+    """Writes summaries, and caches those that are written."""
 
     def __init__(
         self,
@@ -116,7 +117,7 @@ class Writer:
         self.texts: Lru[str, str] = Lru(memory, sys.getsizeof)
 
     async def write(self, job: Job, hurry: asyncio.Event) -> str:
-        """The text for a gap; ``hurry`` is set once a request waits for it.
+        """Return the text for a gap; ``hurry`` is set once a request waits for it.
 
         Raises Refused, Unanswered, TimeoutError and UnabridgedError where there is none.
         """
@@ -136,7 +137,7 @@ class Writer:
 
     async def _summarised(self, job: Job, hurry: asyncio.Event) -> str:
         if not job.source.pieces:
-            raise Refused("empty")  # nothing of the gap may be told
+            raise Refused("empty")  # nothing of the gap may be summarised
         texts = [await self._piece(job, piece, job.piece_limit, hurry) for piece in job.source.pieces]
         text = "\n".join(texts)
         if not job.rebuilds or job.limit.fits(text, self._count):
@@ -145,9 +146,9 @@ class Writer:
         return await self._piece(job, joined, job.limit, hurry)
 
     async def _recorded(self, job: Job, record: RunningSummary, hurry: asyncio.Event) -> str:
-        """A record with its long answers condensed, one by one, and where it is too long all of it rewritten.
+        """Return a record with its long answers condensed one by one; if still too long, rewrite all of it.
 
-        Code shortens what the model did not. Raises Refused where that is all.
+        Code shortens what the model did not. Raises Refused if the model shortened nothing.
         """
         condensed, refused = dict[str, str](), Refused("empty")
         limit = Limit.of_bytes(record.rules.answer_to)
@@ -167,7 +168,7 @@ class Writer:
         return record.text(condensed)
 
     async def _piece(self, job: Job, piece: Piece, limit: Limit, hurry: asyncio.Event) -> str:
-        """A piece's summary: found, written, or waited for where another worker writes it."""
+        """Return a piece's summary: found, written, or awaited where another worker writes it."""
         address = job.address_of(piece, limit)
         glance, longest_glance = _GLANCES
         for _ in range(_MOST_GLANCES):
@@ -191,11 +192,11 @@ class Writer:
         return text
 
     async def _written(self, job: Job, piece: Piece, limit: Limit, address: str, hurry: asyncio.Event) -> str:
-        """Ask the model, once more where its answer will not do; raises _Elsewhere."""
+        """Ask the model, once more if its first answer is unusable; raises _Elsewhere."""
         text = await self._reread(job, address, hurry)
         rules = job.rules
         ask = ask_for_summary(piece.text, job.source.language, limit, rules.temperature, rules.prompt)
-        is_last = not rules.temperature  # it would say the same again
+        is_last = not rules.temperature  # at temperature 0 the answer would be the same
         while text is None:
             call = partial(self._asking.answer, job.caller, ask)
             judged = partial(self._judged, job, piece, limit, is_last=is_last)
@@ -206,7 +207,7 @@ class Writer:
     async def _judged(
         self, job: Job, piece: Piece, limit: Limit, answer: Answer, *, is_last: bool
     ) -> str | None:
-        """What may stand in the note; None where the model may be asked again. Raises Refused."""
+        """Return the text for the note; None where the model may be asked again. Raises Refused."""
         count = self._count
         try:
             return await self._believed(answer, limit, lambda: piece.evidence(job.source.user_rules))
@@ -229,19 +230,19 @@ class Writer:
             return None
 
     async def _believed(self, answer: Answer, limit: Limit, evidence: Callable[[], Evidence]) -> str:
-        """What may stand in the note. Raises Refused."""
+        """Return the answer's text if it may stand in the note. Raises Refused."""
         text, count = text_of(answer, self._asking.wire), self._count
         return await asyncio.to_thread(lambda: judge(text, limit, evidence(), count))
 
     async def _reread(self, job: Job, address: str, hurry: asyncio.Event) -> str | None:
-        """The summary, asked for behind what was sent last; None where it is to be read afresh."""
+        """Ask for the summary after the messages sent last; None where the gap is to be read afresh."""
         cached = self._prompt_cache
         if cached.question(job.caller, job.address) is None:
             return None
 
         async def call() -> tuple[Answer, Piece] | None:
             question = cached.question(job.caller, job.address)
-            if question is None:  # it has waited for others too long, or memory had no room
+            if question is None:  # it waited too long, or was evicted
                 return None
             return await cached.answer(job.caller, question), question.cut_part
 
@@ -258,7 +259,7 @@ class Writer:
         return await self._leased(job, address, call, judged, hurry)
 
     async def _compacted(self, job: Job, hurry: asyncio.Event) -> str | None:
-        """What a compactor makes of the gap; None where none has taken it, or its text will not do."""
+        """Return a compactor's text for the gap; None where none has taken it, or its text is unusable."""
         compaction = job.compaction
         if compaction is None:
             return None
@@ -271,7 +272,7 @@ class Writer:
             call = partial(self._compacting.text, job, compaction)
             return await self._leased(job, job.address, call, judged, hurry)
         except _Elsewhere:
-            return await self._found(job, job.address)  # or the built-in way waits for it
+            return await self._found(job, job.address)  # else the built-in way waits for it
 
     async def _leased(
         self,
@@ -281,10 +282,10 @@ class Writer:
         judged: Callable[[T], Coroutine[Any, Any, str | None]],
         hurry: asyncio.Event,
     ) -> str | None:
-        """Call when no user is held up by it and no other worker writes the same; keep what it comes to.
+        """Make a call when it holds up no user and no other worker writes the same; store the judged text.
 
-        None where that will not do. Where another worker has taken over and written, theirs counts. Raises
-        _Elsewhere.
+        Returns None where the text is unusable. Where another worker has taken over and written one, theirs
+        counts. Raises _Elsewhere.
         """
 
         async def under_lease() -> tuple[T, Lease]:
@@ -292,7 +293,7 @@ class Writer:
             if lease is None:
                 raise _Elsewhere
             try:
-                is_written = await self._found(job, address) is not None  # while we reached for the lease
+                is_written = await self._found(job, address) is not None  # written while we took the lease
                 got = None if is_written else (await call(), lease)
             except BaseException as error:
                 if isinstance(error, asyncio.CancelledError):
