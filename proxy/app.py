@@ -1,4 +1,4 @@
-"""Where the parts meet: settings in, an ASGI application out. Nothing else builds a part."""
+"""Builds the ASGI application from the settings. No other module builds these parts."""
 
 import asyncio
 import logging
@@ -92,11 +92,11 @@ from proxy.tracing import Tracer
 
 SECRET_FILE = "secret"  # noqa: S105 - a file's name
 _CUT_OFF = 1.0
-"""Seconds in which requests that are cut off at the end say what there is to keep of them."""
+"""Seconds for requests that are cut off at the end to save what there is to keep of them."""
 _LEARNED = 4
-"""Which part of the memory for caches is for what stands nowhere else."""
+"""One fourth of the cache memory is for what is stored nowhere else."""
 _LINGER = 0.01
-"""Seconds for which turns wait for others to be stored with, where no other process looks for them."""
+"""Seconds for which turns wait to be stored together, where no other process reads them."""
 
 
 class SystemClock:
@@ -110,12 +110,12 @@ class SystemClock:
 
 @dataclass(frozen=True)
 class Outside:
-    """What the engine needs of the world, and the memories that its caches share."""
+    """The engine's outside dependencies, and the memories that its caches share."""
 
     memory: Memory
-    """For what is read, or asked for, again where it has gone."""
+    """For entries that are read or asked for again after eviction."""
     learned: Memory
-    """For what stands nowhere else: no large body pushes it out."""
+    """For entries that are stored nowhere else: no large body can evict them."""
     clock: SystemClock
     metrics: Metrics
     store: SessionStore
@@ -130,7 +130,7 @@ class Outside:
 
 @dataclass(frozen=True)
 class Inside:
-    """The engine, and what works beside it."""
+    """The engine and its background services."""
 
     pipeline: Pipeline
     appends: Appends
@@ -149,12 +149,11 @@ def create_app(
     *,
     owns_store: bool = False,
 ) -> ASGIApp:
-    """Build the proxy. The store must be named; the embedded one is started by whoever serves.
+    """Build the proxy. The store must be named; whoever serves starts the embedded one.
 
-    ``written`` is the settings file that the settings are from, if there is one; its rules are followed.
-    ``on_ready`` is called before the first request. Who ``owns_store`` vouches that nobody but this process
-    writes to it: no other worker, no other server.
-    Raises SettingsError, PluginError and FileError.
+    ``written`` is the settings file from which the settings come, if there is one; changes of its rules are
+    followed. ``on_ready`` is called before the first request. ``owns_store`` promises that only this process
+    writes to the store: no other worker, no other server. Raises SettingsError, PluginError and FileError.
     """
     begin_log(settings)
     load_plugins()
@@ -192,7 +191,7 @@ def create_app(
 
 
 def begin_log(settings: Settings) -> None:
-    """Log as the settings say; one of several workers tells its number in each line."""
+    """Set up logging by the settings; one of several workers adds its number to each line."""
     shows_content = settings.log_content and "log_level" not in settings.model_fields_set
     level = "DEBUG" if shows_content else settings.log_level.upper()
     is_worker = settings.workers > 1 and multiprocessing.parent_process() is not None
@@ -230,7 +229,7 @@ def _outside(settings: Settings, written: SettingsFile | None, *, owns_store: bo
 
 
 def assembled(settings: Settings, outside: Outside, wire: Dialect = CHAT) -> Inside:
-    """The engine, whatever the world is."""
+    """Build the engine on the given outside dependencies."""
     store, clock, counter, metrics = outside.store, outside.clock, outside.counter, outside.metrics
     upstream, memory, learned = outside.upstream, outside.memory, outside.learned
     secret, former = (*_secrets(settings), None)[:2]
@@ -313,7 +312,7 @@ def assembled(settings: Settings, outside: Outside, wire: Dialect = CHAT) -> Ins
 def _memory_scheduler(
     settings: Settings, outside: Outside, questions: MemoryModel, background: Background
 ) -> MemoryScheduler:
-    """What outlives sessions: how it is written, and kept."""
+    """Build the scheduler of memory, with its writer and daily maintenance."""
     rest, credentials = settings.memory_rest, _operator_credentials(settings)
     sources = Conversations.open(outside.store, DIALECTS, outside.memory)
     scopes = ScopeCache(outside.memories, outside.memory)
@@ -326,7 +325,7 @@ def _memory_scheduler(
 def _lifespan(
     outside: Outside, inside: Inside, drain: Drain, on_ready: Callable[[], object]
 ) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
-    """Load what is slow before the first request; end in order after the last."""
+    """Return the lifespan: load slow parts before the first request; end in order after the last."""
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
@@ -356,19 +355,19 @@ def _lifespan(
 
 
 async def _check_secret(store: SessionStore) -> None:
-    """Tell the operator of a secret with which nothing in the store will be found."""
-    with suppress(StoreUnavailable):  # requests will say so
+    """Warn the operator of a secret with which nothing in the store will be found."""
+    with suppress(StoreUnavailable):  # requests will report it
         if not await store.knows_secret():
             log_warning("the store was written with another UNABRIDGED_SECRET: no session of it is found")
 
 
 def _secrets(settings: Settings) -> tuple[str, ...]:
-    """The secrets, newest first: as set, else one made at the first start and kept beside the data."""
+    """Return the secrets, newest first: as set, else one made at the first start and kept with the data."""
     return settings.secrets or (persistent_secret(settings.data_dir / SECRET_FILE),)
 
 
 def _for_people(settings: Settings, outside: Outside, inside: Inside, drain: Drain) -> list[BaseRoute]:
-    """The admin API and the page, for whoever holds the admin token."""
+    """Return the routes of the admin API and the page, for whoever holds the admin token."""
     store, clock, pipeline = outside.store, outside.clock, inside.pipeline
     inspection = Inspection(DIALECTS, store, outside.counter, outside.policies.named, inside.summary_jobs)
     naming, turns = pipeline.naming, inside.memory_scheduler
@@ -410,6 +409,6 @@ def _for_people(settings: Settings, outside: Outside, inside: Inside, drain: Dra
 
 
 def _operator_credentials(settings: Settings) -> list[tuple[bytes, bytes]]:
-    """The auth header of work that no client's request has caused."""
+    """Return the auth header for calls that no client's request has caused."""
     key = settings.upstream_key
     return [(b"authorization", f"Bearer {key.get_secret_value()}".encode())] if key else []

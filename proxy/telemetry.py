@@ -1,6 +1,6 @@
-"""Every metric, and what is logged: JSON or text on standard error, in as few writes as may be.
+"""All metrics, and logging: JSON or text on standard error, in as few writes as possible.
 
-Nothing else declares a metric. No session, key or content in a label or in the log.
+No other module declares a metric. Neither labels nor the log hold sessions, keys or content.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _PATIENT = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 class Metrics:
     """All metrics, in a registry of their own so that two apps in one process do not mix.
 
-    ``cached`` says how many bytes this process remembers of sessions.
+    ``cached`` returns the bytes that this process's caches hold.
     """
 
     def __init__(self, cached: Callable[[], int] = lambda: 0) -> None:
@@ -61,7 +61,7 @@ class Metrics:
         gauge("unabridged_streams_active", "Answers on their way.").set_function(lambda: self.streams_active)
         gauge("unabridged_tasks", "Tasks that are alive.").set_function(_tasks)
 
-        # Contexts: what is made of what clients send.
+        # Contexts: what becomes of the conversations that clients send.
         self.stages = counter("unabridged_stage", "Managed requests by stage.", ("stage",))
         tokens = counter("unabridged_tokens", "Prompt tokens received and sent.", ("kind",))
         self._tokens_received, self._tokens_sent = tokens.labels("received"), tokens.labels("sent")
@@ -85,14 +85,14 @@ class Metrics:
 
         self._declare_money(counter)
 
-        # What outlives sessions.
+        # Memory.
         self.memory_items, self.memory_archive, self.memory_compression = (
             gauge("unabridged_memory_items", "What is remembered, by state.", ("state",)),
             gauge("unabridged_memory_archive_count", "Items that are in the archive."),
             gauge("unabridged_memory_compression_rate", "What compressing archived items saved, as a share."),
         )
 
-        # The store, what is remembered of it, and the policies' files.
+        # The store, its cache, and the policies' files.
         gauge("unabridged_cache_bytes", "What this process remembers of sessions.").set_function(cached)
         self.store = histogram("unabridged_store_seconds", "Time of store calls.", ("op",), buckets=_QUICK)
         self._stored = cache(self.store.labels)
@@ -145,9 +145,9 @@ class Metrics:
         self._relayed(status).inc()
 
     def count_tokens(self, full: int, view: int, *, is_shadow: bool) -> None:
-        """Count a request's prompt tokens: of all that came, and of what a policy made of that.
+        """Count a request's prompt tokens: all that came in, and those of the view.
 
-        In shadow that was not sent.
+        In shadow the view was not sent.
         """
         self._tokens_received.inc(full)
         self._tokens_sent.inc(full if is_shadow else view)
@@ -160,19 +160,19 @@ class Metrics:
         self._stored(op).observe(seconds)
 
     def exposition(self) -> bytes:
-        """The metrics in Prometheus' text format."""
+        """Return the metrics in Prometheus' text format."""
         return generate_latest(self.registry)
 
 
 def _tasks() -> int:
-    """Tasks of the event loop that asks; 0 where none does."""
+    """Return the number of tasks of the running event loop; 0 where none runs."""
     try:
         return len(asyncio.all_tasks())
     except RuntimeError:
         return 0
 
 
-# --- what is logged ---
+# --- logging ---
 
 _log = logging.getLogger("proxy")
 _server_log = logging.getLogger("uvicorn.error")
@@ -180,7 +180,7 @@ _collector_log = logging.getLogger("opentelemetry")
 
 
 def set_up_logging(level: int = logging.INFO, form: str | None = None, worker: int | None = None) -> None:
-    """Send our log lines and the server's to standard error, as `text` or `json`, of a numbered worker."""
+    """Send our log lines and the server's to standard error, as `text` or `json`, with a worker's number."""
     out = Lines(form, worker)
     for log in (_log, _server_log, _collector_log):
         log.handlers = [out]
@@ -189,11 +189,11 @@ def set_up_logging(level: int = logging.INFO, form: str | None = None, worker: i
 
 
 _REQUEST = logging.LogRecord(_log.name, logging.INFO, "", 0, "request", None, None)
-"""What the records of all requests have in common: where in our code they are made is no news."""
+"""The common part of all request records; the place in the code is always the same."""
 
 
 def log_request(**fields: object) -> None:
-    """The one line of a request: ids, numbers and outcomes."""
+    """Log the one line of a request: ids, numbers and outcomes."""
     if _log.isEnabledFor(logging.INFO):
         # A record's constructor asks for the thread, the process and the task: as much work as the line.
         record = logging.LogRecord.__new__(logging.LogRecord)
@@ -202,49 +202,49 @@ def log_request(**fields: object) -> None:
 
 
 def log_event(what: str, **fields: object) -> None:
-    """Something that went as it should, and that an operator may wait for."""
+    """Log an expected event that an operator may look for."""
     _log.info(what, extra={"fields": fields})
 
 
 def log_content(request_id: str, request: bytes, answer: bytes | None) -> None:
-    """What was sent and said, at debug level; only where the operator asked for it."""
+    """Log request and answer at debug level; only where the operator asked for it."""
     fields = {"id": request_id, "request": request.decode(errors="replace")}
     _log.debug("content", extra={"fields": fields | {"answer": (answer or b"").decode(errors="replace")}})
 
 
 logs_state = partial(_log.isEnabledFor, logging.DEBUG)
-"""Whether anybody is told what a request's session stands at."""
+"""Whether the states of sessions are logged."""
 
 
 def log_state(request_id: str, state: str) -> None:
-    """What a request's session stands at, at debug level, in lines of its own."""
+    """Log the state of a request's session at debug level, on lines of its own."""
     _log.debug("memory state", extra={"fields": {"id": request_id, "state": state}})
 
 
 def log_fault(what: str, error: BaseException) -> None:
-    """A fault of our own, told by its class and its place; its text may hold a request's content."""
+    """Log a fault of our own by its class and its place; its text may hold a request's content."""
     frames = "".join(traceback.format_tb(error.__traceback__))
     _log.error(what, extra={"fields": {"error": type(error).__name__, "frames": frames}})
 
 
 def log_error(what: str, **fields: object) -> None:
-    """Something that went wrong, though not by a fault of ours."""
+    """Log an error that is not a fault of ours."""
     _log.error(what, extra={"fields": fields})
 
 
 def log_warning(what: str, **fields: object) -> None:
-    """Something that an operator should look at."""
+    """Log something that an operator should look at."""
     _log.warning(what, extra={"fields": fields})
 
 
 # --- how lines are written ---
 
 _PIPED = 4096
-"""Bytes that a pipe takes in one piece (Linux): no other worker's lines come between."""
+"""Bytes that a pipe takes in one piece (Linux), so that no other worker's lines come between."""
 _PLAIN = re.compile(r"[\w.:/@+-]+", re.ASCII)
 """Text that needs no quotes."""
 _BELOW = ("frames", "exception")
-"""What has several lines: as text it stands below its line."""
+"""Fields with several lines: in text form they are written below their line."""
 
 
 class JSONLines(logging.Formatter):
@@ -279,7 +279,7 @@ class JSONLines(logging.Formatter):
 
 
 class TextLines(JSONLines):
-    """The same for people: one line each, but for the place of a fault below it."""
+    """Text lines for people: one line for each record, with stack frames below it."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = self._line(record)
@@ -294,7 +294,7 @@ class TextLines(JSONLines):
 
 
 def _quoted(value: object) -> str:
-    """A value on a terminal: what clients choose has no control characters there."""
+    """Return a value as text for a terminal, without control characters: clients choose some values."""
     text = value if isinstance(value, str) else json.dumps(value, default=str)
     if _PLAIN.fullmatch(text) or not isinstance(value, str):
         return text
@@ -303,12 +303,12 @@ def _quoted(value: object) -> str:
 
 @lru_cache(maxsize=1)
 def _second(at: int) -> str:
-    """A second since 1970 as ISO 8601 has it; many lines are of the same."""
+    """Return a second since 1970 in ISO 8601; cached, since many lines share it."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 class Lines(logging.StreamHandler[TextIO]):
-    """Writes the lines of one pass of the event loop at once; what may not wait, immediately."""
+    """Writes the lines of one pass of the event loop at once, and warnings and errors immediately."""
 
     def __init__(self, form: str | None = None, worker: int | None = None) -> None:
         """``form`` is `text` or `json`; None is text on a terminal, else JSON."""
@@ -317,9 +317,9 @@ class Lines(logging.StreamHandler[TextIO]):
         self.setFormatter((TextLines if is_text else JSONLines)(worker))
         self._unwritten: list[str] = []
         self._held = 0
-        """Bytes in them."""
+        """Bytes in ``_unwritten``."""
         self._flushed_by: asyncio.AbstractEventLoop | None = None
-        """The loop that is about to write them; one that has ended never does."""
+        """The loop that is about to write the lines; a loop that has ended never does."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -334,7 +334,7 @@ class Lines(logging.StreamHandler[TextIO]):
         self._held += size
         try:
             loop = asyncio.get_running_loop() if record.levelno < logging.WARNING else None
-        except RuntimeError:  # nobody's pass to wait for
+        except RuntimeError:  # no running loop
             loop = None
         if loop is None:
             self.flush()
@@ -343,7 +343,7 @@ class Lines(logging.StreamHandler[TextIO]):
             loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Write what is held; logging asks for it at the end of the process, too."""
+        """Write the lines that are held; logging also calls this at the end of the process."""
         self.acquire()
         try:
             lines, self._unwritten, self._held, self._flushed_by = self._unwritten, [], 0, None

@@ -1,12 +1,8 @@
-"""What a trace tells of a managed request: the names of its spans and attributes, and the span in force.
-
-The edge puts a :class:`Trace` in force for the time of a request; whatever happens within it, in tasks that
-it starts too, finds it there. Where none is in force, because tracing is off, each place asks once and makes
-nothing. No contents and no keys are told.
+"""Tracing of managed requests: the names of spans and attributes, and the span in force.
 
 Names are those of OpenTelemetry's semantic conventions for generative AI
-(https://github.com/open-telemetry/semantic-conventions-genai), for HTTP and for databases; what they have no
-name for begins with `unabridged.`.
+(https://github.com/open-telemetry/semantic-conventions-genai), for HTTP and for databases; names of our own
+begin with `unabridged.`.
 """
 
 from __future__ import annotations
@@ -23,9 +19,9 @@ from proxy.core.dialects.answers import Answer, Usage
 REQUEST: Final = "POST /v1/chat/completions"
 PLAN: Final = "plan"
 STORE: Final = "store"
-"""With the name of what was asked of it."""
+"""Followed by the name of the store's operation."""
 CHAT: Final = "chat"
-"""With the model's name: one call of the upstream."""
+"""Followed by the model's name: one call of the upstream."""
 ROUND: Final = "hidden round"
 SUMMARY: Final = "summary"
 MEMORY: Final = "memory"
@@ -44,7 +40,7 @@ DATABASE_OPERATION: Final = "db.operation.name"
 OPERATION: Final = "gen_ai.operation.name"
 PROVIDER: Final = "gen_ai.provider.name"
 CONVERSATION: Final = "gen_ai.conversation.id"
-"""The session's id, which says nothing of whose it is."""
+"""The session's id, which does not reveal whose it is."""
 REQUEST_MODEL: Final = "gen_ai.request.model"
 RESPONSE_MODEL: Final = "gen_ai.response.model"
 RESPONSE_ID: Final = "gen_ai.response.id"
@@ -52,7 +48,7 @@ FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
 INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
 OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 CACHED_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
-"""Of the input, what the provider read from its cache."""
+"""Input tokens that the provider read from its cache."""
 
 # --- attributes: our own ---
 
@@ -60,77 +56,77 @@ STAGE: Final = "unabridged.stage"
 EPOCH: Final = "unabridged.epoch"
 POLICY: Final = "unabridged.policy"
 CUT: Final = "unabridged.cut"
-"""Messages."""
+"""Number of cut messages."""
 MODE: Final = "unabridged.mode"
 SENT: Final = "unabridged.tokens.sent"
 FULL: Final = "unabridged.tokens.full"
-"""Of the whole conversation."""
+"""Tokens of the whole conversation."""
 BUDGET: Final = "unabridged.tokens.budget"
 CACHED: Final = "unabridged.tokens.cached"
 DEGRADED: Final = "unabridged.degraded"
 
 NAME: Final = 80
-"""Characters of a model's name: clients choose them."""
+"""Most characters of a model's name: clients choose the names."""
 
 Value = str | int | float | Sequence[str]
 Attributes = Mapping[str, Value | None]
-"""None is not told."""
+"""Attributes with the value None are left out."""
 Headers = Sequence[tuple[bytes, bytes]]
 
 
 class Span(Protocol):
-    """Something that takes time, told to a collector once it is over."""
+    """A timed operation, reported to a collector once it is over."""
 
     def child(
         self, name: str, attributes: Attributes, *, is_call: bool = False, seconds: float = 0.0
     ) -> Span:
-        """A span within this one, which began so many ``seconds`` ago; ```is_call``` of another server."""
+        """Begin a span within this one, ``seconds`` ago; ``is_call``: it is a call of another server."""
         ...
 
     def tell(self, attributes: Attributes) -> None: ...
 
     def fail(self, error: str) -> None:
-        """It did not come to its end because of this class of errors."""
+        """Mark the span as failed with this class of errors."""
         ...
 
     def end(self, at: float | None = None) -> None:
-        """``at`` in seconds since 1970, if not now."""
+        """End the span; ``at`` is in seconds since 1970, by default now."""
         ...
 
     def continued(self, headers: Headers) -> Headers:
-        """The headers of a call that belongs to this span: W3C's `traceparent` and `tracestate` are its."""
+        """Return the headers with W3C's `traceparent` and `tracestate` of this span, for a call within it."""
         ...
 
 
 class Tracer(Protocol):
-    """Tells a collector of requests."""
+    """Reports requests to a collector."""
 
     def request(self, headers: Headers) -> Span:
-        """The span of a request that has come in; it goes on with the trace that its headers name."""
+        """Begin the span of a request that has come in; it continues the trace that the headers name."""
         ...
 
     async def aclose(self) -> None:
-        """Tell what is left to be told."""
+        """Report the spans that are left."""
         ...
 
 
 class Trace:
-    """A span in force, and the newest call of a model that was made for what it is about."""
+    """A span in force, and the newest call of a model that was made within it."""
 
     def __init__(self, span: Span, whole: Trace | None = None) -> None:
-        """``whole`` is what it is a part of, if its calls are those of that."""
+        """``whole`` is the enclosing trace, if this one's calls also count as calls of that."""
         self.span = span
         self._whole = whole
         self._call: Span | None = None
 
     def called(self, call: Span) -> None:
-        """Let this be the newest call."""
+        """Set the newest call."""
         self._call = call
         if self._whole is not None:
             self._whole.called(call)
 
     def answered(self, answer: Answer) -> None:
-        """Tell of an answer where it was asked for."""
+        """Add an answer's attributes to the span and to the newest call."""
         usage = answer.usage or Usage()
         self.span.tell({CACHED: usage.cached_tokens})
         if self._call is not None:
@@ -153,9 +149,9 @@ current = _in_force.get
 
 
 def step(name: str, *, is_aside: bool = False) -> AbstractContextManager[None]:
-    """A part of what is traced; nothing where nothing is.
+    """Return a context with a child span in force; without effect where nothing is traced.
 
-    The calls made in what ``is_aside`` are no part of the answer to the client.
+    Calls made in a step that ``is_aside`` are not part of the answer to the client.
     """
     trace = _in_force.get()
     if trace is None:
@@ -164,12 +160,12 @@ def step(name: str, *, is_aside: bool = False) -> AbstractContextManager[None]:
 
 
 UNTRACED: Final = nullcontext()
-"""A step of what nobody traces."""
+"""A step where nothing is traced."""
 
 
 @contextmanager
 def within(trace: Trace) -> Generator[None]:
-    """Put a trace in force, and end its span."""
+    """Put a trace in force, and end its span on leaving."""
     token = _in_force.set(trace)
     try:
         yield

@@ -1,7 +1,7 @@
-"""An upstream's answer on its way to the client: each chunk at once, and a true ending.
+"""Pass an upstream's answer on to the client: each chunk at once, with its true ending.
 
-What ends too early is said to have. The answer to an appended turn is over only once its turn is stored:
-until then its last event waits, or all of an answer that is no stream.
+An answer that ends too early is reported as such. The answer to an appended turn is complete only once its
+turn is stored: until then the last event of a stream is held back, or all of an answer that is not a stream.
 """
 
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
@@ -18,7 +18,7 @@ from proxy.errors import HistoryNotSaved, UpstreamError, UpstreamTimeout, Upstre
 Begin = Callable[[], Awaitable[None]]
 """Sends the head of the answer."""
 Acknowledged = Callable[[], Awaitable[bool]]
-"""Waits until an appended turn is stored; whether it is."""
+"""Waits until an appended turn is stored; returns whether it is."""
 
 
 async def pump(
@@ -28,10 +28,11 @@ async def pump(
     tee: Callable[[bytes], None] | None = None,
     ending: Callable[[UpstreamError | None], bytes] | None = None,
 ) -> None:
-    """Send an answer's body on, each chunk untouched and at once, and complete the answer.
+    """Pass an answer's body on, each chunk unchanged and at once, and complete the answer.
 
-    `tee` sees each chunk after it was sent; it must not raise. `ending` gives the last bytes, told of the
-    fault that ended the body, if any; without it that fault is raised and the answer stays incomplete.
+    `tee` is called with each chunk after it was sent; it must not raise. `ending` returns the last bytes,
+    given the fault that ended the body, if any; without `ending` the fault is raised and the answer stays
+    incomplete.
     """
     fault: UpstreamError | None = None
     try:
@@ -50,9 +51,10 @@ async def pump(
 async def send_answer(
     sent: Sent, collector: Collector, send: Send, *, adds_usage: bool, tells_end: bool
 ) -> None:
-    """Pass on an answer that has begun; ``adds_usage``: without a usage that only we asked for.
+    """Pass on an answer that has begun; ``adds_usage``: remove the usage that only the proxy asked for.
 
-    Where one ends too early, ``tells_end`` decides whether it is told so, or ends as the upstream's does.
+    ``tells_end`` decides whether an answer that ends too early gets an error event, or ends as the upstream's
+    does.
     """
     ending = partial(_ending, collector) if tells_end else None
     if collector.is_plain_stream and adds_usage:
@@ -74,8 +76,8 @@ async def send_appended(
 ) -> None:
     """Pass on the answer to an appended turn.
 
-    Where that is no stream, or a compressed one, it waits as a whole, and HistoryNotSaved and UpstreamError
-    are raised before anything was sent.
+    An answer that is no stream, or a compressed one, is held back as a whole; HistoryNotSaved and
+    UpstreamError are then raised before anything was sent.
     """
     chunks = _seen(sent, collector)
     if not collector.is_plain_stream:
@@ -92,7 +94,7 @@ async def send_appended(
 
 
 def _ending(collector: Collector, fault: UpstreamError | None) -> bytes:
-    """The last bytes of an answer: what is wrong with it, if it is a stream that broke off."""
+    """Return the last bytes of an answer: an error event if it is a stream that broke off, else nothing."""
     if fault is not None and not collector.can_tell:
         raise fault
     if not collector.is_truncated:
@@ -124,7 +126,7 @@ async def _without_usage(chunks: AsyncIterator[bytes], remover: StreamFilter) ->
 async def _until_stored(
     chunks: AsyncIterator[bytes], wire: Dialect, acknowledged: Acknowledged
 ) -> AsyncIterator[bytes]:
-    """A stream whose final event waits for its turn to be stored, and is an error where that fails."""
+    """Yield a stream whose final event waits until its turn is stored, and is an error if that fails."""
     final = wire.final_event()
     async for chunk in chunks:
         if passed := final.feed(chunk):

@@ -1,7 +1,7 @@
-"""Small pieces of raw ASGI: is the client there, what did it send, and how it hears of an error of ours.
+"""Helpers for raw ASGI: the client's presence, request bodies, and error answers.
 
-Raw, because a framework's Request and Response cost more than everything else on the way, and
-because a relay must not touch bytes. Bodies are read under a limit.
+Raw, because a framework's Request and Response cost more than all other work on a request, and because a
+relay must not change bytes. Bodies are read under a limit.
 """
 
 from __future__ import annotations
@@ -21,20 +21,19 @@ from proxy.http.limits import Permit
 from proxy.http.request_head import Header, request_id
 
 LINGER = 1.0
-"""Seconds for which an unread body is thrown away, so that its sender comes to read the answer."""
+"""Seconds for which an unread body is read and discarded, so that its sender comes to read the answer."""
 
 OFF_LOOP = 16 * 1024
-"""Bytes of compressed body from which decoding leaves the event loop: it may take long."""
+"""Bytes of a compressed body from which on it is decoded in a thread: it may take long."""
 
 CLIENT = "unabridged.client"
-"""The key in a scope at which our server tells what ASGI has no word for."""
+"""The scope key of the `Client`, which our server sets for what ASGI cannot express."""
 
 
 class Client(Protocol):
-    """Whoever has sent a request. ``with client:`` gives up what it encloses once the client leaves.
+    """The sender of a request. ``with client:`` cancels the enclosed code once the client leaves.
 
-    That raises ClientDisconnected in place of the cancellation that it makes, as `asyncio.timeout` raises its
-    TimeoutError.
+    ClientDisconnected is then raised in place of the cancellation, as `asyncio.timeout` raises TimeoutError.
     """
 
     def __enter__(self) -> object: ...
@@ -44,7 +43,7 @@ class Client(Protocol):
     ) -> None: ...
 
     def whole_body(self) -> bytes | None:
-        """The body, if it came with the head: there is nothing to be received then."""
+        """Return the body if it is complete already; then there is nothing to receive."""
         ...
 
     def put_back(self, body: bytes) -> None:
@@ -52,7 +51,7 @@ class Client(Protocol):
         ...
 
     def discard(self) -> None:
-        """Throw away what comes of the body from now on, so that its sender is not held up."""
+        """Discard the rest of the body as it arrives, so that its sender is not held up."""
         ...
 
 
@@ -61,16 +60,16 @@ class ClientDisconnected(Exception):  # noqa: N818 - an event, not an error: nob
 
 
 class Upload:
-    """A request's body as a stream; where it is given up half way, `client` need not wait with the rest."""
+    """A request's body as a stream; if it is not read to its end, `client` discards the rest."""
 
     def __init__(self, receive: Receive, client: Client, *, has_body: bool) -> None:
         self._receive = receive
         self._client = client
         self.unread = has_body
-        """Whether some of the body may still come."""
+        """Whether some of the body may still arrive."""
 
     def body(self) -> bytes | AsyncGenerator[bytes] | None:
-        """The body as it arrives, or at once; None where there is none."""
+        """Return the body at once if it is complete, else as it arrives; None where there is none."""
         if not self.unread:
             return None
         whole = self._client.whole_body()
@@ -80,7 +79,7 @@ class Upload:
         return whole
 
     async def parts(self) -> AsyncGenerator[bytes]:
-        """The body as it arrives; what nobody asks for stays with the sender (raises ClientDisconnected)."""
+        """Yield the body as it arrives; it is read only on request (raises ClientDisconnected)."""
         try:
             while self.unread:
                 part, self.unread = await _part(self._receive)
@@ -92,7 +91,7 @@ class Upload:
 
 
 async def read_body(receive: Receive, limit: int, permit: Permit, content_length: int | None = None) -> bytes:
-    """A whole body of at most `limit` bytes, for which `permit` has room, taken as they come.
+    """Read a whole body of at most `limit` bytes, taking room from `permit` as they arrive.
 
     Raises RequestTooLarge and Overloaded (by `content_length` before anything is read), ClientDisconnected.
     """
@@ -114,7 +113,7 @@ async def read_body(receive: Receive, limit: int, permit: Permit, content_length
 
 
 async def _part(receive: Receive) -> tuple[bytes, bool]:
-    """What has come of a body, and whether more will."""
+    """Return the next part of a body, and whether more will come."""
     message = await receive()
     if message["type"] == "http.disconnect":
         raise ClientDisconnected
@@ -122,7 +121,7 @@ async def _part(receive: Receive) -> tuple[bytes, bool]:
 
 
 async def decode_body(body: bytes, content_encoding: bytes | None, limit: int) -> bytes:
-    """A body without its Content-Encoding (gzip, deflate), at most `limit` bytes of it.
+    """Decode a body by its Content-Encoding (gzip, deflate), to at most `limit` bytes.
 
     Raises RequestTooLarge for one that unpacks to more, InvalidEncoding for one that does not unpack, and
     UnsupportedMediaType for other encodings (RFC 9110 15.5.16).
@@ -154,7 +153,7 @@ def _unpacked(body: bytes, coding: bytes, limit: int) -> bytes:
 def error_answer(
     error: UnabridgedError, request_id: str, *, closes: bool = False
 ) -> tuple[list[Header], bytes]:
-    """Headers and body of an error of ours, in OpenAI's shape; `closes` says that the connection ends."""
+    """Return headers and body of one of our errors in OpenAI's shape; `closes` adds `connection: close`."""
     body = msgspec.json.encode(error.body())
     fields = [
         (b"content-type", b"application/json"),
@@ -171,10 +170,11 @@ def error_answer(
 async def send_error(
     scope: Scope, send: Send, error: UnabridgedError, *, unread: Receive | None = None
 ) -> None:
-    """Answer with an error of ours, in OpenAI's shape.
+    """Answer with one of our errors, in OpenAI's shape.
 
-    `unread` is where the rest of a body stands that was not read: the connection is closed after the answer,
-    and until then (`LINGER`) the rest is thrown away, since closing on unread bytes would reset the answer.
+    `unread` receives the rest of a body that was not read: the connection is closed after the answer, and
+    until then (at most `LINGER`) the rest is discarded, since closing with unread bytes would reset the
+    connection and lose the answer.
     """
     fields, body = error_answer(error, request_id(scope), closes=unread is not None)
     await send({"type": "http.response.start", "status": error.status, "headers": fields})
@@ -189,7 +189,7 @@ async def send_error(
 
 
 def with_headers(send: Send, *added: Header) -> Send:
-    """`send`, of an answer that has these headers too."""
+    """Return a `send` that adds these headers to the answer."""
 
     async def send_them(message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -1,4 +1,4 @@
-"""The front door: which part of the house serves a path, and how the door closes when serving ends.
+"""The entry point: which application serves a path, and how serving ends.
 
 Raw ASGI, because every request passes here.
 """
@@ -34,7 +34,7 @@ _API = "/v1/"
 _TWICE = "/v1/v1/"
 _CHAT = "/v1/chat/completions"
 _MOST_ROUTES = 100
-"""Which the log tells of once: ids that look like words do not fill it."""
+"""Most routes that are logged, once each: ids that look like words cannot fill the log."""
 _CLOSE = (b"connection", b"close")
 _WORDS = frozenset(
     """
@@ -44,17 +44,17 @@ _WORDS = frozenset(
     translations uploads variations vector_stores videos
     """.split()
 )
-"""Of the paths of OpenAI's API and its like; what else stands in one is an id."""
+"""Words in paths of OpenAI's API and similar ones; any other path segment counts as an id."""
 _DEEPEST = 8
 _VERSIONS = re.compile(r"(?:/v1)*(?=/|$)")
 
 
 @dataclass(frozen=True)
 class Front:
-    """``POST /v1/chat/completions`` is managed, everything else under ``/v1/`` relayed, the rest is ours.
+    """Sends ``POST /v1/chat/completions`` to ``managed``, others below ``/v1/`` to ``relay``.
 
-    Paths are compared as they are decoded, once; ``origins`` says who may ask, ``drain`` counts what is under
-    way.
+    All other paths go to ``own``. Paths are compared in decoded form, decoded once. ``origins`` says which
+    pages may ask, ``drain`` counts the requests in progress.
     """
 
     managed: ASGIApp
@@ -64,7 +64,7 @@ class Front:
     heads: Heads
     drain: Drain
     _relayed: set[str] = field(default_factory=set[str])
-    """Routes of which the log has told."""
+    """Routes that were logged."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -89,12 +89,15 @@ class Front:
             await part(scope, receive, send)
         except asyncio.CancelledError:
             if not drain.is_over:
-                raise  # else the server has said so already
+                raise  # else the server has reported it already
         finally:
             drain.leave()
 
     def _part(self, scope: Scope, send: Send) -> tuple[ASGIApp, Send]:
-        """Who answers a request, and how. Raises InvalidPath, HostForbidden, OriginForbidden."""
+        """Return the application for a request, and its `send`.
+
+        Raises InvalidPath, HostForbidden, OriginForbidden.
+        """
         kind, path = scope["type"], scope.get("path", "")
         check_path(scope.get("raw_path") or path.encode())
         if path == _CHAT and kind == "http" and scope["method"] == "POST":
@@ -121,34 +124,34 @@ class Front:
 # --- how serving ends: readiness first, then the streams, then the listener ---
 
 # A server that is told to end stops listening at once, and no probe can ask it any more whether it is ready.
-# So the signal comes here first. From then on `/readyz` says no and each answer to a new request closes its
-# connection. The server hears of the signal when nothing is under way any more, or time is up.
+# So this class gets the signal first. From then on `/readyz` says no, and each answer to a new request closes
+# its connection. The server gets the signal when no request is in progress any more, or time is up.
 
 GRACE = 5.0
-"""Seconds for which new requests are still answered: a balancer needs a moment to see that we end."""
+"""Seconds for which new requests are still answered: a load balancer needs a moment to notice the end."""
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Drain:
-    """What is under way, and whether we are about to end; `timeout` is in seconds."""
+    """Counts the requests in progress, and ends serving; `timeout` is in seconds."""
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
         self._is_serving = False
         self.under_way = 0
-        """Requests; whoever counts one calls `leave` when it has ended."""
+        """Requests in progress; whoever counts one calls `leave` when it has ended."""
         self._signal: int = signal.SIGTERM
         self._began = 0.0
-        """By the loop's clock."""
+        """When the drain began, by the loop's clock."""
         self.has_begun = False
         self.is_over = False
-        """Whether what is still under way is being cut off."""
+        """Whether the requests still in progress are being cut off."""
         self._is_empty = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop
         self._task: asyncio.Task[None] | None = None
         self._before: dict[signal.Signals, Any] = {}
-        """The server's own handlers."""
+        """The server's own signal handlers."""
 
     @property
     def is_ready(self) -> bool:
@@ -156,12 +159,12 @@ class Drain:
 
     @property
     def refuses_new(self) -> bool:
-        """Whether new requests have had their grace; asked once it has begun."""
+        """Whether the grace period for new requests is over; asked once the drain has begun."""
         grace = min(GRACE, self._timeout / 2)
         return self.is_over or self._loop.time() - self._began > grace
 
     async def emptied(self, seconds: float) -> None:
-        """Wait until nothing is under way any more, for so long at most."""
+        """Wait until no request is in progress, at most so many seconds."""
         if self.under_way:
             self._is_empty.clear()
             with suppress(TimeoutError):
@@ -174,10 +177,11 @@ class Drain:
 
     @contextmanager
     def serving(self) -> Generator[None]:
-        """Within, we are ready, until SIGINT or SIGTERM begins the drain.
+        """A context in which the server is ready, until SIGINT or SIGTERM begins the drain.
 
-        The server's own handlers hear of it when that is over, and of a SIGINT meanwhile at once: who presses
-        Ctrl-C twice does not want to wait. Where the server runs in a thread, it is ended otherwise.
+        The server's own handlers get the signal when the drain is over, and a SIGINT during the drain at
+        once: who presses Ctrl-C twice does not want to wait. A server that runs in a thread is ended in
+        another way.
         """
         self._loop = asyncio.get_running_loop()
         if threading.current_thread() is threading.main_thread():
@@ -218,17 +222,20 @@ class Drain:
         self._before = {}
 
 
-# --- what is ours to answer: paths that nothing is at, and what orchestrators and Prometheus ask ---
+# --- the proxy's own answers: unknown paths, and what orchestrators and Prometheus ask ---
 
 
 def route_of(path: str) -> str:
-    """A path below `/v1` without ids, such as `/v1/files/{id}/content`: one of not too many."""
+    """Return a path below `/v1` with ids replaced, such as `/v1/files/{id}/content`.
+
+    The number of such routes is limited.
+    """
     _, version, *segments = path.split("/", _DEEPEST)
     return "/".join(["", version, *(each if each in _WORDS else "{id}" for each in segments)])
 
 
 def nothing_at(path: str) -> NotFound:
-    """What to say of a path that nothing is at. Mostly a client's base URL has no `/v1`, or two."""
+    """Return the error for an unknown path. Mostly a client's base URL has no `/v1`, or two."""
     route = route_of("/v1" + _VERSIONS.sub("", path, count=1))
     if route == "/v1" or route.startswith("/v1/{id}"):
         return NotFound()
@@ -236,12 +243,12 @@ def nothing_at(path: str) -> NotFound:
 
 
 def refusals() -> dict[Any, Callable[[Request, Exception], JSONResponse]]:
-    """Answers in our errors' shape, by Starlette's status: wrong paths, wrong methods, faults."""
+    """Return handlers that answer unknown paths, wrong methods and faults in our errors' shape, by status."""
 
     def answering(error: Callable[[str], UnabridgedError]) -> Callable[[Request, Exception], JSONResponse]:
         def answer(request: Request, raised: Exception) -> JSONResponse:
             found = error(request.scope["path"])
-            # The methods that a path answers, where it does not answer one (RFC 9110 15.5.6).
+            # Names the methods that the path does answer (RFC 9110 15.5.6).
             allowed = dict(raised.headers or {}) if isinstance(raised, HTTPException) else {}
             headers = {**allowed, "X-Request-Id": request_id(request.scope)}
             return JSONResponse(found.body(), found.status, headers)
@@ -267,10 +274,11 @@ def probe_routes(
     *,
     is_shadow: bool,
 ) -> list[Route]:
-    """The routes; the default policy says whether chats are answered while the store is down, as in shadow.
+    """Return the routes for probes and metrics.
 
-    Policies that are stale are named where there are any; they make no server unready. ``counted`` has the
-    metrics say how much is remembered.
+    While the store is down, `/readyz` answers 200 if the default policy is open on faults, or in shadow.
+    Stale policies are named, but make no server unready. ``counted`` updates the metrics that count what is
+    remembered.
     """
 
     async def healthz(_: Request) -> Response:

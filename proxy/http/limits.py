@@ -1,8 +1,8 @@
-"""What requests may take of this process: how many at a time, how large their bodies are, and how slow they.
+"""Limits on requests: how many at a time, how large their bodies are, and how slow they may be.
 
-One that comes when there is no room hears so at once, before its body is read. It is never queued: what waits
-here costs memory and time that another worker or machine may have. A body is held from its first byte until
-its request is over: the turn is recorded from it.
+A request for which there is no room is refused at once, before its body is read. It is never queued: a queue
+costs memory and time that another worker or machine may have. A body is held from its first byte until its
+request is over, because the turn is recorded from it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Policies(Protocol):
 
     @property
     def in_force(self) -> PolicySet:
-        """Those that requests get now."""
+        """The policies that requests get now."""
         ...
 
     def stale(self) -> list[str]:
@@ -30,9 +30,10 @@ _NO_ROOM = "The proxy holds as many request bodies as it may; try again."
 
 
 class Admission:
-    """What all requests take together, managed and relayed alike.
+    """Counts what all requests take together, managed and relayed alike.
 
-    The limit of the default policy holds for all of them. The bodies of managed ones have `ceiling` bytes.
+    The default policy's limit holds for all of them. The bodies of managed requests may have `ceiling` bytes
+    in total.
     """
 
     def __init__(self, policies: Policies, ceiling: int) -> None:
@@ -40,14 +41,14 @@ class Admission:
         self.ceiling = ceiling
         self.under_way = 0
         self.held = 0
-        """Bytes of bodies."""
+        """Bytes of all bodies held."""
 
 
 class Permit:
-    """Room for one request; a context manager that gives it back."""
+    """A request's share of the limits; a context manager that gives it back."""
 
     def __init__(self, admission: Admission, limit: int | None = None) -> None:
-        """A policy's own `limit` of requests can only be stricter than the server's (raises Overloaded)."""
+        """Raise Overloaded if there is no room; a policy's own `limit` can only be stricter."""
         allowed = admission.policies.in_force.default.limits.streams
         if admission.under_way >= (allowed if limit is None else min(limit, allowed)):
             raise Overloaded("The proxy answers as many requests as it may; try again.")
@@ -64,17 +65,17 @@ class Permit:
         self._admission.held -= self._held
 
     def keep_body_alone(self) -> None:
-        """Give back all but the room of the body: who goes on with the request has a permit of its own."""
+        """Give back everything but the body's bytes: whoever continues the request has its own permit."""
         self._admission.under_way -= self._requests
         self._requests = 0
 
     def expect(self, size: int) -> None:
-        """Refuse what will not fit before it is read; room is taken as it comes (raises Overloaded)."""
+        """Raise Overloaded if `size` bytes will not fit; they are taken as they arrive."""
         if self._admission.held + size > self._admission.ceiling:
             raise Overloaded(_NO_ROOM)
 
     def take(self, size: int) -> None:
-        """Hold so many bytes of the body more (raises Overloaded)."""
+        """Take room for `size` more bytes of the body (raises Overloaded)."""
         if self._admission.held + size > self._admission.ceiling:
             raise Overloaded(_NO_ROOM)
         self._admission.held += size
@@ -85,37 +86,37 @@ class Permit:
 
 
 SLOWEST = 100
-"""Bytes a second of a body, below which its sender holds a connection and uploads nothing."""
+"""Bytes a second of a body, below which its sender is taken to hold the connection without uploading."""
 
 
 class Pace:
-    """That of one head, or of one body: when its sender counts as gone. All times are in seconds.
+    """Tells when the sender of one head or body counts as gone. All times are in seconds.
 
     A head has `timeout` from its first byte to its end. A body may take as long as it likes while it makes
-    progress: no silence of `timeout`, and `SLOWEST` bytes a second in each span of that length. While we are
-    the ones who do not read, no time passes.
+    progress: no silence of `timeout`, and `SLOWEST` bytes a second in each span of that length. Time in which
+    the proxy itself does not read does not count.
     """
 
     def __init__(self, timeout: float, *, body: bool) -> None:
         self._timeout = timeout
         self._is_body = body
         self._since = 0.0
-        """When this head, or the span of a body that is looked at, began; 0 before its first byte."""
+        """When this head, or the observed span of a body, began; 0 before its first byte."""
         self._heard = 0.0
         self._came = 0
-        """Bytes of the span."""
+        """Bytes that arrived in the span."""
         self._was_held_back = False
-        """Whether we did not read at some time of the span."""
+        """Whether the proxy paused reading at some time in the span."""
 
     def heard(self, now: float, size: int, *, held_back: bool) -> None:
-        """Bytes have come; `held_back` says that no more will be read for now."""
+        """Note that bytes have arrived; `held_back` says that no more will be read for now."""
         self._since = self._since or now
         self._heard = now
         self._came += size
         self._was_held_back = self._was_held_back or held_back
 
     def is_late(self, now: float, *, held_back: bool) -> bool:
-        """Whether time is up; asked at `due`. Begins the next span where it is not."""
+        """Whether time is up; asked at `due`. If it is not, the next span begins."""
         if held_back or self._was_held_back:
             self._since = self._heard = now
             self._came, self._was_held_back = 0, held_back

@@ -1,7 +1,7 @@
 """``POST /v1/chat/completions``: the one route whose requests are managed. Raw ASGI, because it is hot.
 
-This module moves bytes and answers errors; what a request becomes is :mod:`proxy.engine.pipeline`'s business,
-and what its turn leaves behind :mod:`proxy.engine.recording.recorder`'s.
+This module moves bytes and answers errors. :mod:`proxy.engine.pipeline` decides what is sent upstream, and
+:mod:`proxy.engine.recording.recorder` stores the turn.
 """
 
 from functools import cache, partial
@@ -38,11 +38,11 @@ from proxy.tracing import current
 _ROUTE = "chat"
 _ANSWERED = 200
 _NAME = 80
-"""Characters of a model's name in the log: clients choose them."""
+"""Most characters of a model's name in the log: clients choose the names."""
 
 
 class _Passage(msgspec.Struct, kw_only=True):
-    """One request on its way, and what is told of it once it is over."""
+    """One request in progress, and what is logged of it once it is over."""
 
     scope: Scope
     receive: Receive
@@ -52,16 +52,16 @@ class _Passage(msgspec.Struct, kw_only=True):
     is_read: bool = False
     """Whether the request's body has been read."""
     body: bytes = b""
-    """The request's body as it came, kept in shadow alone."""
+    """The request's body as it came; kept only in shadow."""
     has_begun: bool = False
-    """Whether the client has the head of its answer."""
+    """Whether the head of the answer was sent to the client."""
     forwarded: float = 0.0
-    """When the request went to the upstream; monotonic seconds, as `began`."""
+    """When the request was sent upstream; monotonic seconds, like `began`."""
     fields: dict[str, object] = {}
 
 
 class Managed:
-    """The managed route; ``relay`` serves what a client or policy asks not to be managed."""
+    """The managed route; ``relay`` serves requests that the client or a policy wants unmanaged."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Managed:
         except UnabridgedError as error:
             passage.fields["code"] = error.code
             await self._refuse(error, passage, unread=None if passage.is_read else receive)
-        except Exception as error:  # noqa: BLE001 - the edge: whatever is wrong inside, the client hears of it
+        except Exception as error:  # noqa: BLE001 - the edge: whatever fails, the client is answered
             log_fault("a managed request failed", error)
             await self._refuse(UnabridgedError(), passage)
         seconds = round(self._now() - passage.began, 4)
@@ -103,18 +103,18 @@ class Managed:
         log_request(route=_ROUTE, status=passage.status, seconds=seconds, id=name, **passage.fields)
 
     async def _manage(self, head: Head, passage: _Passage) -> bool:
-        """Answer a request; whether it was relayed instead, as a header, its policy or shadow wants."""
+        """Answer a request; return True if it was relayed, as a header, its policy or shadow may require."""
         scope, receive = passage.scope, passage.receive
         if head.warning:
             passage.send = with_headers(passage.send, (b"x-unabridged-warning", head.warning))
         candidates = head.candidates(self._policies.in_force)
-        # Where a policy cuts nothing, and the client sends its history, nothing has to be read.
+        # If the policy cuts nothing and the client sends its history, the body need not be read.
         if head.mode == "off" or (head.mode != "append" and candidates.are_off):
             await self._relay(scope, receive, passage.send)
             return True
         body = scope[CLIENT].whole_body()
         passage.is_read = body is not None
-        envelope = head.envelope(self._pipeline.naming)  # what is wrong with it is told before more is read
+        envelope = head.envelope(self._pipeline.naming)  # its errors are reported before more is read
         with Permit(self._admission, candidates.streams) as permit:
             self._metrics.streams_active += 1
             try:
@@ -131,7 +131,7 @@ class Managed:
         return is_relayed
 
     async def _refuse(self, error: UnabridgedError, passage: _Passage, unread: Receive | None = None) -> None:
-        """Answer with an error; an answer that has begun stays incomplete, which cuts the connection."""
+        """Answer with an error; an answer that has begun stays incomplete, which closes the connection."""
         if not passage.has_begun:
             passage.status = error.status
             await send_error(passage.scope, passage.send, error, unread=unread)
@@ -145,7 +145,7 @@ class Managed:
         passage: _Passage,
         permit: Permit,
     ) -> Incoming | None:
-        """The request with its whole body, decoded; None where its model's policy has it relayed."""
+        """Read and decode the whole body; None where the model's policy has the request relayed."""
         limit = candidates.body
         if body is None:
             announced = content_length(passage.scope["headers"])
@@ -173,7 +173,7 @@ class Managed:
         return Incoming(envelope, decoded, policy, self._now(), candidate.by, is_shadow=is_shadow)
 
     async def _answer(self, mode: str, incoming: Incoming, passage: _Passage, permit: Permit) -> bool:
-        """Answer a request; False where it cannot be decided on, and nobody but its record needs that."""
+        """Answer a request; False for a shadow request that cannot be decided on, and is to be relayed."""
         pipeline = self._pipeline
         if mode == "shadow":
             exchange = await self._shadowed(incoming, passage)
@@ -192,13 +192,13 @@ class Managed:
         return True
 
     async def _shadowed(self, incoming: Incoming, passage: _Passage) -> Exchange | None:
-        """A request of which nothing is changed; None where it cannot be decided on.
+        """Prepare a shadow request, which is not changed; None where it cannot be decided on.
 
-        Only what is wrong with our own member of the body is the client's to hear.
+        The client gets an error only if the proxy's own member of the body is wrong.
         """
         try:
             return await self._pipeline.prepare(incoming)
-        except Exception as error:  # law 7: in shadow a fault of ours costs the record alone
+        except Exception as error:  # law 7: in shadow a fault of ours costs only the record
             if isinstance(error, UnabridgedError):
                 if (error.param or "").partition(".")[0] == MEMBER:
                     raise
@@ -252,7 +252,7 @@ class Managed:
                 await sent.response.aclose()
 
     async def _pass_on(self, exchange: Exchange, sent: Sent, passage: _Passage) -> None:
-        """Relay an answer, and have its turn recorded however far it comes."""
+        """Pass the answer on, and have its turn recorded even if it breaks off."""
         passage.status = sent.response.status
         is_answered = passage.status == _ANSWERED
         collector, adds_usage = Collector(self._pipeline.wire, sent.response), exchange.adds_usage
@@ -285,7 +285,7 @@ class Managed:
                 log_content(request_id(passage.scope), exchange.body, collector.answer().message)
 
     def _log_state(self, exchange: Exchange, passage: _Passage) -> None:
-        """Tell what a request's session stands at, as it went out."""
+        """Log the state of the request's session, as the request was sent."""
         request, log = exchange.request, exchange.decision.log
         try:
             sent = self._pipeline.wire.read_body(exchange.body, request.incoming.policy.limits.messages)

@@ -1,8 +1,8 @@
-"""Which web pages may ask, and by which names of this server (RFC 6454; the Fetch standard's CORS).
+"""Which web pages may use this server, and by which names (RFC 6454; the Fetch standard's CORS).
 
-A browser asks what any page tells it to ask, of this machine too. So what a page asks that nobody allowed is
-refused before anything is spent or told. Programs that are no browsers send no Origin. A page whose own name
-was made to lead to this machine (DNS rebinding) is known by that name, in Host.
+A browser sends requests for any page, to this machine too. A page's request that nobody allowed is refused
+before anything is spent or disclosed. Programs other than browsers send no Origin. A page whose own name was
+made to point to this machine (DNS rebinding) is recognised by that name in Host.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from proxy.errors import HostForbidden, OriginForbidden
 from proxy.http.request_head import Header, value
 
 EXEMPT = frozenset({"/healthz", "/readyz", "/metrics"})
-"""Paths that may be asked by any name and by any page: nothing is spent there, and no page can read them."""
+"""Paths open to any host name and any page: nothing is spent there, and no page can read the answer."""
 _PAGE = frozenset({"/unabridged", "/unabridged/"})
-"""Where a link of another page may lead."""
+"""Paths to which another page may link."""
 _EXAMINED = frozenset({b"host", b"origin", b"sec-fetch-site", b"sec-fetch-mode"})
 _PORT = re.compile(rb":\d*$")
 _LOCAL_NAME = re.compile(
     rb"(?: [\d.]+ | \[.+\] | (?:.+\.)?localhost\.? | host\.docker\.internal ) (?: :\d* )?",
     re.IGNORECASE | re.VERBOSE,
 )
-"""What no name server of a stranger answers for: RFC 6761 clause 6.3, and addresses."""
+"""Hosts for which no stranger's name server answers: addresses, and names of RFC 6761 clause 6.3."""
 _LOCAL_PAGE = re.compile(
     rb"""
     https? :// (?: localhost | 127(?:\.\d{1,3}){3} | \[::1\] ) (?: :\d{1,5} )?
@@ -37,14 +37,14 @@ _LOCAL_PAGE = re.compile(
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 _REMEMBERED = b"600"
-"""Seconds for which a browser need not ask again what it may."""
+"""Seconds for which a browser may cache the answer to a preflight."""
 
 
 class Origins:
-    """Tells who may ask. ``is_local``: the server is bound to a loopback address.
+    """Checks who may ask. ``is_local``: the server is bound to a loopback address.
 
-    ``public_url`` is where browsers find the server, ``named`` are further origins that may ask, ``hosts``
-    further names of the server. Off loopback any name will do where there are none of these.
+    ``public_url`` is where browsers find the server, ``named`` are further allowed origins, ``hosts`` further
+    names of the server. Off loopback, any host name is accepted if ``hosts`` is empty.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Origins:
         self._hosts = frozenset(name.encode() for name in names)
 
     def check(self, scope: Scope) -> bytes | None:
-        """The origin of the page that asks; None where it is no page, or one that did not say so.
+        """Return the origin of the page that asks; None where no page asks, or it sent no Origin.
 
         Raises HostForbidden and OriginForbidden.
         """
@@ -86,7 +86,7 @@ class Origins:
 
 
 def origin_of(url: str) -> bytes:
-    """The origin of a URL as browsers write it: without the scheme's own port."""
+    """Return the origin of a URL as browsers write it: without the scheme's default port."""
     parts = urlsplit(url)
     place = parts.netloc.lower()
     if parts.port == _DEFAULT_PORTS.get(parts.scheme, -1):
@@ -95,13 +95,13 @@ def origin_of(url: str) -> bytes:
 
 
 def is_preflight(scope: Scope) -> bool:
-    """Whether a browser asks what the page may ask."""
+    """Whether the request is a CORS preflight."""
     is_options = scope.get("method") == "OPTIONS"
     return is_options and value(scope["headers"], b"access-control-request-method") is not None
 
 
 async def send_preflight(origin: bytes, scope: Scope, _: Receive, send: Send) -> None:
-    """Say that the page may ask what it would."""
+    """Answer a preflight: the page may send its request."""
     headers: list[Header] = [
         (b"access-control-allow-origin", origin),
         (b"access-control-allow-methods", _METHODS),
@@ -114,9 +114,9 @@ async def send_preflight(origin: bytes, scope: Scope, _: Receive, send: Send) ->
 
 
 def readable(send: Send, origin: bytes) -> Send:
-    """`send`, of an answer that a page of this origin may read with all of its headers.
+    """Return a `send` whose answer a page of this origin may read, with all of its headers.
 
-    What the upstream says of that is about its own pages, and is left out.
+    The upstream's own CORS headers are about its own pages, and are removed.
     """
 
     async def send_readable(message: Message) -> None:

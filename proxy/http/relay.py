@@ -1,8 +1,8 @@
-"""Bytes between client and upstream, as they are: every `/v1/…` that nobody manages (laws 1 and 7).
+"""Relay bytes unchanged between client and upstream: every `/v1/…` that is not managed (laws 1 and 7).
 
-Bodies stream both ways with one chunk in hand at a time; each side's pace is the other's. A client that
-leaves takes its upstream connection with it. Once an answer has begun its status cannot be taken back, so a
-fault after that ends the connection: the client sees a truncation, never a short answer that looks whole.
+Bodies stream both ways, one chunk at a time, so each side sets the other's pace. When a client leaves, its
+upstream connection is closed. Once an answer has begun its status cannot be changed, so a fault after that
+closes the connection: the client sees a truncation, never a short answer that looks complete.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from proxy.http.request_head import (
 from proxy.ports import Upstream, UpstreamResponse
 
 NO_LENGTH = 304
-"""A status whose Content-Length speaks of a body that it does not carry (RFC 9110 15.4.5)."""
+"""A status whose Content-Length describes a body that the response does not carry (RFC 9110 15.4.5)."""
 
 NO_WEBSOCKETS = "WebSockets are not relayed."
 
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 class Relay:
-    """An ASGI application that relays to `upstream`; `answered` hears each answer's status."""
+    """An ASGI application that relays to `upstream`; `answered` is called with each answer's status."""
 
     def __init__(self, upstream: Upstream, admission: Admission, answered: Callable[[int], None]) -> None:
         self._upstream = upstream
@@ -74,7 +74,8 @@ class Relay:
                 try:
                     await pump(response.chunks(), send)
                 except UpstreamError as error:
-                    # The answer stays incomplete; the server then cuts it off: the client's sign of it.
+                    # The answer stays incomplete; the server then closes the connection, which tells the
+                    # client.
                     logger.warning("the upstream broke off in mid-answer: %s", error.code)
         finally:
             if response is not None:
@@ -82,7 +83,7 @@ class Relay:
 
 
 async def _refuse_websocket(scope: Scope, receive: Receive, send: Send) -> None:
-    """Say 501 where the server lets a handshake be answered so; else close, which becomes its 403."""
+    """Answer 501 if the server allows a response to the handshake; else close, which it turns into 403."""
     await receive()
     if "websocket.http.response" not in scope.get("extensions", {}):
         await send({"type": "websocket.close", "code": 1011, "reason": NO_WEBSOCKETS})

@@ -1,8 +1,8 @@
-"""The heads of requests: what one may look like, what of it crosses the proxy, and what it asks for.
+"""Heads of requests: which are valid, which headers pass the proxy, and what they ask for.
 
-Headers are pairs of raw bytes in their order, repetitions included. What concerns one connection stays on it
-(RFC 9110 7.6.1, RFC 9112 6); besides, only `X-Unabridged-*` is ours to take. Everything else passes as it was
-written.
+Headers are pairs of raw bytes in their order, repetitions included. Headers of a single connection stay on it
+(RFC 9110 7.6.1, RFC 9112 6); besides these, the proxy removes only `X-Unabridged-*`. Everything else passes
+unchanged.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ OURS = b"x-unabridged-"
 
 
 def values(headers: Sequence[Header], name: bytes) -> list[bytes]:
-    """Every value of a header, in order; `name` is in lower case."""
+    """Return every value of a header, in order; `name` is in lower case."""
     return [value for key, value in headers if key.lower() == name]
 
 
 def value(headers: Sequence[Header], name: bytes) -> bytes | None:
-    """The first value of a header, None where it is absent; `name` is in lower case."""
+    """Return the first value of a header, None where it is absent; `name` is in lower case."""
     for key, found in headers:
         if key.lower() == name:
             return found
@@ -62,7 +62,7 @@ def value(headers: Sequence[Header], name: bytes) -> bytes | None:
 
 
 def by_name(headers: Sequence[Header]) -> dict[bytes, bytes]:
-    """Values by lower-case name; of a repeated one they are joined by a comma."""
+    """Return values by lower-case name; those of a repeated header are joined by a comma."""
     named: dict[bytes, bytes] = {}
     for name, content in headers:
         lower = name.lower()
@@ -72,7 +72,7 @@ def by_name(headers: Sequence[Header]) -> dict[bytes, bytes]:
 
 
 def content_length(headers: Sequence[Header]) -> int | None:
-    """The announced size of the body in bytes; None where none is announced (raises InvalidHeader)."""
+    """Return the announced size of the body in bytes, None if there is none (raises InvalidHeader)."""
     announced = value(headers, b"content-length")
     if announced is None:
         return None
@@ -88,7 +88,7 @@ def announces_body(headers: Sequence[Header]) -> bool:
 
 
 def check_credentials(headers: Sequence[Header]) -> None:
-    """Refuse two credentials in one request: who is to say which of them counts (raises InvalidHeader)."""
+    """Refuse two credentials in one request: nobody can say which one counts (raises InvalidHeader)."""
     if len(values(headers, b"authorization")) > 1:
         raise InvalidHeader("There is more than one Authorization header.")
 
@@ -96,10 +96,10 @@ def check_credentials(headers: Sequence[Header]) -> None:
 def to_upstream(
     headers: Sequence[Header], *, accept_encoding: bytes | None = None, without: Collection[bytes] = ()
 ) -> list[Header]:
-    """The headers of a request for the upstream; `Host` is left to whoever knows the upstream's name.
+    """Return the request headers to send upstream; the caller adds `Host`, as it knows the upstream's name.
 
-    `accept_encoding` replaces the client's own (`b"identity"` where the answer must be read); None relays it.
-    `without` names further headers, in lower case, that no longer hold: `content-encoding` of a decoded body.
+    `accept_encoding` replaces the client's own (`b"identity"` where the answer must be read); None keeps it.
+    `without` names further headers to drop, in lower case, such as `content-encoding` of a decoded body.
     """
     dropped = _of_this_connection(headers) | {b"host"} | set(without)
     if accept_encoding is not None:
@@ -115,7 +115,7 @@ def to_upstream(
 
 
 def to_client(headers: Sequence[Header], *, same_body: bool = True) -> list[Header]:
-    """The headers of an answer for the client; `content-length` only where the body stays the `same_body`."""
+    """Return the response headers to send on; `content-length` only if the body stays the `same_body`."""
     dropped = _of_this_connection(headers)
     if not same_body:
         dropped.add(b"content-length")
@@ -123,7 +123,7 @@ def to_client(headers: Sequence[Header], *, same_body: bool = True) -> list[Head
 
 
 def _of_this_connection(headers: Sequence[Header]) -> set[bytes]:
-    """The names that end here: hop-by-hop, named in `Connection`, and a length that chunks overrule."""
+    """Return names not to pass on: hop-by-hop, listed in `Connection`, or a length that chunks overrule."""
     names = set(HOP_BY_HOP)
     for key, nominated in headers:
         name = key.lower()
@@ -134,39 +134,39 @@ def _of_this_connection(headers: Sequence[Header]) -> set[bytes]:
     return names
 
 
-# --- what a head may look like ---
+# --- which heads are valid ---
 
-# llhttp refuses what two parsers could frame in two ways: a bare LF, folded lines, two lengths, a length
-# beside chunks, blanks before a colon. This is what it lets pass, and the bounds. A head that still arrives
-# is bounded by the wire guard.
+# llhttp refuses what two parsers could frame differently: a bare LF, folded lines, two lengths, a length
+# beside chunks, blanks before a colon. The checks here cover what it lets pass, and the size limits. A head
+# that is still arriving is limited by the wire guard.
 
 MAX_URI = 16 * 1024
-"""Bytes of a request target."""
+"""Most bytes of a request target."""
 MAX_HEADERS = 200
 MAX_HEADER_BYTES = 64 * 1024
-"""Bytes of all header lines together."""
+"""Most bytes of all header lines together."""
 
 _BESIDES = 3
-"""Bytes of a header line besides name, value and its last: a colon, a blank, a carriage return."""
+"""Bytes of a header line besides name, value and its line feed: a colon, a blank, a carriage return."""
 _ABSOLUTE = re.compile(rb"https?://[^/?@]+/", re.IGNORECASE)  # RFC 9112 3.2.2, without user information
 _HOST = re.compile(rb"(?:\[[0-9A-Za-z:.%_~-]+\]|[\w.~%!$&'()*+;=-]+)(?::[0-9]*)?")  # RFC 3986 3.2.2
 
 
 def check_head(version: str, target: bytes, headers: list[Header]) -> None:
-    """Refuse a head that is too large or that could be read in two ways; names are in lower case.
+    """Refuse a head that is too large or ambiguous; names are in lower case.
 
-    White space after a value is no part of it (RFC 9112 5.1) and is taken off here. Raises URITooLong,
+    White space after a value is not part of it (RFC 9112 5.1) and is removed here. Raises URITooLong,
     HeadersTooLarge, InvalidPath and RequestError.
     """
     if version not in {"1.1", "1.0"}:
         raise RequestError("Only HTTP/1.1 and HTTP/1.0 are spoken here.")
     if len(target) > MAX_URI:
         raise URITooLong
-    # A path, or a whole URI (RFC 9112 3.2). `*` and a bare authority ask for what is not done here.
+    # A path, or a whole URI (RFC 9112 3.2). `*` and a bare authority ask for methods that are not supported.
     if b"#" in target or not (target.startswith(b"/") or _ABSOLUTE.match(target)):
         raise InvalidPath
     names, contents = zip(*headers, strict=True) if headers else ((), ())
-    values = b"\n".join(contents) + b"\n"  # no value has a line end of its own
+    values = b"\n".join(contents) + b"\n"  # no value contains a line end
     size = len(b"".join(names)) + len(values) + _BESIDES * len(headers)
     if len(headers) > MAX_HEADERS or size > MAX_HEADER_BYTES:
         raise HeadersTooLarge
@@ -185,7 +185,7 @@ def check_head(version: str, target: bytes, headers: list[Header]) -> None:
 
 
 def require_json(content_type: bytes | None) -> None:
-    """Refuse what says that it is something else than JSON; absent counts as JSON (UnsupportedMediaType)."""
+    """Raise UnsupportedMediaType for a content type other than JSON; an absent one counts as JSON."""
     media_type = (content_type or b"").split(b";", 1)[0].strip().lower()
     named_json = media_type == b"application/json" or (
         media_type.startswith(b"application/") and media_type.endswith(b"+json")
@@ -194,10 +194,10 @@ def require_json(content_type: bytes | None) -> None:
         raise UnsupportedMediaType
 
 
-# --- paths: what one may look like, and what it is called at the upstream ---
+# --- paths: which are valid, and their form at the upstream ---
 
-# A path that two parsers could read in two ways might pass for `/v1/…` here and name something else behind
-# us. Such a path is refused, never normalised; percent-encoding is left as it is.
+# A path that two parsers could read differently might pass for `/v1/…` here and name something else at the
+# upstream. Such a path is refused, never normalised; percent-encoding is left as it is.
 
 PREFIX = b"/v1"
 
@@ -216,13 +216,13 @@ _UNPRINTABLE = re.compile(rb"[^\x21-\x7e]")
 
 @lru_cache(maxsize=64)
 def check_path(raw_path: bytes) -> None:
-    """Refuse a path that is not plainly one path (raises InvalidPath)."""
+    """Refuse an ambiguous path (raises InvalidPath)."""
     if not raw_path.startswith(b"/") or _AMBIGUOUS.search(raw_path):
         raise InvalidPath
 
 
 def upstream_target(raw_path: bytes, query: bytes = b"") -> str:
-    """What follows the client's `/v1`, query included: `/chat/completions?x=1`.
+    """Return what follows the client's `/v1`, query included: `/chat/completions?x=1`.
 
     Raises InvalidPath, and NotFound for a path that is not below `/v1`.
     """
@@ -243,7 +243,7 @@ _numbers = count(1)
 
 
 def request_id(scope: Scope) -> str:
-    """The id of a request, the same each time it is asked for; random by process, then counted."""
+    """Return the request's id, always the same for one scope: a random prefix of the process and a number."""
     found: str | None = scope.get(_ID)
     if found is None:
         found = scope[_ID] = f"req-{_prefix}-{next(_numbers)}"
@@ -252,9 +252,9 @@ def request_id(scope: Scope) -> str:
 
 # --- heads of managed requests ---
 
-# A client sends the same head again and again. Only the length of the body is new each time, and it is read
-# apart. What is kept is bounded in bytes; it holds credentials, as the requests themselves do, and is neither
-# shown nor logged.
+# A client sends the same head again and again. Only the length of the body differs each time, and it is read
+# separately. The cache is limited in bytes; it holds credentials, as the requests themselves do, and is
+# neither shown nor logged.
 
 MODE_HEADER = b"x-unabridged-mode"
 _MODES = frozenset({"full", "append", "shadow", "off"})
@@ -262,23 +262,23 @@ _OUR_NAMES = (
     *(SESSION_HEADER, POLICY_HEADER, BUDGET_HEADER, BOUNDARY_HEADER, MODE_HEADER),
     *(CHANNEL_HEADER, WORKSPACE_HEADER),
 )
-"""Those of our headers that requests may have."""
+"""The `X-Unabridged-*` headers that requests may have."""
 _MOST_UNKNOWN, _LONGEST = 5, 60
-"""How many that there are not are told of, and how many characters of each."""
+"""Most unknown headers in one warning, and most characters of each name."""
 _ODD = re.compile(r"[^0-9A-Za-z_-]")
 _LENGTH = b"content-length"
 _DECODED = (b"content-encoding", b"expect")
-"""Headers that do not hold for a body that was read whole and decoded."""
+"""Headers that no longer apply to a body that was read whole and decoded."""
 _WEIGHT, _HEADER_WEIGHT = 2048, 128
-"""Bytes of a head besides its text, and of each header, about."""
+"""Estimated bytes of a head besides its text, and of each header."""
 
 _Key = tuple[bytes, bytes, tuple[Header, ...]]
 HEAD = "unabridged.head"
-"""The key in a scope at which the front door tells the head of a managed request."""
+"""The scope key under which the front door passes on the head of a managed request."""
 
 
 class Head:
-    """A request's head, the length of its body aside."""
+    """A request's head without the length of its body."""
 
     def __init__(self, key: _Key, warning: bytes, *, is_shadow: bool = False) -> None:
         self._path, self._query, self._headers = key
@@ -286,16 +286,16 @@ class Head:
         self._named = by_name(self._headers)
         self.encoding = self._named.get(b"content-encoding")
         self.warning = warning
-        """What every answer says of headers that look like ours; mostly nothing."""
+        """The warning in every answer about unknown headers that look like ours; mostly empty."""
         self.origin: bytes | None = None
-        """The web page that asks, once it was found that it may; None where none does."""
+        """The origin of the web page that asks, once it was found to be allowed; None where no page asks."""
         self.is_examined = False
         self._envelope: Envelope | None = None
         self._policies: PolicySet | None = None
         self._candidates: Candidates | None = None
 
     def candidates(self, policies: PolicySet) -> Candidates:
-        """What may choose the policy of its requests, of those in force. Raises InvalidPolicy."""
+        """Return the policies in force that the head's requests may get. Raises InvalidPolicy."""
         if self._candidates is None or policies is not self._policies:
             named = self._named.get(POLICY_HEADER, b"").decode("latin-1").strip()
             self._candidates, self._policies = policies.candidates(named, self._named), policies
@@ -303,7 +303,7 @@ class Head:
 
     @cached_property
     def mode(self) -> str:
-        """`full`, `append`, `shadow` or `off`. Raises InvalidHeader."""
+        """The mode: `full`, `append`, `shadow` or `off`. Raises InvalidHeader."""
         mode = self._named.get(MODE_HEADER, b"").strip().lower().decode("latin-1") or "full"
         if mode not in _MODES:
             raise InvalidHeader("X-Unabridged-Mode is full, append, shadow or off.")
@@ -314,7 +314,7 @@ class Head:
         return "shadow" if self._is_shadow and mode == "full" else mode
 
     def envelope(self, naming: Naming) -> Envelope:
-        """What a request asks for that is to be managed; raises the errors of what cannot be read."""
+        """Return the envelope of a managed request; raises the errors of a head that cannot be read."""
         if self._envelope is None:
             check_credentials(self._headers)
             require_json(value(self._headers, b"content-type"))
@@ -325,13 +325,13 @@ class Head:
 
     @property
     def size(self) -> int:
-        """Bytes that it takes, about."""
+        """Estimated bytes of the head."""
         texts = [len(name) + len(value) + _HEADER_WEIGHT for name, value in self._headers]
         return _WEIGHT + 2 * (len(self._path) + len(self._query) + sum(texts))
 
 
 class Heads:
-    """Those that were read last; with ``is_shadow`` of a server that changes no request."""
+    """The heads that were read last; ``is_shadow`` says that the server changes no request."""
 
     def __init__(
         self, memory: Memory, tenant_header: bytes | None = None, *, is_shadow: bool = False
@@ -349,9 +349,9 @@ class Heads:
         )
 
     def warning(self, headers: Sequence[Header]) -> bytes:
-        """What an answer says of a request's headers that look like ours, and that there are not.
+        """Return a warning about a request's unknown headers that look like ours; empty where there are none.
 
-        Only what may stand in a name is quoted of them.
+        Their names are quoted without characters that a name may not have.
         """
         names = [lower for name, _ in headers if (lower := name.lower()).startswith(OURS)]
         unknown = list(dict.fromkeys(name for name in names if name not in self._our_names))
@@ -363,5 +363,5 @@ class Heads:
 
 
 def _written(name: bytes) -> str:
-    """A header's name as people write it."""
+    """Return a header's name as people write it."""
     return _ODD.sub("?", name[:_LONGEST].decode("latin-1")).title()

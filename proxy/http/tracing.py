@@ -1,4 +1,4 @@
-"""A span for each managed request, from its head to its answer's end: what it becomes is told within."""
+"""One span for each managed request, from its head to the end of its answer; its steps are inside."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FAILED = 500
 
 
 class TracedRoute:
-    """The same application, with a trace in force for each of its requests."""
+    """Wraps an application, with a trace in force for each of its requests."""
 
     def __init__(self, app: ASGIApp, tracer: Tracer) -> None:
         self._app = app
@@ -51,7 +51,7 @@ class TracedRoute:
 
 
 def told_of(exchange: Exchange) -> Attributes:
-    """What a trace tells of a request that is ready to be sent."""
+    """Return the attributes of a request that is ready to be sent."""
     request, decision = exchange.request, exchange.decision
     return {
         CONVERSATION: request.session.id,

@@ -1,4 +1,4 @@
-"""HTTP/1.1 as we serve it: the guard of the wire, connections, and an orderly end."""
+"""HTTP/1.1 as we serve it: the wire guard, connections, and an orderly end."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,18 +10,18 @@ from starlette.types import ASGIApp
 from proxy.http.server.guard import WireGuard
 
 KEEP_ALIVE = 75
-"""Seconds that an idle connection is kept: longer than clients' pools do, so that they close first."""
+"""Seconds that an idle connection is kept: longer than clients' pools keep it, so that they close first."""
 BACKLOG = 2048
 LAST_WORDS = 1
-"""Seconds for what is still unanswered when uvicorn stops: streams were drained before."""
+"""Seconds for requests still unanswered when uvicorn stops: streams were drained before."""
 
 
 def server_config(
     app: ASGIApp | Callable[[], ASGIApp], *, request_timeout: float, workers: int = 1, factory: bool = False
 ) -> uvicorn.Config:
-    """How uvicorn serves; ``request_timeout`` in seconds.
+    """Return uvicorn's configuration; ``request_timeout`` in seconds.
 
-    No Server and Date headers: answers are the upstream's, and it has sent its own.
+    It adds no Server and Date headers: answers come from the upstream, which has set its own.
     """
     return uvicorn.Config(
         app,

@@ -1,8 +1,8 @@
-"""One request and its answer on uvicorn's own protocol, and what that has no word for.
+"""One request and its answer on uvicorn's protocol, with what uvicorn lacks.
 
-What is sent within one pass of the event loop goes out in one write. A body that is there whole is had at
-once. Answers are framed here (RFC 9112 6 and 9): uvicorn's way costs more (docs/benchmarks.md) and sends
-chunks to HTTP/1.0. One that stays incomplete ends its connection.
+Data sent within one pass of the event loop is written at once. A body that has arrived completely is returned
+without waiting. Answers are framed here (RFC 9112 6 and 9): uvicorn's way costs more (docs/benchmarks.md) and
+sends chunks to HTTP/1.0. An incomplete answer closes its connection.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from proxy.http.request_head import Header
 from proxy.telemetry import log_fault
 
 NOWHERE = bytearray()
-"""A body of which nothing is kept."""
+"""Marks a body that is discarded as it arrives."""
 _BEGINNING = b"HTTP/1.1 "
-"""With what every answer begins."""
+"""The bytes with which every answer begins."""
 _OURS_TO_SAY = frozenset({b"transfer-encoding", b"connection"})
 _BODILESS = frozenset({204, 304})
 _ZEROS = b"0" * 8
-"""Zeros before a chunk's size: some parsers take 16 digits, and so many are left for it."""
+"""Zeros that may precede a chunk's size: some parsers take 16 digits, which leaves 8 for the size."""
 
 
 class JoinedWrites:
-    """A transport that joins what is written within one pass of the event loop.
+    """A transport that joins the writes of one pass of the event loop.
 
-    A write costs more than all else that is done for a small answer.
+    A write costs more than all other work for a small answer.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
@@ -42,9 +42,9 @@ class JoinedWrites:
         self._parts: list[bytes] = []
         self._size = 0
         self._ahead = b""
-        """What was written before its time."""
+        """Bytes of the next data that were already written."""
         self.is_silent = False
-        """Whether nothing was written since somebody last looked."""
+        """Whether nothing was written since this was last set."""
         self.get_extra_info, self.is_closing = transport.get_extra_info, transport.is_closing
         self.pause_reading, self.resume_reading = transport.pause_reading, transport.resume_reading
         self.get_write_buffer_size = transport.get_write_buffer_size
@@ -62,7 +62,7 @@ class JoinedWrites:
             self.flush()
 
     def write_ahead(self, promised: bytes) -> None:
-        """Write one byte more of what comes next in any case, if there is one."""
+        """Write one more byte of the data that comes next in any case, if some is left."""
         self.flush()
         at = len(self._ahead)
         if at < len(promised):
@@ -84,29 +84,29 @@ class JoinedWrites:
 
 
 class Cycle:
-    """A request that is being answered by `app`; a `proxy.http.asgi.Client`."""
+    """A request that `app` answers; a `proxy.http.asgi.Client`."""
 
     def __init__(self, app: ASGIApp, cycle: RequestResponseCycle) -> None:
         self._app = app
         self.cycle = cycle
         self._write = cast("JoinedWrites", cycle.transport).write
         self._task: asyncio.Task[object] | None = None
-        """What ends once the client leaves, and how often it was cancelled before."""
+        """The task to cancel once the client leaves, and how often it was cancelled before."""
         self._cancelled = 0
         self._room: int | None = None
-        """Bytes that the answer's announced length leaves for its body; None where none is announced."""
+        """Bytes left of the answer's announced length; None where no length is announced."""
 
     async def __call__(self, scope: Scope, receive: Receive, _: Send) -> None:
         cycle = self.cycle
         scope[CLIENT] = self
         try:
             await self._app(scope, receive, self.send)
-        except Exception as error:  # noqa: BLE001 - the edge: whatever is wrong inside, the client hears of it
+        except Exception as error:  # noqa: BLE001 - the edge: whatever fails, the client is answered
             log_fault("a request failed", error)
             if not cycle.response_started:
                 await send_error(scope, self.send, UnabridgedError())
         finally:
-            del scope[CLIENT]  # nothing is left for the garbage collector to find
+            del scope[CLIENT]  # so that no cycle is left for the garbage collector
             if not (cycle.response_complete or cycle.disconnected):  # the answer stays incomplete
                 cycle.disconnected = True
                 cycle.transport.close()
@@ -147,7 +147,7 @@ class Cycle:
             cycle.on_response()
 
     def _begin(self, status: int, headers: Iterable[Header]) -> None:
-        """Send the answer's head, which says where the answer ends (RFC 9112 6.3)."""
+        """Send the answer's head, which tells where the answer ends (RFC 9112 6.3)."""
         cycle, scope = self.cycle, self.cycle.scope
         cycle.response_started, cycle.waiting_for_100_continue = True, False
         lines = [STATUS_LINE[status]]
@@ -174,7 +174,7 @@ class Cycle:
         self._write(head, b"\r\n")
 
     def leave(self) -> None:
-        """The client has left: nobody waits for the answer any more."""
+        """Note that the client has left, and cancel what waits for it."""
         cycle = self.cycle
         if not (cycle.response_complete or cycle.disconnected):
             cycle.disconnected = True
@@ -216,7 +216,7 @@ class Cycle:
     def probe(self) -> bool:
         """Write a byte that comes next in any case, if there is one, to learn whether the client is there.
 
-        False in the midst of a body that is not chunked: there every byte is the application's.
+        Returns False within a body that is not chunked: there every byte is the application's.
         """
         cycle = self.cycle
         transport = cast("JoinedWrites", cycle.transport)

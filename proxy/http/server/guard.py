@@ -1,13 +1,12 @@
-"""The wire guard: uvicorn's HTTP protocol, which trusts nobody yet (RFC 9112).
+"""The wire guard: uvicorn's HTTP protocol for untrusted clients (RFC 9112).
 
-What is refused here never reaches the application: heads that are wrong or too large (`check_head`), framing
-that does not parse, requests that stop half way (`Pace`). Everything that arrives is bounded while it
-arrives. The answer has OpenAI's shape, then the connection ends: after an error nobody knows where a next
-request begins.
+Requests refused here never reach the application: heads that are wrong or too large (`check_head`), framing
+that does not parse, requests that stop half way (`Pace`). All data is limited while it arrives. The error has
+OpenAI's shape, and then the connection is closed: after an error nobody knows where the next request begins.
 
-There is one timer a connection, and only while a request is incomplete at the end of what came; one that
-comes in a piece costs none. A client that leaves is told of by a call, also while requests wait behind the
-one that it left. One that has closed its side alone is answered.
+Each connection has one timer, and only while a request is incomplete after a read; a request that arrives in
+one piece costs none. When a client leaves, the running request is told by a call, even while other requests
+wait behind it. A client that has closed only its own side is still answered.
 """
 
 from __future__ import annotations
@@ -40,21 +39,22 @@ if TYPE_CHECKING:
     from uvicorn.server import ServerState
 
 MAX_FRAMING = 64 * 1024
-"""Bytes of chunk extensions or trailers between two pieces of a body."""
+"""Most bytes of chunk extensions or trailers between two pieces of a body."""
 MAX_UNFINISHED_HEAD = MAX_URI + MAX_HEADER_BYTES + 16 * 1024
-"""Bytes of a head without its end, line ends and blanks included."""
+"""Most bytes of an unfinished head, line ends and blanks included."""
 _HELD = 512 * 1024
-"""Bytes of a request's body that wait for their reader before its sender has to: two readings."""
+"""Bytes of a request's body that are buffered before reading from its sender pauses: two reads."""
 _MOMENT = 0.5
 """Seconds that a first request, or the rest of a head, may take when serving ends."""
 _PROBE, _SELDOM = 0.02, 10.0
-"""Seconds of silence after which a client that has closed its side is probed again; three times as many
-after each probe, up to the second number."""
+"""Seconds of silence after which a client that has closed its side is probed again. They triple after each
+probe, up to the second number."""
 _LENIENCE = 0.2
-"""Seconds since the last look up to which a client that cannot be probed is taken to be there: 0.8 in all."""
+"""Longest wait (seconds) after which a client that cannot be probed is still taken to be there; 0.8 in
+all."""
 
 _IDLE, _BLANK, _HEAD, _BODY = range(4)
-"""Between requests, before one's first letter, in its head, in its body."""
+"""Phases: between requests, before a request's first letter, in its head, in its body."""
 
 
 class WireGuard(HttpToolsProtocol):
@@ -74,22 +74,22 @@ class WireGuard(HttpToolsProtocol):
         super().__init__(config, server_state, app_state, _loop)
         self._phase = _IDLE
         self._framing = 0
-        """Bytes since the last of a body, or of a request."""
+        """Bytes since the last bytes of a body, or the last request."""
         self._pace: Pace | None = None
-        """That of the head or body that is incomplete, once it was found to be."""
+        """The pace of the incomplete head or body, once it was found to be incomplete."""
         self._timeout = request_timeout
         """Seconds (`Pace`)."""
         self._timer: asyncio.TimerHandle | None = None
         self._prober: asyncio.TimerHandle | None = None
         self._is_deaf = False
-        """Whether what comes from now on is thrown away."""
+        """Whether all further input is discarded."""
         self._refusal: UnabridgedError | None = None
-        """What is still to be answered, after the answers that are under way."""
+        """The error still to be sent, after the answers in progress."""
         self._plain_head = b""
-        """A head without its offer to change the protocol."""
+        """The head without its `Upgrade` header, to be parsed again."""
         self._is_ending = False
         self._running: Cycle | None = None
-        """What is being answered, or was the last."""
+        """The request being answered, or the last one answered."""
 
     # --- the connection ---
 
@@ -119,7 +119,7 @@ class WireGuard(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            # An offer (RFC 9110 7.8) that is not taken: the parser stops there, and loses the body. Java's
+            # An offer (RFC 9110 7.8) that is not accepted: the parser stops there, and loses the body. Java's
             # client offers h2c with each first request. What follows a WebSocket's head is not HTTP.
             head, self._plain_head = self._plain_head, b""
             if head:
@@ -132,12 +132,12 @@ class WireGuard(HttpToolsProtocol):
             self._bound(len(data))
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Whether the client is still answered.
+        """Return whether the client is still answered after it closed its side.
 
         It may have closed the other side as well, which looks the same until something is written: then its
-        host says so. Where nothing is to be written yet, a byte is that would be the next one anyway.
+        host says so. While no data is ready, a byte is written that would be the next one anyway.
         """
-        if self._phase == _BODY:  # what it has asked will never be whole
+        if self._phase == _BODY:  # its request will never be complete
             return False
         self._is_deaf = True
         self._stop_timer()
@@ -150,7 +150,7 @@ class WireGuard(HttpToolsProtocol):
         return True
 
     def _probe(self, wait: float) -> None:
-        """See whether the client is there, after so many seconds of silence."""
+        """Check whether the client is there, after so many seconds of silence."""
         transport = cast("JoinedWrites", self.transport)
         if self._running is None or not self._is_answering or transport.is_closing():
             return
@@ -164,7 +164,7 @@ class WireGuard(HttpToolsProtocol):
         self._prober = self.loop.call_later(wait, self._probe, wait)
 
     def shutdown(self) -> None:
-        """End the connection, after the answer that is under way, or to a request that is on its way."""
+        """Close the connection, after the answer in progress or to a request that is arriving."""
 
         def end_if_nothing_has_come() -> None:
             if not self._is_answering:
@@ -173,7 +173,7 @@ class WireGuard(HttpToolsProtocol):
         self._is_ending = True
         if self._is_answering:
             self.cycle.keep_alive = False
-        elif self._running is None or self._phase != _IDLE:  # nobody opens a connection to say nothing
+        elif self._running is None or self._phase != _IDLE:  # nobody connects without sending a request
             self.loop.call_later(_MOMENT, end_if_nothing_has_come)
         else:
             self.transport.close()
@@ -183,7 +183,7 @@ class WireGuard(HttpToolsProtocol):
         return self._running is not None and not self._running.cycle.response_complete
 
     def _await_request(self) -> None:
-        """Nothing is asked or answered; that may last so long."""
+        """Start the keep-alive timer: no request is arriving or being answered."""
         self._unset_keepalive_if_required()
         self.timeout_keep_alive_task = self.loop.call_later(
             self.timeout_keep_alive, self.timeout_keep_alive_handler
@@ -218,7 +218,7 @@ class WireGuard(HttpToolsProtocol):
         super()._start_asgi_task(cycle, cast("ASGI3Application", self._running))
 
     def on_body(self, body: bytes) -> None:
-        """uvicorn's, without a copy of a part that stands alone."""
+        """Take a part of the body as uvicorn does, but do not copy a part that stands alone."""
         self._framing = 0
         cycle = self.cycle
         if cycle.response_complete or cycle.body is NOWHERE:
@@ -249,7 +249,7 @@ class WireGuard(HttpToolsProtocol):
     # --- while a request is incomplete ---
 
     def _bound(self, size: int) -> None:
-        """Bound what is incomplete, in bytes now and in time from now on."""
+        """Limit an incomplete request, in bytes now and in time from now on."""
         if self._phase == _BODY and self._framing > MAX_FRAMING:
             self._refuse(RequestError("There is too much between the chunks of the body."))
         elif self._phase == _HEAD and len(self.url) > MAX_URI:
@@ -267,14 +267,14 @@ class WireGuard(HttpToolsProtocol):
         self._timer = None
         if self._pace is None:
             return
-        # Whether the sender of a body waits for us.
+        # Whether the sender of a body is waiting for us.
         is_held = self.flow.read_paused or (self._phase == _BODY and self.cycle.waiting_for_100_continue)
         if not self._pace.is_late(self.loop.time(), held_back=is_held):
             self._timer = self.loop.call_at(self._pace.due, self._check_pace)
         elif self._phase == _BLANK and self._is_answering:
-            self._enter(_IDLE)  # nor is there one that is late
+            self._enter(_IDLE)  # no request has begun, so none is late
         elif self._phase == _BLANK:
-            self.transport.close()  # line ends and nothing else: there is no request to be answered
+            self.transport.close()  # only line ends came: there is no request to answer
         else:
             self._refuse(RequestTimeout())
 
@@ -286,7 +286,7 @@ class WireGuard(HttpToolsProtocol):
     # --- refusals ---
 
     def _refuse(self, error: UnabridgedError) -> None:
-        """Answer with an error, in its turn, and end the connection."""
+        """Answer with an error, after the answers before it, and close the connection."""
         self._is_deaf = True
         self._stop_timer()
         if self._phase == _BODY and not self.pipeline and self._running is not None:
@@ -312,9 +312,9 @@ class WireGuard(HttpToolsProtocol):
             self._answer(self._refusal)
 
     def _answer(self, error: UnabridgedError) -> None:
-        """The last words of a connection. What is still being sent is thrown away for `LINGER`.
+        """Send a connection's last answer. Input that still arrives is discarded for `LINGER` seconds.
 
-        Closing on unread bytes would reset the connection, and the answer with it.
+        Closing with unread bytes would reset the connection, and the answer would be lost.
         """
         if self.transport.is_closing():
             return
@@ -333,7 +333,7 @@ class WireGuard(HttpToolsProtocol):
 
 
 def _in_our_words(error: httptools.HttpParserError) -> UnabridgedError:
-    """What the parser found, or what one of our own callbacks raised within it."""
+    """Return our error for a parser's error, or the one that one of our own callbacks raised in it."""
     cause = error.__context__
     if isinstance(cause, UnabridgedError):
         return cause
