@@ -1,25 +1,26 @@
-"""The life of an epoch: why one begins, what has to hold until it does, and which one is in force.
+"""The life of an epoch: why one begins, which conditions it must meet, and which one is in force.
 
-An epoch that is due has a cause, and stands before the first gate of that cause's row in :data:`LIFE`. Where
-a gate holds, it stands before the next one; behind the last it is written, and in force. Where one does not,
-the plan in force stands, and the next request asks anew. In force it stays for every request that still has
-what it has edited, until an epoch is written upon it (:func:`in_force`).
+An epoch that is due has a cause. :data:`LIFE` lists the gates of each cause, which are checked in order. If
+all hold, the epoch is written and comes into force. If one does not, the plan in force stays, and the next
+request checks again. An epoch stays in force for every request that still contains the messages it edited,
+until another epoch is built on it (:func:`in_force`).
 
-People's verbs, and late summaries that cost nothing, begin epochs before which no gate stands.
+Epochs that a person asks for, and those that only add late summaries at no cost, pass no gates.
 
-A rewrite has to be earned by growth, because a history of which little can be cut (a head larger than the
-trigger, results that must stay) would otherwise be compacted over and over. Below 100 % an epoch follows
-another only when the conversation has grown by half of what lies between the trigger and the target, and a
-lane never has more epochs than its tokens hold that distance; so it begins at most
+An epoch must be earned by growth, because a history of which little can be cut (a head larger than the
+trigger, results that must stay) would otherwise be compacted over and over. Below 100 % the next epoch
+begins only when the conversation has grown by half the distance between the trigger and the target, and the
+number of epochs times that distance does not exceed the conversation's tokens. So a lane begins at most
 
     1 + tokens of the conversation / distance
 
-of them, whatever is in it. Above 100 % law 4 (bounded) goes first, and epochs are bounded by what there is to
-cut: each takes at least one more unit out of the view or clips one; where nothing is left, the plan does not
-change, and no epoch begins. Strategies that act by count are not asked.
+epochs, whatever the conversation contains. Above 100 % law 4 (bounded) takes precedence, and the number of
+epochs is bounded by what can be cut: each epoch removes or clips at least one more unit; if nothing is left,
+the plan does not change and no epoch begins. Strategies that act by count are exempt.
 
-A window that head and last message alone exceed is wrong, or the head too large: no cut helps then. There an
-epoch begins only when what follows the head has grown by a quarter of the window, also above 100 %.
+If the head and the last message alone exceed the window, the window is wrong or the head is too large, and
+cutting does not help. Then an epoch begins only when the messages after the head have grown by a quarter of
+the window, also above 100 %.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,45 +35,45 @@ from proxy.core.planning.plan import Epoch, Plan
 from proxy.core.policy.sections import Stages
 
 LEAST_FREED = 0.1
-"""Share of the room that an epoch must free to be begun below 100 %."""
+"""Share of the room that an epoch must free to begin below 100 %."""
 WITHIN = 2
-"""Units in which the summaries of an epoch by count are waited for; then it begins with notices."""
+"""New units for which an epoch by count waits for its summaries; after them it begins with notices."""
 
 
 class Cause(StrEnum):
     """Why an epoch is due."""
 
     EARLY = "early"
-    """The strategy wants it below *trim*."""
+    """The strategy asks for it below *trim*."""
     TRIM = "trim"
     """The view is at *trim*."""
     COMPACT = "compact"
-    """The view is at *compact*, or over the budget in a window that no cut can keep to."""
+    """The view is at *compact*, or over a budget that no cut can make it fit."""
     EMERGENCY = "emergency"
     """The view is over the budget."""
     AT_ONCE = "at once"
     """The strategy acts for another reason than usage: a boundary, or a count of exchanges or messages."""
     UNITS = "units"
-    """So many units came since the last epoch (``stages.max_units``)."""
+    """``stages.max_units`` units have been added since the last epoch."""
 
 
 class Gate(StrEnum):
     """What has to hold before an epoch begins."""
 
     EARNED = "earned"
-    """The conversation has grown enough since the last one."""
+    """The conversation has grown enough since the last epoch."""
     CHANGES = "changes"
-    """It cuts or clears what the plan in force does not."""
+    """It cuts or clears something that the plan in force does not."""
     FREES = "frees"
     """It frees a tenth of the room, notes and ledger included."""
     SHRINKS = "shrinks"
-    """The view becomes smaller, ledgers apart."""
+    """The view becomes smaller, not counting ledgers."""
     FITS = "fits"
     """The view fits the budget."""
     PAYS = "pays"
     """It saves more than it costs (:mod:`proxy.core.economics.economy`)."""
     PREPARED = "prepared"
-    """Its summaries are written, or :data:`WITHIN` more units came meanwhile."""
+    """Its summaries are written, or :data:`WITHIN` more units have been added while it waited."""
 
 
 LIFE: Mapping[Cause, tuple[Gate, ...]] = {
@@ -83,11 +84,14 @@ LIFE: Mapping[Cause, tuple[Gate, ...]] = {
     Cause.AT_ONCE: (Gate.CHANGES, Gate.FITS),
     Cause.UNITS: (Gate.CHANGES, Gate.SHRINKS, Gate.FITS, Gate.PREPARED),
 }
-"""Of each cause the gates that an epoch passes, in this order, from being due to being in force."""
+"""By cause, the gates that an epoch must pass in this order before it comes into force."""
 
 
 def cause_of(stage: Stage, *, acts_now: bool) -> Cause:
-    """Why a strategy is due at a stage, whether or not it ``acts_now`` for another reason than usage."""
+    """Return the cause of an epoch at a stage.
+
+    ``acts_now``: whether the strategy acts for another reason than usage.
+    """
     if stage is Stage.EMERGENCY:
         return Cause.EMERGENCY
     if acts_now:
@@ -104,14 +108,14 @@ def cause_of(stage: Stage, *, acts_now: bool) -> Cause:
 
 
 class Past(msgspec.Struct, frozen=True):
-    """The epochs that led to the plan in force, but for those that a person asked for."""
+    """The epochs that led to the plan in force, without those that a person asked for or that cut nothing."""
 
     epochs: int = 0
     length: int = 0
-    """Messages that the chain had when the newest of them began."""
+    """Number of messages in the chain when the newest of these epochs began."""
 
     def after(self, length: int) -> "Past":
-        """With one more epoch, begun at so many messages."""
+        """Return the past with one more epoch, begun when the chain had ``length`` messages."""
         return Past(self.epochs + 1, length)
 
 
@@ -119,7 +123,7 @@ NO_PAST = Past()
 
 
 def line_of(epochs: Sequence[Epoch], current: Epoch | None) -> list[Epoch]:
-    """The epochs that led to the one in force, oldest first, and that one."""
+    """Return the epochs that led to ``current``, oldest first, and ``current`` itself."""
     by_id = {epoch.id: epoch for epoch in epochs}
     line: list[Epoch] = []
     while current is not None:
@@ -129,20 +133,20 @@ def line_of(epochs: Sequence[Epoch], current: Epoch | None) -> list[Epoch]:
 
 
 def past_of(epochs: Sequence[Epoch], current: Epoch | None, hashes: Sequence[bytes]) -> Past:
-    """The past of the epoch in force, for a chain with these hashes."""
+    """Return the past of the epoch in force, for a chain with these hashes."""
     led = [epoch for epoch in line_of(epochs, current) if not (epoch.asked or epoch.cuts_nothing)]
     return Past(len(led), led[-1].length_at_start(hashes)) if led else NO_PAST
 
 
 def distance(budget: Budget, stages: Stages) -> int:
-    """Counted tokens between the target and the trigger, at least what an epoch must free."""
+    """Counted tokens between target and trigger, but at least what an epoch must free, and at least 1."""
     trigger = int(stages.trim * budget.limit) - budget.head
     return max(trigger - budget.share(stages.target), int(LEAST_FREED * budget.room), 1)
 
 
 def allows(past: Past, tokens: Sizes, budget: Budget, stages: Stages) -> bool:
-    """Whether a conversation of messages of these sizes has earned one more epoch."""
-    # Compacting again without growth is a loop: https://github.com/google-gemini/gemini-cli/issues/6563
+    """Whether a conversation with messages of these sizes has earned one more epoch."""
+    # Compacting again without growth loops: https://github.com/google-gemini/gemini-cli/issues/6563
     if budget.is_overrun:
         return tokens.between(past.length) >= budget.earned
     if not past.epochs:
@@ -158,20 +162,21 @@ def in_force(
     spares: Callable[[Plan], bool],
     settled: int = 0,
 ) -> Epoch | None:
-    """The deepest epoch that holds for this chain, of a lane's ``epochs`` in the order they were written.
+    """Return the deepest epoch that applies to this chain; None if no epoch does.
 
-    Of two children of one epoch that both hold, the one written first wins on every worker. ``spares`` says
-    whether a plan leaves alone what this chain needs whole: a chain that was rolled back to a message that an
-    epoch has cut falls back to the epoch before. A chain of fewer than ``calm_below`` counted tokens is
-    forwarded whole. ``settled`` are its oldest messages that every plan may edit, as far as that is known.
+    ``epochs`` are those of the lane, in the order in which they were written. If two children of one epoch
+    both apply, the one written first wins, on every worker. ``spares`` says whether a plan leaves alone the
+    messages that this chain needs whole: a chain that was rolled back to a message that an epoch cut falls
+    back to the epoch before. None is in force for a chain of fewer counted tokens than the epoch's
+    ``calm_below``. ``settled`` is how many of the oldest messages every plan may edit, as far as known.
     """
-    # Sticky: what is decided anew at each request costs several times what nobody prunes costs, for no
+    # Epochs persist, because deciding anew at each request costs several times as much as not pruning: no
     # prefix stays in the provider's cache: https://github.com/headroomlabs-ai/headroom/issues/2438
     newest, current = (epochs[-1] if epochs else None), None
     if newest is not None and not newest.asked and newest.number == len(epochs):
         length = newest.length_at_start(chain[:settled])
         if length <= min(settled, len(chain)) and chain[length - 1] == newest.begun_at:
-            current = newest  # with all the others in force it began at one of these messages: so it is
+            current = newest  # all epochs are in one line and the chain is unchanged up to its beginning
     if current is None:
         parent = ""
         for epoch in epochs:

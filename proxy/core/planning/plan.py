@@ -1,10 +1,10 @@
-"""Plans: what is cut from a chain, what stands in the gaps, and how a request is rewritten by it.
+"""Plans: what is cut from a chain, what replaces it, and how a plan rewrites a request.
 
-Keeps law 3 (stable): a plan is data that holds the literal bytes of everything it puts into a view, so
-``apply(plan, messages)`` is the same on every worker and after every restart. Deciding on a plan is the
-business of :mod:`proxy.core.planning.planner`.
+Keeps law 3 (stable): a plan holds the literal bytes of everything it puts into a view, so
+``apply(plan, messages)`` is the same on every worker and after every restart.
+:mod:`proxy.core.planning.planner` decides on plans.
 
-Positions count the messages of a chain, that is of a request without its head.
+Positions index the messages of a chain, that is, of a request without its head.
 """
 
 from bisect import bisect_left, bisect_right
@@ -19,20 +19,20 @@ import msgspec
 from proxy.core.persistent import Sizes
 
 Span = tuple[int, int]
-"""Where a gap starts, and where it ends."""
+"""The start and the end (exclusive) of a gap, as positions."""
 _start, _end, _position = attrgetter("start"), attrgetter("end"), attrgetter("position")
 
 
 class Anchor(msgspec.Struct, frozen=True, array_like=True):
-    """A summary of messages ``start`` up to and without ``end``; the next summary is anchored to it."""
+    """A summary of messages ``start`` to ``end`` (exclusive); the next summary is built on it."""
 
     start: int
     end: int
     text: str
     by_code: bool = False
-    """Whether code wrote it: it stands until a model has."""
+    """Whether code wrote the summary; it stays until a model has written one."""
     generation: int = 0
-    """Summaries that it was made from, one upon the other; 0 where it was made from the originals alone."""
+    """Length of the chain of summaries it was made from; 0 if it was made from the original messages."""
 
     @property
     def span(self) -> Span:
@@ -43,24 +43,24 @@ class Anchor(msgspec.Struct, frozen=True, array_like=True):
         return self.end - self.start
 
     def contains(self, other: "Anchor") -> bool:
-        """Whether it is about the messages of another, and about more."""
+        """Whether this summary covers all messages of ``other`` and at least one more."""
         return self.start <= other.start and other.end <= self.end and other.count < self.count
 
 
 class Gap(msgspec.Struct, frozen=True, array_like=True):
-    """A run of cut messages, ``start`` up to and without ``end``, and the note that stands in its place."""
+    """A run of cut messages, ``start`` to ``end`` (exclusive), and the note that replaces it."""
 
     start: int
     end: int
     note: bytes = b""
-    """The note as a whole JSON message."""
+    """The note as a complete JSON message."""
     tokens: int = 0
     anchors: tuple[Anchor, ...] = ()
-    """The summaries in the note, in order and apart from each other."""
+    """The summaries in the note, in order; their spans do not overlap."""
     quotes: tuple[str, ...] = ()
-    """Handled requests that the note quotes."""
+    """User requests that were already answered, as the note quotes them."""
     ledger: str = ""
-    """The part of the note that is the ledger; empty in all notes but the last."""
+    """The ledger part of the note; empty in every note but the last."""
 
     @property
     def span(self) -> Span:
@@ -68,7 +68,7 @@ class Gap(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def is_summarised(self) -> bool:
-        """Whether one summary, by a model, is about the whole gap."""
+        """Whether a single summary, written by a model, covers the whole gap."""
         return [anchor.span for anchor in self.anchors if not anchor.by_code] == [self.span]
 
     @property
@@ -77,7 +77,7 @@ class Gap(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Replacement(msgspec.Struct, frozen=True, array_like=True):
-    """A message that goes out clipped, or cleared to a placeholder."""
+    """A message that is sent clipped, or replaced by a placeholder."""
 
     position: int
     raw: bytes
@@ -87,14 +87,14 @@ class Replacement(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Plan(msgspec.Struct, frozen=True, array_like=True):
-    """All edits in force: gaps in order and apart from each other, replacements outside of them."""
+    """All edits in force: gaps in order without overlap, and replacements outside the gaps."""
 
     gaps: tuple[Gap, ...] = ()
     replacements: tuple[Replacement, ...] = ()
 
     @property
     def depth(self) -> int:
-        """How many messages of the chain the plan reaches over."""
+        """Number of leading messages of the chain up to and including the plan's last edit."""
         last_gap = self.gaps[-1].end if self.gaps else 0
         last_replacement = self.replacements[-1].position + 1 if self.replacements else 0
         return max(last_gap, last_replacement)
@@ -112,12 +112,12 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
         return [anchor for gap in self.gaps for anchor in gap.anchors]
 
     def anchors_within(self, start: int, end: int) -> list[Anchor]:
-        """The summaries of what is cut between two places, in order."""
+        """The summaries of the gaps between two positions, in order."""
         anchors = (anchor for gap in self.gaps_within(start, end) for anchor in gap.anchors)
         return [anchor for anchor in anchors if start <= anchor.start < end]
 
     def gaps_within(self, start: int, end: int) -> Sequence[Gap]:
-        """The gaps of which anything lies between two places, in order."""
+        """The gaps that overlap the range from ``start`` to ``end`` (exclusive), in order."""
         first = bisect_right(self.gaps, start, key=_end)
         return self.gaps[first : bisect_left(self.gaps, end, first, key=_start)]
 
@@ -125,11 +125,11 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
         return bool(self.gaps_within(position, position + 1))
 
     def shows(self, position: int) -> bool:
-        """Whether the message at ``position`` stands in the view as it came."""
+        """Whether the view contains the message at ``position`` unedited."""
         return not self.covers(position) and self.edit_at(position) is None
 
     def uncut(self, length: int) -> Iterator[range]:
-        """The runs of messages that are not cut, of a chain of ``length``."""
+        """Yield the runs of messages that are not cut, for a chain of ``length`` messages."""
         after = 0
         for gap in self.gaps:
             yield range(after, gap.start)
@@ -145,7 +145,7 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
         return places
 
     def edit_at(self, position: int) -> Replacement | None:
-        """What goes out in the place of the message at ``position``, where that is clipped or cleared."""
+        """Return the replacement of the message at ``position``; None if it is not clipped or cleared."""
         found = bisect_left(self.replacements, position, key=_position)
         is_found = found < len(self.replacements) and self.replacements[found].position == position
         return self.replacements[found] if is_found else None
@@ -155,31 +155,31 @@ EMPTY = Plan()
 
 
 def runs_of(places: Iterable[int]) -> Iterator[range]:
-    """Ascending places, split into runs of those that follow each other."""
+    """Split ascending positions into runs of consecutive ones."""
     for _, run in groupby(enumerate(places), key=lambda pair: pair[1] - pair[0]):
         found = [place for _, place in run]
         yield range(found[0], found[-1] + 1)
 
 
 class Verdict(StrEnum):
-    """What an account comes to."""
+    """The result of an :class:`Account`."""
 
     PAYS = "pays"
     """The epoch saves more than it costs."""
     COLD = "cold"
-    """It costs nothing: the provider keeps nothing that it could change."""
+    """The epoch costs nothing: the provider's prompt cache holds nothing that it would invalidate."""
     WAITS = "waits"
-    """It costs more than it saves."""
+    """The epoch costs more than it saves, so it is postponed."""
     DUE = "due"
-    """Nobody asked."""
+    """The epoch begins whatever it costs; cost was not a condition."""
     LATE = "late"
-    """It only puts late summaries in the place of notices."""
+    """The epoch only replaces notices with summaries that arrived late."""
     REFUSED = "refused"
-    """It only leaves out signed reasoning that the provider refused."""
+    """The epoch only leaves out signed reasoning that the provider refused."""
 
 
 class Verb(StrEnum):
-    """Who began an epoch: the policy, or a person by a verb of the admin API."""
+    """Who began an epoch: the policy (``NONE``), or a person through a verb of the admin API."""
 
     NONE = ""
     COMPACT = "compact"
@@ -187,29 +187,29 @@ class Verb(StrEnum):
 
 
 class Account(msgspec.Struct, frozen=True, array_like=True):
-    """What an epoch costs and saves, as it was known when it was decided on (`economics/economy.py`)."""
+    """What an epoch costs and saves, as known when it was decided (`economics/economy.py`)."""
 
     verdict: Verdict
     idle: float | None = None
-    """Seconds since the lane was last answered."""
+    """Seconds since the lane's last answer."""
     ttl: float = 0.0
     """Seconds for which the provider keeps a prefix."""
     cached: float = 1.0
-    """Price of a cached token, over a fresh one."""
+    """Price of a cached token relative to a fresh one."""
     written: float = 1.0
-    """Price of a token that is written to the cache, over a fresh one."""
+    """Price of a token written to the cache relative to a fresh one."""
     calls: float = 0.0
-    """Calls to come for which the saving counts."""
+    """Expected number of future calls that profit from the saving."""
     freed: int = 0
-    """Counted tokens that each of them sends less."""
+    """Counted tokens that each of these calls no longer sends."""
     tail: int = 0
-    """Counted tokens that the provider has kept and has to read anew."""
+    """Counted tokens that the provider had cached and must read again."""
     summaries: int = 0
-    """What its summaries cost that are still to be written, in fresh tokens."""
+    """Cost of the summaries that are still to be written, in fresh tokens."""
 
     @property
     def cuts_nothing(self) -> bool:
-        """Whether it is of an epoch that was begun for something else than to make the view smaller."""
+        """Whether the epoch was begun for another purpose than making the view smaller."""
         return self.verdict in (Verdict.LATE, Verdict.REFUSED)
 
     @property
@@ -224,7 +224,7 @@ class Account(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def text(self) -> str:
-        """For people; empty where money had no say, and no objection."""
+        """The account as a sentence; empty if cost was no condition and the epoch pays anyway."""
         match self.verdict:
             case Verdict.DUE:
                 return f"costs more than it saves: {self._sums}" if self.cost > self.saving else ""
@@ -249,21 +249,21 @@ class Account(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Epoch(msgspec.Struct, frozen=True, kw_only=True):
-    """One change of a lane's plan, as it is stored and shown; ``plan`` is the whole plan from then on.
+    """One change of a lane's plan, as stored and shown; ``plan`` is the complete plan after it.
 
-    In force for every chain whose message number ``depth`` has the chain hash ``reach``.
+    It can be in force for chains whose message number ``depth`` (from 1) has the chain hash ``reach``.
     """
 
     id: str
     parent: str
-    """The id of the epoch that it was built upon; empty for a lane's first."""
+    """The id of the epoch it builds on; empty for a lane's first epoch."""
     number: int
-    """1 for the first epoch of a line of epochs."""
+    """1 for the first epoch of a line of epochs, then counted up."""
     lane: str
     reach: bytes
     depth: int
     calm_below: int
-    """Counted tokens of the whole request below which it is forwarded whole, whatever the plan says."""
+    """A request of fewer counted tokens than this is forwarded whole, whatever the plan says."""
     at: float
     """Seconds since 1970, UTC."""
     stage: str
@@ -274,28 +274,28 @@ class Epoch(msgspec.Struct, frozen=True, kw_only=True):
     final_tokens: int
     emergency_mode: bool = False
     budget: int = 0
-    """Tokens, as the model counts them, that the epoch was planned for."""
+    """The budget that the epoch was planned for, in tokens as the model counts them."""
     ratio: float = 1.0
-    """Tokens of the model over counted tokens, as known when the epoch began."""
+    """The model's tokens per counted token, as known when the epoch began."""
     begun_at: bytes = b""
-    """Chain hash of the last message of the request at which it began."""
+    """Chain hash of the last message of the request at which the epoch began."""
     alternates: bool = False
-    """Whether its notes go out within their neighbours, for a model that wants alternating roles."""
+    """Whether notes are merged into neighbouring messages, for a model that wants alternating roles."""
     asked: Verb = Verb.NONE
-    """The verb by which a person asked for it."""
+    """The verb by which a person asked for the epoch."""
     account: Account | None = None
-    """What it was decided by, beside its usage; None where a person asked for it."""
+    """Costs and savings on which the decision rested, beside usage; None if a person asked for it."""
     plan: Plan = EMPTY
     without_reasoning: tuple[int, ...] = ()
-    """Positions of messages of the view that go out without their signed reasoning (law 9)."""
+    """Positions of messages of the view that are sent without their signed reasoning (law 9)."""
 
     @property
     def cuts_nothing(self) -> bool:
-        """Whether it only brought late summaries, or left out reasoning that was refused."""
+        """Whether the epoch only added late summaries, or only left out reasoning that was refused."""
         return self.account is not None and self.account.cuts_nothing
 
     def length_at_start(self, hashes: Sequence[bytes]) -> int:
-        """Messages that a chain had when the epoch began, so far as it still is that chain."""
+        """Number of messages that the chain had when the epoch began; ``depth`` if it has changed since."""
         try:
             return hashes.index(self.begun_at, max(self.depth - 1, 0)) + 1
         except ValueError:
@@ -303,19 +303,19 @@ class Epoch(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def removed_count(self) -> int:
-        """Messages of the view that the epoch took out, net of its notes."""
+        """Number of messages that the epoch removed from the view, net of its notes."""
         return self.original_count - self.final_count
 
     @property
     def removed_tokens(self) -> int:
-        """Tokens that the epoch took out of the view, net of its notes."""
+        """Tokens that the epoch removed from the view, net of its notes."""
         return self.original_tokens - self.final_tokens
 
 
 def apply(plan: Plan, messages: Sequence[bytes]) -> list[bytes]:
-    """The view: ``messages`` (a request's, without its head) with the plan's edits made."""
-    # Bytes as they came: to write messages anew loses a provider's cache, though they say the same:
-    # https://github.com/headroomlabs-ai/headroom/issues/1042
+    """Return the view: ``messages`` (of a request, without its head) with the plan's edits applied."""
+    # Messages keep their original bytes: serialising them again misses the provider's prompt cache even
+    # if the content is equal: https://github.com/headroomlabs-ai/headroom/issues/1042
     edited = messages
     if replaced := {each.position: each.raw for each in plan.replacements}:
         edited = [replaced.get(position, raw) for position, raw in enumerate(messages)]
@@ -338,7 +338,7 @@ def view_tokens(plan: Plan, tokens: Sizes) -> int:
 
 
 def first_difference(before: Plan, after: Plan) -> int | None:
-    """Where the messages of the views of two plans begin to differ; None where they do not."""
+    """Return the first position at which the views of two plans differ; None if they are equal."""
     notes = {(gap.span, gap.note) for gap in before.gaps} ^ {(gap.span, gap.note) for gap in after.gaps}
     edits = {*before.replacements} ^ {*after.replacements}
     places = [start for (start, _), _ in notes] + [edit.position for edit in edits]

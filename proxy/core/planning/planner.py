@@ -1,10 +1,10 @@
-"""What gets cut: from a situation to the plan of the next epoch.
+"""Plan the next epoch: decide from a situation what is cut.
 
-``due_strategy`` says whether one is due. ``draft`` chooses the gaps and says which of them deserve a summary;
-whoever asked may then fetch summaries, or not; ``finish`` writes the notes and answers the plan. All are
-pure, so the same situation and the same summaries give the same plan on every worker (law 3), and the
-finished view fits the budget unless what must stay alone does not (law 4). What notes say is the business of
-:mod:`proxy.core.planning.gaps`, how units are chosen that of :mod:`proxy.core.planning.draft`.
+``due_strategy`` says whether an epoch is due. ``draft`` chooses the gaps and says which of them should get a
+summary. The caller may then fetch summaries, and ``finish`` writes the notes and returns the plan. All
+functions are pure, so the same situation and the same summaries give the same plan on every worker (law 3).
+The finished view fits the budget unless the messages that must stay exceed it by themselves (law 4).
+:mod:`proxy.core.planning.gaps` writes the notes; :mod:`proxy.core.planning.draft` chooses the units.
 """
 
 from collections.abc import Mapping
@@ -28,9 +28,10 @@ from proxy.core.planning.strategy import Strategy
 
 
 def due_strategy(situation: Situation, stage: Stage) -> Strategy | None:
-    """What would begin an epoch now: the policy's strategy, before *compact* also the count of units.
+    """Return the strategy that would begin an epoch now; None if no epoch is due.
 
-    Quick, since it is asked at every request.
+    This is the policy's strategy or, before *compact*, ``BY_UNITS``, which counts units. It must be quick,
+    because it is called for every request.
     """
     strategy = strategy_of(situation.policy.strategy.name)
     if not stage.is_pressing and BY_UNITS.is_due(situation, stage):
@@ -51,7 +52,7 @@ def due_strategy(situation: Situation, stage: Stage) -> Strategy | None:
 
 
 def _planned_at(situation: Situation, stage: Stage) -> Stage:
-    """The stage that it is planned for: *compact* in a window that no clipping can make it fit."""
+    """The stage to plan for: *compact* instead of *emergency* if no clipping can make the view fit."""
     return Stage.COMPACT if stage is Stage.EMERGENCY and situation.budget.is_overrun else stage
 
 
@@ -59,16 +60,16 @@ def _planned_at(situation: Situation, stage: Stage) -> Stage:
 
 
 def draft(situation: Situation, stage: Stage, *, growth: int = 0, ledger: int | None = None) -> Draft | None:
-    """Decide on an epoch; None where none is due, or where it would free too little to be worth it.
+    """Decide on an epoch; return None if none is due, or if one of its gates does not hold.
 
-    ``growth`` is the counted tokens by which the view will have grown when it begins, where it is prepared
-    before. ``ledger`` is an upper bound of the ledger's counted tokens, for callers who do not want it
-    written to be measured: replaying a long history would take too long.
+    ``growth``: counted tokens by which the view will have grown when the epoch begins, if it is prepared in
+    advance. ``ledger``: an upper bound of the ledger's counted tokens; with it the ledger is not written to
+    be measured, which would take too long when a long history is replayed.
     """
     strategy = due_strategy(situation, stage)
     if strategy is None:
         return None
-    if strategy is BY_UNITS:  # like those at *trim*: no request waits for their summaries
+    if strategy is BY_UNITS:  # as at *trim*, no request waits for the summaries
         newest = int(situation.policy.keep.recent * situation.view)
         stage, situation = Stage.TRIM, replace(situation, newest=newest)
     stage = _planned_at(situation, stage)
@@ -105,12 +106,12 @@ def _holds(gate: Gate, decided: Draft) -> bool:
 
 
 def finish(decided: Draft, summaries: Summaries) -> Plan:
-    """Write the notes of a draft, the ledger among them, and, if the view is still too large, clip."""
+    """Return the plan of a draft with its notes and ledger; in an emergency, clip messages as needed."""
     return add_ledger(decided.situation, written(decided, summaries))
 
 
 def written(decided: Draft, summaries: Summaries) -> Plan:
-    """The plan of a draft but for its ledger, for which it leaves room."""
+    """Return the plan of a draft without its ledger, leaving room for it."""
     situation, plan, tokens = decided.situation, decided.outline, decided.situation.chain.tokens
     quotes, edits = {gap.span: gap.quotes for gap in plan.gaps}, plan.replacements
     texts = new_texts(situation, quotes, decided.strategy, summaries)
@@ -118,7 +119,7 @@ def written(decided: Draft, summaries: Summaries) -> Plan:
     if texts or writer:
         plan = with_notes(situation, quotes, edits, texts, writer)
     while texts and situation.budget.is_over(view_tokens(plan, tokens) + decided.ledger):
-        # A summary may be longer than what was set aside for it; a notice always fits.
+        # A summary may be longer than the room set aside for it; a notice always fits.
         texts.pop(max(texts, key=lambda span: sum(len(anchor.text) for anchor in texts[span])))
         plan = with_notes(situation, quotes, edits, texts, writer)
     if decided.stage is Stage.EMERGENCY:
@@ -127,16 +128,16 @@ def written(decided: Draft, summaries: Summaries) -> Plan:
 
 
 def cuts_protected(situation: Situation, plan: Plan) -> bool:
-    """Whether a plan cuts what is protected now."""
+    """Whether a plan cuts any unit that is protected now."""
     protected = (situation.units[index] for index, level in situation.protection.items() if level > FREE)
     return any(plan.covers(unit.start) for unit in protected)
 
 
 def with_late(situation: Situation, texts: Mapping[Span, str]) -> Plan:
-    """The plan in force, with summaries that arrived late put into the notes of these gaps.
+    """Return the plan in force, with summaries that arrived late put into the notes of their gaps.
 
-    A rewrite of a note has the provider read anew all that follows it, so this is only for when nothing is
-    kept there (:func:`proxy.core.economics.economy.is_cold`). An epoch brings them by itself.
+    Rewriting a note makes the provider read everything after it again, so use this only while its cache is
+    cold (:func:`proxy.core.economics.economy.is_cold`). Epochs that cut add late summaries anyway.
     """
     plan, tokens = situation.plan, situation.chain.tokens
     strategy = strategy_of(situation.policy.strategy.name)
