@@ -1,12 +1,12 @@
-"""What requests took and cost, and what doing nothing would have cost: one record that is added up.
+"""Bills: tokens and cost of requests, and what doing nothing would have cost, as one record that adds up.
 
-Replay, the store, metrics, commands and the admin API all tell this record. Money is in whole nano-dollars,
-so that sums agree exactly however they are grouped.
+Replay, the store, metrics, commands and the admin API all use this record. Money is in whole nano-dollars, so
+that sums agree exactly however they are grouped.
 
-Doing nothing is the same turn with the whole conversation, answered by as many tokens. Where nothing was cut
-it is what was sent. Elsewhere its prompt is taken to be kept by the provider as far as that goes: the part
-that the request before held, in the steps in which providers keep prefixes, while the cache is warm.
-Where the whole would have been more than the model's window it would have failed, and costs nothing.
+Doing nothing means the same turn with the whole conversation, answered with as many tokens. If nothing was
+cut, that is what was sent. Otherwise its prompt is assumed to be cached as far as possible: while the cache
+is warm, the part that the previous request had, in the steps in which providers cache prefixes. A whole
+conversation that exceeds the model's window would have failed, and costs nothing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,59 +22,59 @@ from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import Plan
 
 NANO = 1_000_000_000
-"""Nano-dollars of a dollar."""
+"""Nano-dollars per dollar."""
 _FAILED = "failed:"
 _MOST_TOKENS = 10**8
-"""Of one request; there are none with more."""
+"""Upper bound of the tokens of one request; larger numbers are taken for nonsense."""
 
 
 class Bill(msgspec.Struct, frozen=True, kw_only=True):
-    """What requests took and cost, in all. Tokens are the model's; money is in nano-dollars."""
+    """Totals over requests. Tokens are as the model counts them; money is in nano-dollars."""
 
     requests: int = 0
     received: int = 0
     """Prompt tokens of the whole conversations."""
     sent: int = 0
-    """Prompt tokens that went out."""
+    """Prompt tokens that were sent upstream."""
     cached: int = 0
-    """Those of them that came from the provider's cache."""
+    """Sent tokens that the provider read from its cache."""
     written: int = 0
-    """Those that the provider has billed as written to its cache."""
+    """Sent tokens that the provider billed as written to its cache."""
     output: int = 0
     answers: int = 0
-    """Money for the requests that clients were answered with."""
+    """Cost of the requests whose answers clients received."""
     hidden: int = 0
-    """For requests of one answer that the client does not see: calls were answered in between."""
+    """Cost of requests the client does not see: those whose tool calls the proxy answered itself."""
     summaries: int = 0
     memory: int = 0
     proof: int = 0
-    """For second answers, by which it is found out whether cuts change the first."""
+    """Cost of second answers, which show whether cuts change the first answer."""
     without: int = 0
-    """What doing nothing would have cost, as far as it would have worked."""
+    """What doing nothing would have cost, for requests that would not have failed."""
     beyond: int = 0
-    """Of the money for answers: for requests that would have failed without."""
+    """The part of ``answers`` for requests that would have failed without cuts."""
     shadow_cut: int = 0
-    """Prompt tokens that would not have been sent, of requests in shadow: these were sent whole."""
+    """Prompt tokens that cutting would have saved in shadow requests, which were sent whole."""
     shadow: int = 0
-    """Money that would have been saved by that, without what summaries would have cost."""
+    """Money that this would have saved, without deducting the cost of summaries."""
     failing: int = 0
     """Requests whose whole conversation would not have fitted the model's window."""
     unpriced: int = 0
-    """Requests, and calls of our own, of which nobody knows the price: they cost nothing here."""
+    """Requests, and calls of our own, whose price is unknown; they count as free here."""
     estimated: int = 0
-    """Requests whose answer had no usage: their tokens are counted here."""
+    """Requests whose answer reported no usage, so that the proxy counted their tokens itself."""
     epochs: int = 0
     tool_calls: int = 0
-    """Calls of tools that the proxy has answered."""
+    """Tool calls that the proxy answered itself."""
     failed: Mapping[str, int] = {}
-    """Summaries that could not be had, by the reason."""
+    """Number of failed summaries by reason."""
 
     def __add__(self, other: "Bill") -> "Bill":
         return Bill.of(added(self.amounts(), other.amounts()))
 
     @classmethod
     def of(cls, amounts: Mapping[str, int]) -> Self:
-        """A bill of its amounts by name; names that are not known here are left out."""
+        """Return a bill from amounts by name; unknown names are ignored."""
         known, failed = dict[str, int](), dict[str, int]()
         for name, amount in amounts.items():
             if name in _NAMES:
@@ -84,7 +84,7 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True):
         return cls(failed=failed, **known)
 
     def amounts(self) -> dict[str, int]:
-        """All that is not zero, by name: a summary's reason for failing stands behind a colon."""
+        """All amounts that are not zero, by name; failed summaries are named ``failed:<reason>``."""
         named = dict[str, int]()
         for name in _NAMES:
             if amount := getattr(self, name):
@@ -96,26 +96,29 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def spent(self) -> int:
-        """All that was paid, in nano-dollars."""
+        """Everything that was paid, in nano-dollars."""
         return self.answers + self.hidden + self.summaries + self.memory + self.proof
 
     @property
     def saved(self) -> int:
-        """What doing nothing would have cost more; what it could not have answered saves nothing."""
+        """How much more doing nothing would have cost, in nano-dollars.
+
+        Requests that would have failed without cuts save nothing.
+        """
         return self.without + self.beyond - self.spent
 
     @property
     def is_priced(self) -> bool:
-        """Whether the price of any of it is known."""
+        """Whether any price is known, or nothing lacks one."""
         return bool(self.spent or not self.unpriced)
 
     @classmethod
     def of_request(
         cls, sent: Prompt, output: int, whole: Prompt, prices: Prices | None, *, fits: bool = True
     ) -> Self:
-        """The bill of one request and its answer; ``whole`` is what doing nothing would have sent.
+        """Return the bill of one request and its answer; ``whole`` is what doing nothing would have sent.
 
-        ``fits``: whether that would have worked. Without prices it costs nothing, and says so.
+        ``fits``: whether ``whole`` fits the model's window. Without prices it costs 0 and counts as unpriced.
         """
         answer = money(sent, output, prices)
         return cls(
@@ -139,31 +142,31 @@ NOTHING = Bill()
 
 
 def bounded(tokens: int | None) -> int:
-    """Tokens as an upstream tells them, which may be nonsense: no number of them stops adding up."""
+    """Return a token count reported by an upstream, limited to a plausible range so that sums stay valid."""
     return min(max(tokens or 0, 0), _MOST_TOKENS)
 
 
 def prompt_of(usage: Usage) -> Prompt:
-    """A prompt as an upstream tells of it."""
+    """Return the prompt that an upstream's usage describes."""
     tokens = bounded(usage.prompt_tokens)
     cached = min(bounded(usage.cached_tokens), tokens)
     return Prompt(tokens, cached, min(bounded(usage.written_tokens), tokens - cached))
 
 
 def money(prompt: Prompt, output: int, prices: Prices | None) -> int:
-    """What one call costs, in nano-dollars; none where nobody knows its prices."""
+    """Return the cost of one call in nano-dollars; 0 if its prices are unknown."""
     if prices is None:
         return 0
     return round((prompt.dollars(prices) + output * prices.output / MILLION) * NANO)
 
 
 def total(bills: Iterable[Bill]) -> Bill:
-    """The sum of bills."""
+    """Return the sum of bills."""
     return Bill.of(reduce(added, (bill.amounts() for bill in bills), {}))
 
 
 def added(amounts: Mapping[str, int], others: Mapping[str, int]) -> dict[str, int]:
-    """The sums of amounts by name."""
+    """Add up amounts by name."""
     sums = dict(amounts)
     for name, amount in others.items():
         sums[name] = sums.get(name, 0) + amount
@@ -171,9 +174,9 @@ def added(amounts: Mapping[str, int], others: Mapping[str, int]) -> dict[str, in
 
 
 def kept_prompt(chain: Chain, before: Plan, plan: Plan, budget: Budget, prices: Prices) -> int:
-    """The model's tokens of a prompt that a warm cache has: those with which the one before it began, too.
+    """Return how many of a prompt's tokens (the model's) a warm cache has: the prefix it shares with the last.
 
-    ``before`` is the plan under which the chain went out last, without its newest messages.
+    ``before`` is the plan of the previous request, which lacked the chain's newest messages.
     """
     first = chain.sent_before
     if before is not plan:

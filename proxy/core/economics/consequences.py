@@ -1,4 +1,4 @@
-"""What follows from a policy, without any conversation: in numbers, and in sentences for people."""
+"""What follows from a policy without any conversation, as numbers and as sentences for people."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,11 +9,11 @@ from proxy.core.economics.economy import pays_from
 from proxy.core.policy.policy import Policy
 
 EXAMPLE_WINDOW = 128_000
-"""Tokens of the window by which stages are explained."""
+"""Tokens of the example window with which stages are explained."""
 _STAGES = ("warn", "trim", "compact", "emergency")
 _BY_COUNT = ("sliding_window", "exchanges")
 _PACE = 500
-"""Tokens that a request brings, by which it is said when a cut pays."""
+"""Tokens that a request adds, assumed when computing from where cutting pays."""
 _BY_COUNTS = {
     "messages": "all but the newest {messages:,} messages, at any usage",
     "exchanges": "past {exchanges:,} exchanges all but the newest {roll_to:,}, at any usage",
@@ -22,9 +22,9 @@ _BY_COUNTS = {
 
 
 def decisions(policy: Policy, window: int | None, paid: Prices = UNKNOWN_PRICES) -> dict[str, Any]:
-    """What a policy decides for a model with a window of so many tokens and an empty head.
+    """Return what a policy decides for a model with a window of ``window`` tokens and an empty head.
 
-    ``paid``: what its tokens cost.
+    ``paid``: the model's token prices.
     """
     tokens, stages = budget_of(policy, window), policy.stages
     budget = None if tokens is None else Budget(tokens, 1.0, 0)
@@ -52,7 +52,7 @@ def decisions(policy: Policy, window: int | None, paid: Prices = UNKNOWN_PRICES)
 
 
 def budget_of(policy: Policy, window: int | None) -> int | None:
-    """Its budget in tokens, in a window of so many, with an empty head; None where nobody knows it."""
+    """Return the policy's budget in tokens for a window of ``window`` tokens; None if it is unknown."""
     rules = policy.budget
     limit = rules.tokens if isinstance(rules.tokens, int) else None
     reserve = rules.reserve if isinstance(rules.reserve, int) else None
@@ -60,7 +60,7 @@ def budget_of(policy: Policy, window: int | None) -> int | None:
 
 
 def consequences(policy: Policy, decided: Mapping[str, Any], window: str) -> Iterator[tuple[str, str]]:
-    """What follows from what it has decided, a sentence for each thing; ``window`` says in which window."""
+    """Yield topic and sentence for what follows from :func:`decisions`; ``window`` describes the window."""
     yield "strategy", policy.strategy.name
     if policy.strategy.name == "off":
         yield "cuts", "nothing: requests are relayed as they come"
@@ -87,7 +87,7 @@ def consequences(policy: Policy, decided: Mapping[str, Any], window: str) -> Ite
 
 
 def _by_tokens(policy: Policy, decided: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What begins at how many tokens, and from how many on that costs less than cutting nothing."""
+    """Yield at how many tokens each stage begins, and from how many on cutting costs less than not cutting."""
     stages: Mapping[str, int] = decided["stages"]
     if policy.strategy.name in _BY_COUNT:
         yield "emergency", f"above {stages['emergency']:,} tokens, cuts as much as it takes"

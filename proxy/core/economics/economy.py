@@ -1,24 +1,25 @@
-"""Whether an epoch pays: what it saves on the calls to come, against what it costs to have it read anew.
+"""Whether an epoch pays: what it saves on future calls, against the cost of reading the changed part again.
 
-A provider bills the beginning that two requests share at a fraction of its price. An epoch changes the middle
-of a request, so all that follows its first edit is read at the full price once more. It pays when
+A provider bills the prefix that two requests share at a fraction of its price. An epoch changes the middle
+of a request, so everything after its first edit is read at the full price once more. The epoch pays when
 
     n * r * D  >  (w - r) * tail + s
 
-with n calls to come, D tokens freed, tail tokens that were kept by the provider after the first edit, r and w
-the prices of a cached token and of one that is written, over a fresh one, and s what the summaries cost that
-are still to be written: as long as those in the view, or else as they may be. While it does not, *trim*
-waits; *compact* and *emergency* never do. When the cache is cold nothing waits.
+where n is the number of future calls, D the tokens freed, tail the tokens after the first edit that the
+provider had cached, r and w the prices of a cached token and of one written to the cache relative to a fresh
+one, and s the cost of the summaries still to be written (presumed as long as those in the view or, without
+any, as long as allowed). While an epoch does not pay, *trim* waits; *compact* and *emergency* never do. When
+the cache is cold nothing waits.
 
-n, where the policy does not state it, is half the calls in which the conversation grows by D again, at its
-pace since the last epoch. A session that goes on like this begins its epochs at the cheapest depth then: with
-g tokens of growth a call, depth D costs r * D / 2 a call for what is not cut yet, and (w - r) * tail * g / D
-for what is read anew; the sum is least where r * D * (D / 2g) = (w - r) * tail, and so with s.
+If the policy does not state n, it is half the number of calls in which the conversation grows by D again, at
+its pace since the last epoch. A session of constant pace then begins its epochs at the cheapest depth: with g
+tokens of growth a call, depth D costs r * D / 2 a call for what is not cut yet, and (w - r) * tail * g / D
+for what is read again; the sum is least where r * D * (D / 2g) = (w - r) * tail, and likewise with s.
 
-A summary of what is cut can be asked for in two ways: from the cut part alone, at the price of fresh tokens,
-or from the whole of what was sent last, most of it at the price of cached ones.
+A summary of the cut messages can be requested in two ways: from these messages alone, at the price of fresh
+tokens, or from the whole of the last request, most of it at the price of cached tokens.
 
-Law 3: these sums decide whether an epoch begins, never what it says; they are stored in it.
+Law 3: these sums decide whether an epoch begins, never what it says; they are stored in the epoch.
 """
 
 from collections.abc import Iterable, Mapping
@@ -39,23 +40,23 @@ from proxy.core.summaries.prompt import longest
 from proxy.core.summaries.source import told_tokens
 
 _INSTRUCTION = 130
-"""Counted tokens of what a call for a summary says beside its source."""
+"""Counted tokens of a summary call beside its source."""
 _RELIABLE = 0.5
-"""Of the time after which a prefix is certainly gone: for so long it is certainly there."""
+"""Share of the cache's time to live during which a prefix is certainly still cached."""
 
 
 class SummaryCalls(NamedTuple):
-    """Calls for summaries. Tokens are the model's."""
+    """The sums of calls that write summaries. Tokens are the model's."""
 
     source: int = 0
-    """Tokens that are read."""
+    """Input tokens."""
     text: int = 0
-    """Tokens that are written."""
+    """Output tokens."""
     cached: int = 0
-    """Tokens of those that are read which the provider has kept: of a whole view that is read once more."""
+    """Input tokens that the provider has cached, if the whole view is read once more."""
 
     def money(self, prices: Prices) -> int:
-        """What they cost, in nano-dollars."""
+        """The cost of the calls, in nano-dollars."""
         return money(Prompt(self.source, self.cached), self.text, prices)
 
     def dollars(self, prices: Prices) -> float:
@@ -65,10 +66,11 @@ class SummaryCalls(NamedTuple):
 def summary_calls(
     situation: Situation, spans: Iterable[Span], summarised: Mapping[Span, int], size: int
 ) -> SummaryCalls:
-    """The calls for summaries of these gaps, each of ``size`` counted tokens unless its source is short.
+    """Return the sums of the calls for summaries of these gaps.
 
-    A gap's source is read afresh or with the view, as costs less. Summaries of ``summarised`` messages, of so
-    many counted tokens, stand in it for these.
+    Each summary has ``size`` counted tokens unless its source is short. The source is read afresh or with the
+    whole view, whichever is cheaper. ``summarised``: spans of messages whose summaries replace them in the
+    source, with the counted tokens of each summary.
     """
     source, text, cached, chain = 0, 0, 0, situation.chain
     for start, end in spans:
@@ -91,11 +93,11 @@ def account_of(
     view: int | None = None,
     summarised: Mapping[Span, int] | None = None,
 ) -> Account | None:
-    """What beginning an epoch with ``plan`` costs and saves; None where nobody knows a price.
+    """Return what an epoch with ``plan`` costs and saves; None if prices are not known.
 
-    ``may_wait``: whether it waits while it costs more, if the policy lets money have a say. ``view``: counted
-    tokens of its view, where the plan does not hold all of its notes yet. ``summarised``: messages of which
-    summaries tell that the plan does not hold, with the counted tokens of each.
+    ``may_wait``: whether the epoch is postponed while it costs more than it saves, if the policy considers
+    cost. ``view``: counted tokens of its view, if the plan does not have all of its notes yet.
+    ``summarised``: spans covered by summaries that are not in the plan, with the counted tokens of each.
     """
     if situation.conditions.prices is None:
         return None
@@ -129,9 +131,9 @@ def _calls_to_come(situation: Situation, freed: int) -> float:
 
 
 def _tail(situation: Situation, plan: Plan, unwritten: int) -> int:
-    """What is in the view after the first edit and was sent before, notes included, in counted tokens.
+    """Counted tokens of the view after the first edit, of messages sent before and of notes.
 
-    By ``unwritten`` the notes of the plan will be longer than they are.
+    ``unwritten``: counted tokens by which the plan's notes will still grow.
     """
     first, tokens = first_difference(situation.plan, plan), situation.chain.tokens
     if first is None:
@@ -148,7 +150,7 @@ def _tail(situation: Situation, plan: Plan, unwritten: int) -> int:
 def _lacking_summaries(
     situation: Situation, plan: Plan, summarised: Mapping[Span, int], prices: Prices
 ) -> int:
-    """What is to be paid for summaries that the plan still lacks, in fresh tokens."""
+    """The cost of the summaries that the plan still lacks, in fresh tokens."""
     standing, after = {gap.span for gap in situation.plan.gaps}, situation.under(plan)
     strategy = strategy_of(situation.policy.strategy.name)
     new = [gap.span for gap in plan.gaps if gap.span not in standing]
@@ -166,32 +168,32 @@ def _lacking_summaries(
 
 
 def pays_from(policy: Policy, budget: int, prices: Prices, pace: int) -> int:
-    """Tokens of a session from which on cutting costs less, in all, than sending it whole; about.
+    """Approximate tokens of a session above which cutting costs less in total than sending it whole.
 
-    For a session without a head that grows by ``pace`` tokens a request. From one epoch to the next it grows
-    by what lies between the line at which they begin and the target; each has all that is left read anew, and
-    asks for one summary. What that costs is paid back by requests that would be longer than they are.
+    For a session without a head that grows by ``pace`` tokens a request. Between two epochs it grows by the
+    distance from the target to the line at which epochs begin. Each epoch makes the provider read the rest
+    again and requests one summary. The shorter requests that follow earn this cost back.
     """
     prices, stages = prices.under(policy.economy), policy.stages
     begins = (stages.compact if policy.economy.enabled else stages.trim) * budget
     left = stages.target * budget
     view, growth = (begins + left) / 2, max(begins - left, 1)
     size = affordable_summary(policy, Budget(budget, 1.0, 0), prices, pace) if policy.summary.enabled else 0
-    source = growth / 2 + _INSTRUCTION if size else 0  # messages are told in short
+    source = growth / 2 + _INSTRUCTION if size else 0  # sources are abridged
     cost = (prices.write_share - prices.read_share) * left
     cost += source * prices.write_share + size * prices.output / prices.fresh
     share = prices.read_share if view >= prices.least else prices.write_share
     even = (share * view + cost * pace / growth) / max(prices.read_share, 0.001)
-    # What is lost before that length comes back behind it; and each epoch is paid for before it saves.
+    # What was lost before that length is regained after it; and each epoch costs before it saves.
     return ceil(max(2 * even - begins, begins) + growth)
 
 
 def shortfall(decided: Draft) -> int:
-    """Counted tokens that the epoch of a draft must free beyond what it does before it pays.
+    """Counted tokens that a draft's epoch must free, beyond those it frees now, until it pays.
 
-    0 where it need not wait, 1 where nobody can tell. What the conversation grows by, it will free more;
-    where the calls to come follow from what is freed, it pays in proportion to the square of that. It may pay
-    sooner: the pace of the conversation changes, and with it the calls to come.
+    0 if it need not wait, 1 if the number cannot be computed. The epoch will free more as the conversation
+    grows. If the number of future calls is derived from the tokens freed, the saving is proportional to the
+    square of these. It may pay sooner, because the conversation's pace, and with it that number, changes.
     """
     account = account_of(decided.situation, decided.outline, may_wait=decided.may_wait, view=decided.view)
     if account is None or account.verdict is not Verdict.WAITS:
@@ -205,21 +207,21 @@ def shortfall(decided: Draft) -> int:
 
 
 def late_account(situation: Situation, plan: Plan) -> Account:
-    """The account of an epoch that only brings late summaries, whether or not money has a say."""
+    """Return the account of an epoch that only adds late summaries, whether or not cost is considered."""
     account = account_of(situation, plan, may_wait=False)
     return replace(account, verdict=Verdict.LATE) if account is not None else Account(Verdict.LATE)
 
 
 def prices_in(situation: Situation) -> Prices | None:
-    """The prices that count under the policy; None where it does not reckon."""
+    """Return the prices as adjusted by the policy; None if they are unknown or it ignores cost."""
     rules, prices = situation.policy.economy, situation.conditions.prices
     return prices.under(rules) if prices is not None and rules.enabled else None
 
 
 def is_cold(situation: Situation) -> bool:
-    """Whether a rewrite costs nothing: the provider keeps nothing of what this lane sent last.
+    """Whether a rewrite costs nothing because the provider caches nothing of the lane's last request.
 
-    A lane of which nobody knows an answer is warm only if an epoch of it went out before.
+    If no answer of the lane is known, the cache counts as warm only if the lane has had an epoch.
     """
     prices, conditions = prices_in(situation), situation.conditions
     if prices is None:
@@ -232,18 +234,18 @@ def is_cold(situation: Situation) -> bool:
 
 
 class Reading(NamedTuple):
-    """Having a model read once more what a lane sent last."""
+    """The lane's last request as a prompt to be read once more."""
 
     prompt: Prompt
     seconds: float
-    """For which the provider certainly has what it has kept of it."""
+    """Seconds for which the provider certainly still has the cached part."""
 
 
 def cheaper_reading(situation: Situation, afresh: int) -> Reading | None:
-    """Reading what the lane sent last, where that costs no more than ``afresh`` counted tokens at full price.
+    """Return the lane's last request, if reading it costs no more than ``afresh`` counted tokens uncached.
 
-    Prices that nobody knows stand for a server that keeps prefixes at hardly any cost. This is no matter of
-    when an epoch begins: it is asked whatever the policy says of that.
+    Otherwise return None. Unknown prices are those of a server that caches prefixes at hardly any cost. This
+    applies even if the policy ignores cost in deciding when epochs begin.
     """
     conditions = situation.conditions
     if not situation.policy.summary.cached_prefix or conditions.is_new_head:
@@ -260,7 +262,7 @@ def cheaper_reading(situation: Situation, afresh: int) -> Reading | None:
 
 
 def _sent_last(situation: Situation) -> int:
-    """The model's tokens of the lane's last request."""
+    """Tokens of the lane's last request, as the model counts them."""
     newest, tokens = situation.chain.sent_before, situation.chain.tokens
     edits = (edit for edit in situation.plan.replacements if edit.position >= newest)
     brought = tokens.between(newest) + sum(edit.tokens - tokens[edit.position] for edit in edits)

@@ -1,15 +1,14 @@
-"""What a policy would have sent for a conversation that is already there, turn by turn, and what that costs.
+"""Replay an existing conversation turn by turn: what a policy would have sent, and what that would cost.
 
-Every assistant message was once a request: the history before it. Each is put through the planner as a live
-request is, except that no model is asked: gaps get notices where a model would have written a summary. Sticky
-epochs (law 3) make the order of the turns part of the result, so a session is replayed from its start.
-Whether an epoch pays is reckoned as in a live request, for a lane whose turns come at even distances.
+Each assistant message stands for a request with the history before it. Each such request is planned like a
+live one, except that no model is called: gaps get notices where a model would have written a summary. Epochs
+persist (law 3), so the result depends on the order of turns, and a session is replayed from its start.
+Whether an epoch pays is computed as for a live request, for a lane whose turns come at equal intervals.
 
-Each side of a comparison is billed as live requests are (:mod:`proxy.core.economics.bill`): of a prompt the
-provider has kept what the one before it began with, too; nothing where the cache was cold. Answers are no
-part of a replay's bill, since they are the same whatever was sent; and the whole conversation is billed
-however long it is. Summaries are an estimate: what their sources and their texts would cost, as long as these
-usually are, and as long as they may be.
+Each side of a comparison is billed as live requests are (:mod:`proxy.core.economics.bill`): the provider has
+cached the prefix that a prompt shares with the one before, or nothing if the cache was cold. Answers are not
+part of a replay's bill, since they are the same whatever was sent. The whole conversation is billed however
+long it is. The cost of summaries is an estimate, once with texts of usual length and once of maximal length.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,20 +35,20 @@ USUAL_SUMMARY = 80
 
 
 class SummaryMeter:
-    """Estimates the calls for summaries of a lane whose gaps are not summarised in fact."""
+    """Estimates the summary calls of a lane whose gaps are not actually summarised."""
 
     def __init__(self, size: int | None = None) -> None:
-        """``size``: counted tokens of a summary; None: as many as it may have."""
+        """``size``: counted tokens of a summary; None: as many as allowed."""
         self._size = size
         self._summarised: dict[Span, int] = {}
 
     @property
     def summarised(self) -> Mapping[Span, int]:
-        """The messages that are summarised by now, each run with the counted tokens of its summary."""
+        """The spans summarised so far, each with the counted tokens of its summary."""
         return self._summarised
 
     def calls(self, situation: Situation, plan: Plan) -> SummaryCalls:
-        """What an epoch of that plan asks for: what enough is new of, upon the summaries that there are."""
+        """Return the summary calls of an epoch with ``plan``, which build on the summaries so far."""
         most = situation.summary_tokens
         most = most if self._size is None else min(self._size, most)
         lacking = lacking_summaries(situation.under(plan), self._summarised)
@@ -67,7 +66,7 @@ class SummaryMeter:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedTurn:
-    """One request as it would have gone out. Tokens are the model's, head included."""
+    """One request as it would have been sent. Tokens are the model's, head included."""
 
     number: int
     """1 for the session's first request."""
@@ -75,29 +74,29 @@ class ReplayedTurn:
     """Messages that the client sent, without the head."""
     full_tokens: int
     stage: Stage
-    """Before this request's edits."""
+    """The stage before this request's edits."""
     sent_tokens: int
     cut: int
-    """Messages of the client's that were absent."""
+    """Number of the client's messages that were cut."""
     epoch: int
     began: bool
     sent: Prompt
-    """What was sent, as it is billed."""
+    """The prompt that was sent, as it is billed."""
     full: Prompt
-    """What the client sent, billed as if it had been sent as it is, from the first request on."""
+    """The client's prompt, billed as if every request had been sent unchanged."""
     summaries: SummaryCalls
-    """An estimate of the calls for summaries that the epoch would have made, each as long as it may be."""
+    """Estimated summary calls of the epoch, with summaries of maximal length."""
     usual_summaries: SummaryCalls
-    """The same with summaries as long as they usually are."""
+    """The same with summaries of usual length."""
     account: Account | None
-    """What money said, where it was asked at this request."""
+    """Costs and savings, if an epoch was considered at this request."""
     freed: int
-    """Tokens that the epoch took out of the view."""
+    """Tokens that the epoch removed from the view."""
     plan: Plan
-    """What it went out under."""
+    """The plan that was applied."""
 
     def bill(self, prices: Prices, writer: Prices) -> Bill:
-        """What it costs, where summaries cost what another model's tokens do."""
+        """Return the turn's bill; ``writer`` has the prices of the model that writes summaries."""
         return Bill.of_request(self.sent, 0, self.full, prices) + Bill(summaries=self.summaries.money(writer))
 
 
@@ -111,9 +110,9 @@ def replay(
     idle: float = 0.0,
     summary_tokens: int = USUAL_SUMMARY,
 ) -> Iterator[ReplayedTurn]:
-    """Play every request that led to ``chain``, in order, each ``idle`` seconds after the last answer.
+    """Replay every request that led to ``chain``, in order, each ``idle`` seconds after the last answer.
 
-    ``summary_tokens``: counted tokens that a summary usually has.
+    ``summary_tokens``: usual counted tokens of a summary.
     """
     plan, epoch, past = EMPTY, 0, NO_PAST
     is_warm = idle < prices.under(policy.economy).ttl
@@ -157,9 +156,9 @@ def replay(
 def _next(
     situation: Situation, stage: Stage, summarised: Mapping[Span, int]
 ) -> tuple[Plan, int, Account | None]:
-    """What a request does to the plan: nothing, one epoch, or those of a history that is far too long.
+    """Plan one request: no epoch, one, or several for a first request far over its budget.
 
-    Answers the plan from then on, the epochs that began, and what money said.
+    Returns the new plan, the number of epochs that began, and the account, if there is one.
     """
     standing = situation.plan, 0, None
     if situation.policy.strategy.name == "off":
@@ -177,7 +176,7 @@ def _next(
     return plan, 1, account
 
 
-# --- what it came to: sums over turns, which reports and the web page show ---
+# --- results: sums over turns, which reports and the web page show ---
 
 
 @dataclass(frozen=True)
@@ -186,12 +185,12 @@ class Outcome:
 
     session: str
     policy: str
-    """Its name, or what else tells it from the others."""
+    """The policy's name, or another label that distinguishes it."""
     budget: int | None
-    """Tokens; None where nobody knows the model's window, so that nothing is cut for its tokens."""
+    """Tokens; None if the model's window is unknown, so that nothing is cut by tokens."""
     prices: Prices
     writer: Prices
-    """What the model that writes summaries costs."""
+    """Prices of the model that writes summaries."""
     turns: tuple[ReplayedTurn, ...]
 
     @property
@@ -218,7 +217,7 @@ def totals(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 
 def bill(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Dollars for the prompts of all turns, and what the whole histories would have cost in their place."""
+    """Return the cost of all turns' prompts in dollars, and that of the whole histories instead."""
     turns = [(turn, outcome) for outcome in outcomes for turn in outcome.turns]
     billed = sum((turn.bill(outcome.prices, outcome.writer) for turn, outcome in turns), NOTHING)
     usual = sum(turn.usual_summaries.money(outcome.writer) for turn, outcome in turns) / NANO

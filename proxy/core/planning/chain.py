@@ -1,4 +1,4 @@
-"""A conversation as it is planned: a request without its head, and what is reckoned of it once."""
+"""A conversation as the planner sees it: a request without its head, with values computed once."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
@@ -21,14 +21,14 @@ _start: Callable[[Unit], int] = attrgetter("start")
 
 
 class Gathered(msgspec.Struct, frozen=True):
-    """What a chain, and those that it goes on from, have found of their first messages."""
+    """Results already computed for the first messages of a chain, which longer chains reuse."""
 
     units: Incremental[Unit] = msgspec.field(default_factory=Incremental[Unit])
     addresses: Incremental[Address] = msgspec.field(default_factory=Incremental[Address])
-    """Under which it is remembered what each message says."""
+    """By message, the cache key of its :class:`Reading`."""
 
 
-class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for what is reckoned once
+class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached properties
     """A request without its head."""
 
     messages: Sequence[Message]
@@ -36,7 +36,7 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for what is recko
     tokens: Sizes
     hashes: Sequence[bytes]
     dialect: Dialect
-    """How its messages are written."""
+    """The dialect in which its messages are written."""
     gathered: Gathered = msgspec.field(default_factory=Gathered)
 
     def __len__(self) -> int:
@@ -49,7 +49,7 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for what is recko
         raws: Sequence[bytes],
         hashes: Sequence[bytes],
     ) -> Self:
-        """A chain that goes on from this one; ``raws`` and ``hashes`` are those of the whole."""
+        """Return this chain with more messages; ``raws`` and ``hashes`` are those of the whole new chain."""
         before, gathered = self.messages, self.gathered
         return type(self)(
             messages=before.followed_by(messages)
@@ -59,12 +59,12 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for what is recko
             tokens=self.tokens.followed_by(tokens),
             hashes=hashes,
             dialect=self.dialect,
-            # What this one finds from now on, those that go on from the same place never see.
+            # A copy: chains that continue the same chain must not see each other's results.
             gathered=Gathered(Incremental(gathered.units.found), Incremental(gathered.addresses.found)),
         )
 
     def content(self, position: int) -> Content:
-        """A message, decoded anew."""
+        """Decode a message; the result is not cached."""
         return self.dialect.read(self.raws[position])
 
     @property
@@ -77,7 +77,7 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for what is recko
 
     @property
     def sent_before(self) -> int:
-        """How many messages the request before is taken to have held: those before the newest answer."""
+        """Presumed number of messages in the previous request: those before the newest answer."""
         for back, message in enumerate(reversed(self.messages), 1):
             if message.role == "assistant":
                 return len(self.raws) - back
@@ -85,7 +85,7 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for what is recko
 
     @property
     def requests(self) -> list[int]:
-        """How many messages each request held; an answer at the very end has not been sent yet."""
+        """The number of messages in each request; an answer at the very end has not been sent yet."""
         points = request_points(self.messages)
         return points[:-1] if not self.messages or self.messages[-1].role == "assistant" else points
 
@@ -98,13 +98,13 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for what is recko
         if self._whole is not None:
             units: list[Unit] = self._whole.units
             count = bisect_left(units, len(self), key=_start)
-            if count and units[count - 1].end == len(self):  # nothing later belongs to one of these
+            if count and units[count - 1].end == len(self):  # no unit extends beyond the prefix
                 return units[:count]
         return self._open_turn.units
 
     @cached_property
     def users(self) -> list[int]:
-        """Positions of what users say."""
+        """Positions of user messages."""
         if self._whole is not None:
             return self._whole.users[: bisect_left(self._whole.users, len(self))]
         return [place for place, message in enumerate(self.messages) if message.role == "user"]
@@ -118,7 +118,7 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for what is recko
 
     @cached_property
     def _whole(self) -> Self | None:
-        """The longer chain of which this is the beginning, if it was made as such."""
+        """The longer chain that this one was made from by :meth:`prefix`; else None."""
         return None
 
     @property
@@ -130,7 +130,7 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for what is recko
         return self.units[open_from(self.messages, self.units)].start if self.units else 0
 
     def is_spared_by(self, plan: Plan) -> bool:
-        """Whether a plan leaves whole what this chain asks of the model."""
+        """Whether a plan leaves alone what the model has still to answer in this chain."""
         if plan.depth <= self.settled:
             return True
         clipped = [edit.position for edit in plan.replacements if not edit.why]
@@ -140,7 +140,7 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for what is recko
 
     @property
     def settled(self) -> int:
-        """Messages, the oldest, that every plan may edit."""
+        """Number of oldest messages that every plan may edit."""
         return self._open_turn.settled
 
     @cached_property
@@ -148,7 +148,7 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for what is recko
         return OpenTurn(self.messages, self.raws, self.gathered.units)
 
     def addresses(self, content: Callable[[int], Content], first: int = 0) -> list[Address]:
-        """Under which of :data:`READINGS` the messages from ``first`` on stand; ``content`` decodes one."""
+        """Return the keys in :data:`READINGS` of the messages from ``first`` on; ``content`` decodes one."""
         if first and self._open_turn.is_apart(first):
             return [*addresses_of(self.dialect, self.raws, self.messages, content, first)]
         found = self.gathered.addresses.continued(
@@ -162,7 +162,7 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for what is recko
         return found[first:]
 
     def prefix(self, length: int) -> Self:
-        """The chain as it was when it had ``length`` messages."""
+        """Return the chain as it was when it had ``length`` messages."""
         if length == len(self):
             return self
         shorter = type(self)(
@@ -177,7 +177,10 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for what is recko
         return shorter
 
     def weighed(self, plan: Plan) -> Self:
-        """The same chain with the tokens of what ``plan`` leaves alone spread over it by bytes."""
+        """Return the chain with token counts estimated from bytes.
+
+        The ratio of tokens to bytes is that of the messages that ``plan`` leaves alone.
+        """
         edited = {edit.position for edit in plan.replacements}
         edited.update(place for gap in plan.gaps for place in range(gap.start, gap.end))
         left = [place for place in range(len(self)) if place not in edited]

@@ -1,7 +1,7 @@
-"""A draft: an epoch that is decided but for the words of its notes, and how near it comes to its goal.
+"""Drafts: epochs that are decided except for the text of their notes.
 
-What notes and ledger take is known once it is known what they stand for. So units are chosen a few times,
-with more or less set aside for them, and the draft whose view ends nearest to the goal is taken.
+The size of notes and ledger depends on what is cut. So units are chosen several times, with more or fewer
+tokens set aside for notes and ledger, and the draft whose view comes nearest to the goal is taken.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -24,22 +24,22 @@ from proxy.core.planning.strategy import Strategy
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """An epoch that is decided but for the words of its notes."""
+    """An epoch that is decided except for the text of its notes."""
 
     situation: Situation
     stage: Stage
     outline: Plan
-    """Every gap and edit from now on, with notices for notes and without its ledger."""
+    """The plan with every gap and edit, but with notices in place of summaries and without its ledger."""
     yielded: int = FREE
     """The firmest protection that had to yield (:mod:`proxy.core.planning.situation`)."""
     ledger: int = 0
-    """Counted tokens that its ledger takes."""
+    """Counted tokens of its ledger, or an upper bound of them."""
     has_room: bool = True
-    """Whether the epoch is worth its while with summaries, and not with notices alone."""
+    """Whether the epoch still frees enough if it gets summaries in place of notices."""
     strategy: Strategy | None = None
-    """The strategy that decided, and writes its notes; None where a person did."""
+    """The strategy that decided and that writes the notes; None if a person decided."""
     acts_now: bool = False
-    """Whether it begins for another reason than usage, at once."""
+    """Whether it begins at once, for another reason than usage."""
 
     @classmethod
     def of(
@@ -52,7 +52,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
         strategy: Strategy | None = None,
         acts_now: bool = False,
     ) -> "Draft":
-        """The draft of these gaps, each with what its note quotes, and of new edits."""
+        """Return the draft with these gaps, each with the quotes of its note, and with new edits."""
         outline = with_notes(situation, quotes, edits, None, strategy if acts_now else None)
         return cls(situation=situation, stage=stage, outline=outline, strategy=strategy, acts_now=acts_now)
 
@@ -62,30 +62,30 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def view(self) -> int:
-        """Counted tokens that its view has at most, with notices for notes."""
+        """Counted tokens of its view, with notices in place of summaries, ledger included."""
         return view_tokens(self.outline, self.situation.chain.tokens) + self.ledger
 
     @property
     def gates(self) -> tuple[Gate, ...]:
-        """What has to hold before it begins."""
+        """The conditions that must hold before the epoch begins."""
         if self.strategy is BY_UNITS:
             return LIFE[Cause.UNITS]
         return LIFE[cause_of(self.stage, acts_now=self.acts_now)]
 
     @property
     def may_wait(self) -> bool:
-        """Whether it waits until it pays."""
+        """Whether the epoch is postponed until it pays."""
         return Gate.PAYS in self.gates
 
     @property
     def waits(self) -> bool:
-        """Whether a request may wait for its summaries."""
+        """Whether a request may wait for the epoch's summaries."""
         is_rare = self.acts_now and self.strategy is not None and not self.strategy.slides
         return self.stage is Stage.COMPACT or (is_rare and self.stage is not Stage.EMERGENCY)
 
     @property
     def wanted(self) -> tuple[Span, ...]:
-        """Gaps of which enough stands in no summary yet: each message is paid for once."""
+        """The gaps with enough messages that no summary covers yet, so that each message is paid for once."""
         if not self.situation.policy.summary.enabled or not self.has_room:
             return ()
         return tuple(span for span in self.spans if lacks_summary(self.situation, span, self.strategy))
@@ -97,10 +97,10 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 def lacks_summary(
     situation: Situation, span: Span, strategy: Strategy | None, told: Collection[Span] = ()
 ) -> bool:
-    """Whether messages that no summary tells of, and that one may, are `min_gap` or more of a gap.
+    """Whether a gap has `min_gap` or more messages that may be summarised and that no summary covers.
 
-    To a record that the strategy writes itself the shortest gap belongs. ``told``: runs of messages of which
-    summaries that are not in the situation tell.
+    One message is enough if the strategy keeps a record of what it cuts. ``told``: runs of messages covered
+    by summaries that are not in the situation.
     """
     least, may_be_summarised = situation.policy.summary.min_gap, situation.classes.may_be_summarised
     if strategy is not None and strategy.records:
@@ -114,7 +114,7 @@ def lacks_summary(
 
 
 def lacking_summaries(situation: Situation, told: Collection[Span] = ()) -> list[Span]:
-    """The gaps of the plan in force that are to be summarised: those that an epoch has just cut among them.
+    """Return the gaps of the plan in force that still need a summary, including those just cut.
 
     ``told`` as in :func:`lacks_summary`.
     """
@@ -125,41 +125,42 @@ def lacking_summaries(situation: Situation, told: Collection[Span] = ()) -> list
     return [span for span in spans if lacks_summary(situation, span, strategy, told)]
 
 
-# --- coming near the goal: notes and ledger have a size once it is known what they stand for ---
+# --- coming near the goal: the size of notes and ledger depends on what is cut ---
 
 _NOTICES = 2
 _TRIES: Final = 4
-"""How often units are chosen, to come near the goal once the size of notes and ledger is known."""
+"""How often units are chosen at most, to come near the goal."""
 _NEAR, _AS_NEAR = 0.01, 0.03
-"""Shares of the room: by which what was set aside may be wrong, and by which a view may end below its goal
-where another choice would come nearer, but cut more."""
+"""Shares of the room: how wrong the amount set aside may be, and how far below its goal a view may end
+without counting as farther from it than another choice."""
 _TOO_LITTLE = 0.02
-"""Share of the room by which a view counts as farther from its goal where no epoch would begin for it."""
+"""Share of the room added to a view's distance from its goal if it frees too little for an epoch."""
 _OVER = 2
-"""How much farther from its goal a view above it counts: the next epoch comes sooner."""
+"""Factor for the distance of a view above its goal, because the next epoch then comes sooner."""
 
 
 class _Try(NamedTuple):
-    """What came of one choice."""
+    """The result of choosing units once."""
 
     missed: float
-    """How far its view is from the goal, in counted tokens."""
+    """Distance of its view from the goal, in counted tokens."""
     cut: int
-    """Messages."""
+    """Number of messages cut."""
     draft: Draft
     corrected: int
-    """Counted tokens that should have been set aside for what it cuts."""
+    """Counted tokens that should have been set aside for notes and ledger, given what it cuts."""
 
 
 def nearest(situation: Situation, stage: Stage, strategy: Strategy, growth: int, most: int | None) -> Draft:
-    """Choose, again with more set aside while the notes alone bring the view over the budget.
+    """Return the draft whose view comes nearest to the goal.
 
-    And again with less where notes and ledger turn out smaller than what was set aside for them, so that the
-    view comes near its goal. ``growth`` and ``most`` as :func:`proxy.core.planning.planner.draft`
-    has ``growth`` and ``ledger``.
+    In an emergency, units are chosen again with more set aside while the notes bring the view over the
+    budget. Otherwise they are chosen again with a corrected amount if notes and ledger turn out smaller or
+    larger than what was set aside. ``growth`` and ``most``: see ``growth`` and ``ledger`` of
+    :func:`proxy.core.planning.planner.draft`.
     """
     budget, acts_now = situation.budget, strategy.acts_now(situation)
-    is_counting = strategy.slides or acts_now  # then it knows what it cuts
+    is_counting = strategy.slides or acts_now  # such a strategy decides by count, not by tokens
     ledger, to_come = _ledger_growth(situation, most), _summary_set_aside(situation, stage) + growth
     goal = budget.share(situation.policy.stages.target) - to_come
     set_aside = min(_NOTICES * NOTICE_TOKENS, budget.room // 10) + to_come
@@ -192,7 +193,7 @@ def nearest(situation: Situation, stage: Stage, strategy: Strategy, growth: int,
 
 
 def _ledger_of(outline: Plan, situation: Situation, most: int | None, *, is_written: bool) -> int:
-    """Counted tokens of a ledger: those that it may have, at ``most`` so many, or it ``is_written``."""
+    """Counted tokens of the ledger: its room, at most ``most`` if given; else measured if ``is_written``."""
     room = room_for(situation, cut_tokens(situation, outline))
     if most is not None:
         return min(room, most)
@@ -203,16 +204,17 @@ def _ledger_of(outline: Plan, situation: Situation, most: int | None, *, is_writ
 
 
 def _missed(decided: Draft, goal: int) -> float:
-    """How far a view is from its goal, in counted tokens; farther where the epoch would free too little."""
+    """Distance of a view from its goal, in counted tokens; larger if the epoch would free too little."""
     room, view = decided.situation.budget.room, decided.view
     missed = max(_OVER * (view - goal), goal - _AS_NEAR * room - view, 0)
     return missed if decided.situation.view - view >= LEAST_FREED * room else missed + _TOO_LITTLE * room
 
 
 def _next_set_aside(found: Sequence[_Try], goal: int) -> int:
-    """What to set aside next; after two tries with the goal between their views, what lies between theirs.
+    """Counted tokens to set aside next: the last try's corrected amount, or an interpolation.
 
-    For what the last one was wrong by says little of a choice far from it.
+    After two tries whose views lie on either side of the goal, interpolate between their amounts, because the
+    error of one choice says little about a choice far from it.
     """
     low, high = sorted((each.draft.view, each.corrected) for each in (found[0], found[-1]))
     if len(found) != 2 or not low[0] <= goal < high[0]:
@@ -221,7 +223,7 @@ def _next_set_aside(found: Sequence[_Try], goal: int) -> int:
 
 
 def _ledger_growth(situation: Situation, most: int | None) -> int:
-    """Counted tokens by which the ledger grows at most, from what stands in the view."""
+    """Counted tokens by which the ledger can grow at most beyond the one in the view."""
     standing = sum(situation.count(gap.ledger) for gap in situation.plan.gaps if gap.ledger)
     room = room_for(situation, situation.chain.tokens.total)
     return max((room if most is None else min(room, most)) - standing - situation.unwritten, 0)
@@ -235,10 +237,10 @@ def summary_room(situation: Situation, stage: Stage) -> int:
 
 
 def _summary_set_aside(situation: Situation, stage: Stage) -> int:
-    """Counted tokens of a summary's room that are set aside.
+    """Counted tokens to set aside for a summary.
 
-    About half: so the view ends as near its goal where the summary is late or short as where it is as long as
-    it may be.
+    This is less than its full room (down to half), so that the view ends about as near its goal with a late
+    or short summary as with one of full length.
     """
     room = summary_room(situation, stage)
     return room - min(room // 2, int(_AS_NEAR * situation.budget.room))

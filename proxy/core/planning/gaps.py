@@ -1,8 +1,8 @@
-"""What stands in place of each gap: a note with summaries, or of how many messages, and what it answers.
+"""Write the note that replaces each gap: with summaries, or only with the number of cut messages.
 
-Keeps law 3 (stable): a note that has nothing new to say stays as it is, byte for byte. A summary that came
-too late for its note, or was made anew from the originals, stands in the plan as an anchor of which the note
-knows nothing yet; the next epoch writes that note again.
+Keeps law 3 (stable): a note with nothing new to say stays unchanged, byte for byte. A summary that came too
+late for its note, or was written again from the originals, is in the plan as an anchor that the note does
+not contain yet; the next epoch rewrites that note.
 """
 
 from bisect import bisect_left
@@ -21,12 +21,12 @@ from proxy.core.planning.strategy import Strategy
 from proxy.core.text.words import language_of
 
 _SAMPLE = 8
-"""Messages of users by which the language of a gap is told."""
+"""Number of user messages from which the language of a gap is detected."""
 
 Summaries = Mapping[Span, str | None]
-"""Summaries by gap; None where one was asked for and failed. A gap that is absent was not asked about."""
+"""Summaries by gap; None if one was requested and failed. For an absent gap none was requested."""
 NewTexts = Mapping[Span, tuple[Anchor, ...]]
-"""What notes have to say anew, by gap; nothing where a summary was asked for and failed."""
+"""New texts for notes, by gap; an empty tuple if a summary was requested and failed."""
 
 
 def with_notes(
@@ -36,10 +36,11 @@ def with_notes(
     texts: NewTexts | None,
     writer: Strategy | None,
 ) -> Plan:
-    """A plan of these gaps, each with what its note quotes, and of edits beside those in force; no ledger.
+    """Return a plan, without a ledger, of these gaps and of the edits in force and new ones.
 
-    A note that has nothing new to say stays as it is. Without ``texts``, which are not known yet, with
-    notices for them. ``writer``: the strategy that cuts by its count, and may write down itself what it cuts.
+    ``quotes`` maps each gap to the quotes of its note. A note with nothing new to say stays unchanged.
+    ``texts``: None while summaries are not known yet; then notes are notices. ``writer``: a strategy that
+    acts by count and may record itself what it cuts.
     """
     plain = plain_of(situation.plan, situation.count, situation.chain.dialect)
     standing = {gap.span: gap for gap in plain.gaps}
@@ -56,10 +57,10 @@ def with_notes(
 def _worthwhile(
     situation: Situation, span: Span, texts: NewTexts | None, quotes: tuple[str, ...], writer: Strategy | None
 ) -> Gap | None:
-    """A gap with a note that is no longer than what it stands for; None where even a notice would be.
+    """Return the gap with a note no longer than the cut messages; None if even a notice would be longer.
 
-    First what it quotes gives way, then the summary. What a strategy cuts by its count and writes down itself
-    is cut however short it is: there it is not for the size.
+    A note that is too long loses its quotes first, then its summary. A gap that a strategy cuts by count and
+    records itself is cut however short it is, because its purpose is not to save tokens.
     """
     is_written = writer is not None and writer.words(situation, *span, None)
     if is_written and (texts is None or texts.get(span)):
@@ -72,14 +73,14 @@ def _worthwhile(
 def new_texts(
     situation: Situation, spans: Collection[Span], strategy: Strategy | None, summaries: Summaries
 ) -> dict[Span, tuple[Anchor, ...]]:
-    """What the notes of ``spans`` have to say anew: the summaries, or what the strategy makes of them."""
+    """Return new texts for the notes of ``spans``: the summaries, or what the strategy makes of them."""
     standing = {gap.span: gap for gap in situation.plan.gaps}
     texts: dict[Span, tuple[Anchor, ...]] = {}
     for span in spans:
         old, is_asked = standing.get(span), span in summaries
         if old is not None and not summaries.get(span):
             if any(dumps(anchor.text)[1:-1] not in old.note for anchor in old.anchors):
-                is_whole = old.is_summarised  # the note is behind its summaries
+                is_whole = old.is_summarised  # the note lacks a newer summary
                 texts[span] = _anchors(situation, strategy, old.anchors[0]) if is_whole else old.anchors
             continue
         generation = generation_upon(situation.anchors_within(*span)) if is_asked else 0
@@ -91,7 +92,7 @@ def new_texts(
 
 
 def _anchors(situation: Situation, strategy: Strategy | None, summary: Anchor) -> tuple[Anchor, ...]:
-    """A summary of a whole gap in the strategy's words; without text it is none."""
+    """Return the summary of a whole gap as the strategy words it; empty if there is no text."""
     if strategy is None:
         return (summary,) if summary.text else ()
     text = strategy.words(situation, summary.start, summary.end, summary.text or None)
@@ -99,14 +100,14 @@ def _anchors(situation: Situation, strategy: Strategy | None, summary: Anchor) -
 
 
 def generation_upon(earlier: Iterable[Anchor]) -> int:
-    """The generation of a summary that is made from these, or from the originals alone."""
+    """Return the generation of a summary made from ``earlier`` ones; 0 if there are none."""
     return 1 + max((each.generation for each in earlier), default=-1)
 
 
 def gap_of(situation: Situation, span: Span, texts: NewTexts, quotes: tuple[str, ...]) -> Gap:
-    """A gap with a new note: a summary of all of it, or what earlier summaries say of parts of it.
+    """Return the gap with a new note: a summary of all of it, or earlier summaries of parts of it.
 
-    Of those the newest, within the room of one summary.
+    Of earlier summaries it takes the newest that fit into the room of one summary.
     """
     anchors = texts.get(span, ())
     if not anchors:
@@ -129,12 +130,12 @@ def noted_gap(
     *,
     failed: bool = False,
 ) -> Gap:
-    """A gap and its note, which says what ``anchors`` say of parts of it and counts the rest.
+    """Return the gap with a note that contains the summaries ``anchors`` and counts the other messages.
 
-    ``failed``: a summary of it was asked for and could not be had.
+    ``failed``: a summary of the gap was requested and could not be obtained.
     """
     chain, (start, end) = situation.chain, span
-    above = start - 1  # the request that it takes the answer from; system messages may stand between
+    above = start - 1  # the user request whose answer is cut; system messages may stand between
     while above >= 0 and chain.messages[above].role in HEAD_ROLES:
         above -= 1
     is_answer = above >= 0 and situation.role(above) == "user"
@@ -161,12 +162,12 @@ def noted_gap(
 
 
 def is_no_longer(situation: Situation, gap: Gap) -> bool:
-    """Whether a note is no longer than what it stands for, in counted tokens and in bytes."""
+    """Whether a gap's note is no longer than the cut messages, in counted tokens and in bytes."""
     chain = situation.chain
     if gap.tokens > chain.tokens.between(gap.start, gap.end):
         return False
     size = 0
-    for place in range(gap.start, gap.end):  # mostly the first of many tell
+    for place in range(gap.start, gap.end):  # usually the first few decide
         size += len(chain.raws[place])
         if size >= len(gap.note):
             return True

@@ -1,11 +1,11 @@
-"""Choosing the units of one epoch: the strategy's order, then what order alone would leave behind.
+"""Choose the units that one epoch cuts.
 
-Beside the strategy's order two rules keep the view sensible. A request that lost its whole answer goes with
-it and is quoted in the note, because a model that sees a bare old order carries it out again. And a small
-unimportant island between two gaps goes too, because contiguous gaps can be summarised.
+Beside the strategy's order two rules keep the view sensible. A user request whose whole answer is cut is cut
+with it and quoted in the note, because a model that sees an old request without an answer carries it out
+again. A small unimportant island between two gaps is cut too, because contiguous gaps can be summarised.
 
-Protections yield only to the budget itself, one level after the other, and then as far as the trim line, so
-that the next turn does not stand before the same wall.
+Protections yield only if the view would exceed the budget, one level after the other. Then they yield until
+the view is down to the trim line, so that the next turn does not exceed the budget at once.
 """
 
 from bisect import bisect_left
@@ -30,17 +30,17 @@ from proxy.core.planning.situation import (
 from proxy.core.planning.strategy import Strategy
 from proxy.core.policy.sections import RetentionClass
 
-# --- what retention classes do to the order ---
-# Disposable units go before all others, whatever they score. Batch-compressible units that stand side by side
-# are one thing: a strategy has reached them when it has reached all of them, and then all of them go.
+# --- how retention classes affect the order ---
+# Disposable units are cut before all others, whatever their score. Adjacent batch-compressible units form a
+# batch, which is cut as a whole once the strategy's order has reached all of its units.
 
 
 NOTICE_TOKENS = 60
-"""Counted tokens of a notice, about."""
+"""Approximate counted tokens of a notice."""
 
 
 def cut_order(situation: Situation, order: Sequence[int]) -> Iterator[Sequence[int]]:
-    """A strategy's order of units as batches that go together."""
+    """Yield a strategy's order of units as batches that are cut together."""
     together = batches(situation)
     awaited = {batch: set(batch) for batch in together.values()}
     for index in order:
@@ -54,13 +54,13 @@ def cut_order(situation: Situation, order: Sequence[int]) -> Iterator[Sequence[i
 
 
 def batches(situation: Situation) -> dict[int, tuple[int, ...]]:
-    """By unit the runs of unprotected batch-compressible units that stand side by side."""
+    """By unit, the run of adjacent unprotected batch-compressible units that it belongs to."""
     runs = runs_of(_free_of(situation, "batch_compressible"))
     return {index: tuple(run) for run in runs for index in run}
 
 
 def disposable(situation: Situation) -> list[int]:
-    """Disposable units that may go, oldest first, but for runs that are no larger than a note about them."""
+    """Disposable units that may be cut, oldest first, without runs no larger than a notice about them."""
     found: list[int] = []
     for run in runs_of(_free_of(situation, "disposable")):
         before, after = situation.units[run[0]].start - 1, situation.units[run[-1]].end
@@ -78,9 +78,9 @@ def _free_of(situation: Situation, wanted: RetentionClass) -> Iterator[int]:
 
 
 ISLAND = 2
-"""Messages of an unimportant run between two gaps that is not worth keeping apart."""
+"""Maximal number of messages in an island: an unimportant run between two gaps that is cut with them."""
 _QUOTED_SHARE = 0.05
-"""Share of the room that quotes of one gap may fill (a token is taken for four characters)."""
+"""Share of the room that quotes of one gap may fill (a token is counted as four characters)."""
 
 
 class Selection:
@@ -99,20 +99,20 @@ class Selection:
         self._ledger = ledger
         self._clearings = clearings
         self._clip = next((each for each in clearings if situation.protection[each.unit] != FREE), None)
-        """Of the first user message, where it takes more than its share."""
+        """The clip of the first user message, if that takes more than its share; else None."""
         self.cut: set[int] = set()
         self._cleared: dict[int, list[Clearing]] = {}
-        """Tool results that go out as placeholders, by unit; and the first user message, clipped."""
+        """Edits by unit: cleared tool results, and the clipped first user message."""
         self._answers: dict[int, list[int]] = {}
-        """Units of the answer to a user unit of which any may still stand, the newest first."""
+        """By user unit, the units of its answer that may still be uncut, newest first."""
         self.quoted: list[int] = []
-        """User units that went because their answer went, in order."""
+        """User units that were cut because their answer was, in order."""
         self.yielded = FREE
         """The firmest protection that had to yield."""
         self.to_clip = 0
-        """Counted tokens that the first user message will give up by being clipped, in place of being cut."""
+        """Counted tokens that clipping the first user message will free, instead of cutting it."""
         self.view = situation.view + set_aside + ledger
-        """Counted tokens of the view, with what is set aside for notes and the ledger."""
+        """Counted tokens of the view, including what is set aside for notes and the ledger."""
 
     @property
     def is_exhausted(self) -> bool:
@@ -120,10 +120,10 @@ class Selection:
         return all(index in self.cut or protection[index] == FIXED for index in self._situation.standing)
 
     def run(self, strategy: Strategy) -> None:
-        """Choose: what is disposable first, then tool results, then units."""
+        """Choose what is cut: first disposable units, then tool results, then units in order."""
         situation = self._situation
         goal = situation.budget.share(situation.policy.stages.target)
-        # What acts by counting knows its units: classes have no say in its order, and they go one by one.
+        # A strategy that acts by count names its units one by one: classes do not affect its order.
         is_by_tokens = not (strategy.slides or strategy.acts_now(situation))
         for index in disposable(situation) if is_by_tokens else ():
             if strategy.is_enough(situation, self.view, goal):
@@ -135,7 +135,7 @@ class Selection:
             if strategy.is_enough(situation, self.view, goal):
                 break
             for index in batch:
-                if situation.protection.get(index, FIXED) < FIXED:  # whatever a strategy says
+                if situation.protection.get(index, FIXED) < FIXED:  # FIXED stays whatever a strategy says
                     self.take(index)
         self._note_clip(order)
         if is_by_tokens:
@@ -146,7 +146,10 @@ class Selection:
             self._yield_protections()
 
     def _clear(self, goal: int) -> None:
-        """Clear tool results. The first one's unit is cut, so that there is a note for what they held."""
+        """Clear tool results until the view is at the goal.
+
+        If nothing is cut yet, the first result's unit is cut, so that a note exists for what they held.
+        """
         if self._clip is not None:
             self._clear_one(self._clip)
         for clearing in self._clearings:
@@ -165,7 +168,10 @@ class Selection:
         self.view -= clearing.saves
 
     def _note_clip(self, order: Sequence[int]) -> None:
-        """Have a note for what a clip leaves out, where nothing else is cut; else there is no clip."""
+        """Ensure that a note exists for what a clip leaves out: cut a unit if nothing is cut yet.
+
+        If no unit is large enough to be worth a note, drop the clip.
+        """
         situation = self._situation
         if self._clip is None or self.cut or situation.plan.gaps:
             return
@@ -179,13 +185,13 @@ class Selection:
 
     @property
     def edits(self) -> list[Replacement]:
-        """The placeholders of tool results that were cleared now, and whose units stay."""
+        """The new replacements (cleared results, clipped first user message) in units that are not cut."""
         cleared = (found for unit, found in self._cleared.items() if unit not in self.cut)
         return [each.edit for found in cleared for each in found]
 
     def take(self, index: int) -> None:
-        """Cut a unit, and the request that loses the last of its answer by it."""
-        # Left alone, it would be carried out again: https://github.com/openai/codex/issues/42611
+        """Cut a unit, and also its user request if no other unit of the answer is left."""
+        # A request left alone would be carried out again: https://github.com/openai/codex/issues/42611
         self._take(index)
         situation = self._situation
         request = situation.requests[index]
@@ -195,7 +201,7 @@ class Selection:
         if left is None:
             left = self._answers[request] = situation.answer_to(request)[::-1]
         while left and (left[-1] in self.cut or situation.plan.covers(situation.units[left[-1]].start)):
-            left.pop()  # what is cut is looked at once
+            left.pop()  # so that each cut unit is checked only once
         if left:
             return
         self._take(request)
@@ -205,18 +211,18 @@ class Selection:
             self.view += situation.count(self._quote(request))
 
     def _take(self, index: int) -> None:
-        # A unit as a whole: a result whose call is gone is refused from then on, at every request:
+        # Units are cut whole: providers refuse every later request that has a result without its call:
         # https://github.com/NousResearch/hermes-agent/issues/51218
         if index not in self.cut:
             self.cut.add(index)
             self.view -= self._situation.size(index) - self._saved(index)
 
     def _saved(self, index: int) -> int:
-        """Counted tokens that a unit gave up already."""
+        """Counted tokens that clearing or clipping has already freed in a unit."""
         return sum(each.saves for each in self._cleared.get(index, ()))
 
     def _take_answers(self, indexes: Iterable[int]) -> None:
-        """Cut answers of which a note tells behind their requests, which stay."""
+        """Cut answers whose requests stay; a note behind each request says what was cut."""
         for index in indexes:
             if self._situation.protection.get(index, FIXED) < FIXED:
                 self._take(index)
@@ -243,7 +249,10 @@ class Selection:
                 run, is_after_gap = [], False
 
     def _yield_protections(self) -> None:
-        """Give up protections, oldest unit first, while the view without a ledger is over the budget."""
+        """If the view without its ledger is over the budget, cut protected units down to the trim line.
+
+        Levels yield in order, and within a level the oldest unit first.
+        """
         situation = self._situation
         most = situation.budget.share(1)
         if self.view - self._ledger <= most:
@@ -255,7 +264,7 @@ class Selection:
                 if self.view <= enough:
                     return
                 self.yielded = max(self.yielded, level)
-                request = situation.size_at(situation.units[index].start)  # an odd unit holds more than that
+                request = situation.size_at(situation.units[index].start)  # the unit may hold more messages
                 request -= self._saved(index)
                 spared = max(request - FIRST_USER_LEAST, 0) if level == FIRST_USER else 0
                 if spared and self.view - self._ledger - spared <= most:
@@ -264,7 +273,7 @@ class Selection:
                 self._take(index)
 
     def _spans(self) -> list[Span]:
-        """What is cut from now on, old gaps included, as maximal runs of messages."""
+        """All cuts from now on, old gaps included, as maximal runs of messages."""
         units = self._situation.units
         pieces = [(units[index].start, units[index].end) for index in self.cut]
         pieces += [gap.span for gap in self._situation.plan.gaps]
@@ -277,13 +286,14 @@ class Selection:
         return spans
 
     def quotes(self) -> dict[Span, tuple[str, ...]]:
-        """What is cut from now on, each gap with what its note quotes."""
+        """All gaps from now on, each with the quotes of its note."""
         return {span: self._quotes_within(*span) for span in self._spans()}
 
     def _quotes_within(self, start: int, end: int) -> tuple[str, ...]:
-        """Quotes for a gap's note: what earlier notes quoted, then what went now; the newest fit.
+        """Quotes for a gap's note: those of earlier notes, then requests cut now; only the newest that fit.
 
-        What is over gives way to what binds: there are none while the budget has no room for every rule.
+        There are none while the budget has no room for every rule, because rules matter more than requests
+        that were already answered.
         """
         situation, units = self._situation, self._situation.units
         quotes = [text for gap in situation.plan.gaps_within(start, end) for text in gap.quotes]

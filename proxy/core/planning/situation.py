@@ -1,7 +1,7 @@
 """What an epoch is planned from: the chain, what is cut already, what must stay, and what each unit is worth.
 
-Everything is derived from the arguments and computed at most once; content is decoded only for the units of
-the view, because planning is rare and a view is never larger than its budget.
+Everything is derived from the arguments and computed at most once. Content is decoded only for units in the
+view: planning is rare, and a view is never larger than its budget.
 """
 
 import re
@@ -37,28 +37,28 @@ Count = Callable[[str], int]
 _start: Callable[[Unit], int] = attrgetter("start")
 
 FREE, RECENT, FIRST_USER, CRITICAL, PINNED, FIXED = range(6)
-"""How firmly a unit is protected, in the order in which protections yield; a fixed one never does."""
+"""Protection levels of units, in the order in which they yield; ``FIXED`` never yields."""
 
 FIRST_USER_LEAST = 100
 """Counted tokens that the first user message keeps when it is clipped."""
 
 
 class Conditions(msgspec.Struct, frozen=True):
-    """What an epoch is chosen by beside chain, plan and budget: the clock, and what the client asked for.
+    """Inputs to an epoch beside chain, plan and budget: elapsed time, prices, and what the client asked for.
 
-    They may decide when an epoch begins and what it cuts, never how a request is rewritten by it (law 3).
+    They may affect when an epoch begins and what it cuts, but never how it rewrites a request (law 3).
     """
 
     idle: float | None = None
-    """Seconds since the lane was last answered; None where nobody knows of an answer."""
+    """Seconds since the lane's last answer; None if no answer is known."""
     boundary: bool = False
-    """Whether the client says that something new begins with its newest message."""
+    """Whether the client says that its newest message begins something new."""
     prices: Prices | None = None
-    """What tokens cost, and how the provider keeps prefixes; None where money has no say."""
+    """Token prices, and how the provider caches prefixes; None if cost is not considered."""
     is_new_head: bool = False
-    """Whether the head is another than the last one: nothing that the provider has kept is of use."""
+    """Whether the head differs from the previous request's, so the provider's cached prefix is useless."""
     since: int = 0
-    """Messages of the chain when its last epoch began; 0 where none is in force."""
+    """Number of messages in the chain when its last epoch began; 0 if none is in force."""
 
 
 UNKNOWN_CONDITIONS = Conditions()
@@ -67,11 +67,11 @@ UNKNOWN_CONDITIONS = Conditions()
 def affordable_summary(policy: Policy, budget: Budget, prices: Prices | None, pace: float) -> int:
     """Tokens that one summary may have in a conversation that grows by ``pace`` counted tokens a request.
 
-    Where money has a say, one that is longer than usual costs no more to write than half of what a cut saves
-    until the next one: ``r * D * D / 2g`` fresh tokens (:mod:`proxy.core.economics.economy`), where D is what
-    the conversation grows by meanwhile. The other half is for what is read anew. So a policy that asks for
-    long ones costs no more, under a small budget, than sending the whole history. What another model writes
-    is at a price that is not known here.
+    If cost is considered, a summary that is longer than usual may cost at most half of what a cut saves until
+    the next one: ``r * D * D / 2g`` fresh tokens (:mod:`proxy.core.economics.economy`), where D is the growth
+    of the conversation until then. The other half pays for tokens that are read again. So a policy that asks
+    for long summaries costs no more, under a small budget, than sending the whole history. The limit does not
+    apply if another model writes the summaries, because its price is not known here.
     """
     rules, stages = policy.economy, policy.stages
     if prices is None or not prices.is_known or not rules.enabled or policy.summary.model:
@@ -83,7 +83,7 @@ def affordable_summary(policy: Policy, budget: Budget, prices: Prices | None, pa
     return policy.summary_tokens(budget.limit, saved / 2 * prices.fresh / prices.output)
 
 
-class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is reckoned once
+class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached properties
     """One chain under one plan, policy and budget."""
 
     chain: Chain
@@ -91,25 +91,26 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
     policy: Policy
     budget: Budget
     count: Count
-    """Counts the tokens of a text (a pure function)."""
+    """A pure function that counts the tokens of a text."""
     conditions: Conditions = UNKNOWN_CONDITIONS
     unwritten: int = 0
-    """Counted tokens of a ledger that stands in the view and is not yet in the plan."""
+    """Counted tokens of a ledger that is in the view but not yet in the plan."""
     pins: AbstractSet[bytes] = frozenset()
-    """Chain hashes of the messages that the client has pinned, on whichever branch."""
+    """Chain hashes of the messages that the client has pinned, on any branch."""
     past: Past = NO_PAST
     prepared: tuple[Anchor, ...] = ()
-    """Summaries that no note tells yet, in order: the note of what cuts their messages does."""
+    """Summaries, in order, that no note contains yet; the note that replaces their messages will."""
     newest: int | None = None
-    """Counted tokens that the newest units fill uncut; None: `keep.recent` of the budget."""
+    """Counted tokens of the newest units that stay uncut; None: `keep.recent` of the budget."""
     read: Read = msgspec.field(default_factory=Read)
-    """What is known of what the chain's messages say; others of the same chain go on from it."""
+    """What has been extracted from the chain's messages; shared by other situations of the same chain."""
 
     @cached_property
     def units(self) -> list[Unit]:
-        """All units of the chain, cut or not; a command in plain text stands with its observation in one.
+        """All units of the chain, cut or not; a plain-text command and its observation form one unit.
 
-        But for the observation that the model is still to answer, and where an edit has parted the two.
+        Exceptions: an observation that the model has still to answer, and a pair of which a gap of the plan
+        covers only one half.
         """
         units, plan = self.chain.units, self.plan
         answered = {
@@ -123,23 +124,23 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
 
     @property
     def _in_plain_text(self) -> AbstractSet[int]:
-        """Positions of commands in plain text, and of observations."""
+        """Positions of plain-text commands and of observations."""
         return self.read.in_plain_text if self._readings else frozenset()
 
     @cached_property
     def _observations(self) -> list[int]:
-        """Positions of what commands in plain text have brought."""
+        """Positions of observations (output of plain-text commands)."""
         found = self.read.observations if self._readings else []
         return found[: bisect_left(found, len(self.chain))]
 
     @cached_property
     def users(self) -> list[int]:
-        """Positions of what users say, observations apart."""
+        """Positions of user messages, without observations."""
         found = self.read.users if self._readings else []
         return found[: bisect_left(found, len(self.chain))]
 
     def role(self, position: int) -> str:
-        """Who says a message: an observation is a tool's."""
+        """Return the role of a message; that of an observation is "tool"."""
         role = self.chain.messages[position].role
         return "tool" if role == "user" and position in self._in_plain_text else role
 
@@ -155,30 +156,30 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
 
     @cached_property
     def pace(self) -> float:
-        """Counted tokens that a request brings, since the last epoch."""
+        """Mean counted tokens that each request since the last epoch has added."""
         began = self.past.length
         requests = 1 + sum(message.role == "assistant" for message in self.chain.messages[began:])
         return self.chain.tokens.between(began) / requests
 
     @cached_property
     def summary_tokens(self) -> int:
-        """Tokens that a summary may have which is asked for now."""
+        """Tokens that a summary may have if it is requested now."""
         return affordable_summary(self.policy, self.budget, self.conditions.prices, self.pace)
 
     def under(self, plan: Plan) -> Self:
-        """The same chain under a plan; what is known of it stays known where the plan is the same."""
+        """Return the situation under a plan; itself, with its cached values, if the plan is equal."""
         return self if plan == self.plan else replace(self, plan=plan)
 
     def before_ledgers(self) -> Self:
-        """The same with no ledger in its view; what is known of the chain stays known."""
+        """Return the situation without an unwritten ledger in its view; other cached values are kept."""
         other = replace(self, unwritten=0)
         vars(other).update((name, known) for name, known in vars(self).items() if name != "view")
         return other
 
     def anchors_within(self, start: int, end: int) -> list[Anchor]:
-        """The summaries that there are of what lies between two places, in order."""
+        """The existing summaries of messages between two positions, in order, prepared ones included."""
         found = self.plan.anchors_within(start, end)
-        for each in self.prepared:  # it takes the place of those that it was made from
+        for each in self.prepared:  # it replaces the summaries that it was made from
             others = [other for other in found if not each.contains(other)]
             is_apart = all(each.end <= other.start or other.end <= each.start for other in others)
             if is_apart and start <= each.start and each.end <= end:
@@ -186,7 +187,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
         return sorted(found, key=attrgetter("start"))
 
     def size_at(self, position: int) -> int:
-        """Counted tokens of a message as it stands in the view (clipped ones are smaller)."""
+        """Counted tokens of a message as the view has it (smaller if it was clipped or cleared)."""
         edit = self.plan.edit_at(position)
         return self.chain.tokens[position] if edit is None else edit.tokens
 
@@ -202,7 +203,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
         return sum(map(self.size_at, range(unit.start, unit.end)))
 
     def content(self, position: int) -> Content:
-        """A message's content, decoded once."""
+        """Return a message's content, with plain-text commands as tool calls; decoded only once."""
         found = self._contents.get(position)
         if found is None:
             found = self._decoded(position)
@@ -212,7 +213,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
         return found
 
     def _decoded(self, position: int) -> Content:
-        """A message as its dialect reads it, decoded once."""
+        """Return a message's content as its dialect reads it, decoded only once."""
         found = self._as_written.get(position)
         if found is None:
             found = self._as_written[position] = self.chain.content(position)
@@ -228,7 +229,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
 
     @cached_property
     def readings(self) -> list[Reading]:
-        """What each message says that is exact, and which of its sentences bind."""
+        """By message, its exact values and its binding sentences; empty for messages not to be quoted."""
         readings = self._readings[: len(self.chain)]
         if not self.policy.retention:
             return readings
@@ -237,7 +238,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
 
     @property
     def _readings(self) -> list[Reading]:
-        """What the messages of the chain say, and of a longer one that has been read those after them."""
+        """Readings of the chain's messages; more than that if a longer chain has been read already."""
         first = len(self.read.readings)
         if first < len(self.chain):
             addresses = self.chain.addresses(self._decoded, first)
@@ -245,13 +246,13 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
         return self.read.readings
 
     def is_rule(self, position: int) -> bool:
-        """Whether a message of a user is no request, but what the ledger tells: a rule is never handled."""
+        """Whether a user's message is a rule that the ledger carries, not a request that can be completed."""
         rules = self.policy.ledger
         return bool(rules.constraints and (rules.share or rules.tokens)) and self._readings[position].is_rule
 
     @cached_property
     def constraints(self) -> tuple[list[Rule], list[tuple[Rule, Rule]]]:
-        """What was laid down and is in force; and what newer rules replaced, each with its successor."""
+        """The rules in force; and the rules that newer ones replaced, each with its successor."""
         readings = self.readings
         binding = self.read.binding[: bisect_left(self.read.binding, len(readings))]
         messages = self.chain.messages
@@ -263,7 +264,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
 
     @cached_property
     def fresh(self) -> ToolCache:
-        """Tool results of the chain, as the client tells it, that are fresh by its end."""
+        """The tool results that are fresh at the end of the chain, as the client sent it."""
         rules, chain = Rules(self.policy.tools), self.chain
         places = zip(chain.messages, chain.raws, chain.hashes, strict=True) if rules.is_caching else ()
         return derive(initial(rules), places, chain.dialect).cache
@@ -281,12 +282,12 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
             recent.append(index)
         users = map(self.unit_at, self.users if self.policy.keep.first_user else ())
         first_user = next((index for index in users if self.is_user(index)), None)
-        # What the model is still to answer: the open unit, and the last user message.
+        # What the model has still to answer: the open units, and the last user message.
         fixed = [*range(open_from(self.chain.messages, self.units), len(self.units))]
         asking = list[int]()
         if self.chain.last_user is not None:
             fixed.append(self.unit_at(self.chain.last_user))
-            if self.role(self.chain.last_user) != "user":  # then what is asked for was said before it
+            if self.role(self.chain.last_user) != "user":  # an observation: the request came before it
                 recent.append(fixed[-1] - 1)
                 asking += map(self.unit_at, self.users[-1:])
         for level, members in (
@@ -300,11 +301,11 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
         return levels
 
     def unit_at(self, position: int) -> int:
-        """Index of the unit that a message belongs to."""
+        """Return the index of the unit that contains a message."""
         return bisect_right(self.units, position, key=_start) - 1
 
     def _critical(self) -> list[int]:
-        """Units of the class, and those that the policy pins."""
+        """Units of the retention class *critical*, and those that match the policy's pins."""
         pins = [re.compile(pin) for pin in self.policy.keep.pins]
 
         def is_pinned(unit: Unit) -> bool:
@@ -316,7 +317,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
 
     @cached_property
     def classed(self) -> dict[RetentionClass, list[int]]:
-        """The standing units of each retention class, in order."""
+        """The units of the view by retention class, in order."""
         found: dict[RetentionClass, list[int]] = {}
         for index in self.standing:
             found.setdefault(self.classes.of(index), []).append(index)
@@ -332,7 +333,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
         return [place for place, chain_hash in enumerate(hashes) if chain_hash in self.pins]
 
     def score(self, index: int) -> Score:
-        """A unit's importance: that of its best message."""
+        """Return a unit's importance, which is that of its most important message."""
         found = self._scores.get(index)
         if found is None:
             unit = self.units[index]
@@ -354,7 +355,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
 
     @cached_property
     def requests(self) -> dict[int, int | None]:
-        """By unit of the view, the user unit that it is a part of the answer to."""
+        """By unit of the view, the user unit that it helps to answer; None if there is none."""
         found: dict[int, int | None] = {}
         before, request = -1, None
         for index in self.standing:
@@ -368,11 +369,11 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for what is r
             earlier = self.unit_at(users[place - 1])
             if self.is_user(earlier):
                 return earlier
-            before = self.units[earlier].start  # what users say within an odd unit asks for nothing
+            before = self.units[earlier].start  # a user message inside another's unit is no request
         return None
 
     def answer_to(self, index: int) -> list[int]:
-        """The units that answer user unit ``index``: up to the next user message, system ones apart."""
+        """Return the units that answer user unit ``index``: up to the next user one, without system ones."""
         answer: list[int] = []
         for following in range(index + 1, len(self.units)):
             role = self.role(self.units[following].start)

@@ -1,4 +1,4 @@
-"""The strategies that are built in, and those that were added, by the name that a policy gives."""
+"""The built-in strategies, and the lookup of built-in and added strategies by the name in a policy."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -28,7 +28,7 @@ class Off(Strategy):
 
 
 class ByImportance(Strategy):
-    """The least important first."""
+    """Cut the least important units first."""
 
     by_usage = True
 
@@ -36,7 +36,7 @@ class ByImportance(Strategy):
         return stage in (Stage.TRIM, Stage.COMPACT, Stage.EMERGENCY)
 
     def order(self, situation: Situation, stage: Stage) -> Sequence[int]:
-        """Unprotected units, the least important first, of equal ones the oldest."""
+        """Unprotected units, the least important first, and the oldest first among equals."""
         scored = (
             (situation.score(index).total, index)
             for index in situation.standing
@@ -49,7 +49,7 @@ class ByImportance(Strategy):
 
 
 class SlidingWindow(ByCount):
-    """Keep the newest messages, ``strategy.last`` of them, in whole units; at any usage."""
+    """Keep the newest ``strategy.last`` messages, in whole units, at any usage."""
 
     slides = True
 
@@ -57,7 +57,7 @@ class SlidingWindow(ByCount):
         return bool(self.order(situation, Stage.CALM))
 
     def order(self, situation: Situation, stage: Stage) -> Sequence[int]:
-        """Standing units that do not fit among the newest ``last`` messages, oldest first; pins stay."""
+        """Units of the view outside the newest ``last`` messages, oldest first; pinned and critical ones stay."""
         left, outside = situation.policy.strategy.last, list[int]()
         if len(situation.chain) - situation.plan.cut <= left:
             return outside
@@ -69,12 +69,15 @@ class SlidingWindow(ByCount):
 
 
 class Session(ByImportance):
-    """After a pause over ``strategy.idle``, or where the client says so, all before goes, at any usage."""
+    """Cut everything before a boundary, at any usage; otherwise act as importance does.
+
+    A boundary is a pause of more than ``strategy.idle`` seconds, or where the client says so.
+    """
 
     by_usage = False
 
     def is_due(self, situation: Situation, stage: Stage) -> bool:
-        """At a boundary with something before it; else from *trim* on."""
+        """Whether there is a boundary with something before it; without a boundary, from *trim* on."""
         if _begins_anew(situation):
             return stage is Stage.EMERGENCY or bool(_past(situation))
         return super().is_due(situation, stage)
@@ -83,11 +86,11 @@ class Session(ByImportance):
         return _begins_anew(situation) and bool(_past(situation))
 
     def order(self, situation: Situation, stage: Stage) -> Sequence[int]:
-        """At a boundary all that lies before it, oldest first."""
+        """At a boundary, all units before it, oldest first."""
         return _past(situation) if _begins_anew(situation) else super().order(situation, stage)
 
     def is_enough(self, situation: Situation, view: int, goal: int) -> bool:
-        """At a boundary when nothing of the past is left."""
+        """At a boundary never, so that everything before it is cut; else once the goal is reached."""
         return not _begins_anew(situation) and super().is_enough(situation, view, goal)
 
 
@@ -97,7 +100,7 @@ def _begins_anew(situation: Situation) -> bool:
         return True
     if conditions.idle is None or conditions.idle <= situation.policy.strategy.idle:
         return False
-    # A person must have spoken: a tool that took long is no pause.
+    # Only a user's message ends a pause: a tool that took long is no pause.
     messages = situation.chain.messages
     last = len(messages) - 1
     if last > 0 and messages[last].is_final:  # a prefill
@@ -106,7 +109,10 @@ def _begins_anew(situation: Situation) -> bool:
 
 
 def _past(situation: Situation) -> list[int]:
-    """Standing units that came before the newest request, pinned and later system messages apart."""
+    """Units of the view before the newest request, without pinned or critical ones.
+
+    System messages directly before the request belong to it.
+    """
     messages = situation.chain.messages
     start = last_user(messages) or 0
     while start and messages[start - 1].role in ("user", *HEAD_ROLES):
@@ -119,26 +125,27 @@ def _past(situation: Situation) -> list[int]:
 
 
 NOW = 2
-"""The newest exchanges, which say what the conversation is about now."""
+"""Number of newest exchanges that define what the conversation is about now."""
 ALIKE = 0.1
-"""Likeness from which an exchange goes on with a topic (by TF-IDF, unrelated exchanges are below 0.05)."""
+"""Similarity from which an exchange continues a topic (by TF-IDF, unrelated exchanges are below 0.05)."""
 _COMPARED = 4
-"""The newest exchanges of a topic, with which the next one is compared."""
+"""Number of newest exchanges of a topic with which the next one is compared."""
 _CHARACTERS = 4_000
-"""Of each message, what is read to know its topic."""
+"""Number of leading characters of each message from which its topic is derived."""
 
 
 class Topic(ByImportance):
-    """Cut what is about something else first: clusters of exchanges, the farthest from now before the others.
+    """Cluster exchanges into topics, and cut those first that are least similar to the current one.
 
-    By tokens, as importance is: at *trim* only other topics; from *compact* on today's own as well.
+    It acts by usage, as importance does: at *trim* it cuts only other topics, from *compact* on also the
+    current one.
     """
 
     def __init__(self, similarity: Similarity = tfidf) -> None:
         self._similarity = similarity
 
     def order(self, situation: Situation, stage: Stage) -> Sequence[int]:
-        """Unprotected units, the farthest topic first, each from its oldest exchange on."""
+        """Unprotected units, the least similar topic first, and within a topic the oldest exchange first."""
         exchanges = exchanges_of(situation.chain.begun, situation.units, situation.standing)
         alike = self._similarity(
             [
@@ -153,7 +160,7 @@ class Topic(ByImportance):
         newest = range(max(len(exchanges) - NOW, 0), len(exchanges))
 
         def nearness(topic: Sequence[int]) -> float:
-            """How near it is to now: the mean of its exchanges' likeness to the newest ones."""
+            """The mean similarity of a topic's exchanges to the newest exchanges (the best match counts)."""
             return sum(max(alike(place, new) for new in newest) for place in topic) / len(topic)
 
         topics = sorted(_topics(len(exchanges), alike), key=lambda topic: (nearness(topic), topic[-1]))
@@ -169,9 +176,9 @@ class Topic(ByImportance):
 
 
 def _topics(count: int, alike: Likeness) -> list[list[int]]:
-    """Exchanges by topic: each goes on with the topic that it is most like, or begins one.
+    """Group exchanges by topic: each joins the topic that it is most similar to, or begins a new one.
 
-    Where likeness follows from shared words, it is compared with topics alone that share enough of them.
+    If similarity is based on shared words, an exchange is compared only with topics that share enough words.
     """
     topics: list[list[int]] = []
     by_term: dict[str, set[int]] = {}
@@ -195,15 +202,15 @@ def _topics(count: int, alike: Likeness) -> list[list[int]]:
 
 
 class ByUnits(ByCount):
-    """Epochs by count: ``stages.max_units`` units since the last one begin another at any usage.
+    """Epochs by count: ``stages.max_units`` units since the last epoch begin the next, at any usage.
 
-    Counted is what stands in the view and was answered after that epoch began, whatever began it, but for
-    what is pinned or critical. Such an epoch cuts all that may be cut; the newest units stay,
-    and are a share of what the view holds, not of the budget, which may be many times as large.
+    This counts units of the view that were answered after the last epoch of any cause began, without pinned
+    and critical ones. Such an epoch cuts every unprotected unit. The newest units that stay are a share of
+    the view's tokens, not of the budget, which may be many times as large.
     """
 
     def is_due(self, situation: Situation, stage: Stage) -> bool:
-        """When so many came since; quick while there are not."""
+        """Whether ``max_units`` units were added since the last epoch; quick while there are fewer."""
         most = situation.policy.stages.max_units
         if not most or situation.policy.strategy.name == "off":
             return False
@@ -217,12 +224,12 @@ BY_UNITS = ByUnits()
 
 
 def units_since(situation: Situation, least: int = 0) -> int:
-    """Units of the view that were answered since the last epoch, but for pinned and critical ones.
+    """Count units of the view answered since the last epoch, without pinned and critical ones.
 
-    0 where there are fewer than ``least``, so that no content is read for that.
+    Returns 0 if there are fewer than ``least`` new units, so that no content is read to count them.
     """
     since = situation.conditions.since
-    # The unit that ends where the epoch began was still to be answered then.
+    # The unit that ends where the epoch began had not been answered then, so it counts.
     if sum(unit.end >= since for unit in reversed(situation.chain.units)) < least:
         return 0
     new = [index for index in situation.standing if situation.units[index].end >= since]
@@ -230,7 +237,7 @@ def units_since(situation: Situation, least: int = 0) -> int:
 
 
 def has_waited(situation: Situation) -> bool:
-    """Whether an epoch by count has waited for its summaries as long as it may."""
+    """Whether an epoch by count has waited for its summaries for as long as it may."""
     return units_since(situation) >= situation.policy.stages.max_units + WITHIN
 
 
@@ -244,12 +251,12 @@ STRATEGIES: Mapping[str, Strategy] = {
 }
 
 
-@cache  # each calm turn asks
+@cache  # called on every calm turn
 def acts_by_usage(strategy: str) -> bool:
-    """Whether nothing but usage makes an epoch of a strategy due."""
+    """Whether only usage makes an epoch of a strategy due."""
     return strategy_of(strategy).by_usage
 
 
 def strategy_of(name: str) -> Strategy:
-    """The strategy of a policy, built in or added. Raises KeyError, which a checked policy cannot cause."""
+    """Return a strategy, built in or added, by name. Raises KeyError, which a checked policy cannot cause."""
     return STRATEGIES[name] if name in STRATEGIES else values.STRATEGIES[name]

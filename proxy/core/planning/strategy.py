@@ -1,9 +1,9 @@
-"""What a strategy is: it says when an epoch begins, which units go in which order, and what the note says.
+"""The interface of strategies: when an epoch begins, which units are cut in which order, what notes say.
 
-A strategy is a pure function of the situation (law 3): no clock, no chance, no memory of its own. What it may
-know of the world stands in ``situation.conditions``. Whatever it says, tool calls keep their results and what
-the model is still to answer stays (law 2), and the view fits the budget (law 4):
-:mod:`proxy.core.planning.selection` and :mod:`proxy.core.planning.planner` see to that.
+A strategy is a pure function of the situation (law 3): no clock, no randomness, no state of its own. What it
+may know of the outside world is in ``situation.conditions``. Whatever a strategy says, tool calls keep their
+results, what the model has still to answer stays (law 2), and the view fits the budget (law 4);
+:mod:`proxy.core.planning.selection` and :mod:`proxy.core.planning.planner` ensure that.
 """
 
 from abc import ABC, abstractmethod
@@ -17,67 +17,68 @@ from proxy.core.policy.policy import Policy
 
 
 class Strategy(ABC):
-    """A rule that chooses what goes. It sees everything, and changes nothing.
+    """A rule that chooses what is cut. It sees the whole situation and changes nothing.
 
-    Three methods make one. The others are for strategies that act at any usage, or that write notes.
+    Only three methods must be implemented. The others are for strategies that act at any usage or that write
+    notes.
     """
 
     by_usage: ClassVar[bool] = False
-    """Whether it is due by usage alone, from *trim* on: below that nobody need ask it."""
+    """Whether usage alone makes it due, from *trim* on, so that it need not be called below *trim*."""
     slides: ClassVar[bool] = False
-    """Whether the chain's end alone decides what it keeps: it acts at nearly every request, and a chain
-    without a plan need not be played from its start."""
+    """Whether only the end of the chain decides what it keeps. Then it acts at nearly every request, and a
+    chain without a plan need not be replayed from its start."""
     records: ClassVar[bool] = False
-    """Whether it writes down itself what it cuts, as a running summary that a model only shortens."""
+    """Whether it records itself what it cuts, as a running summary that a model only shortens."""
 
     @abstractmethod
     def is_due(self, situation: Situation, stage: Stage) -> bool:
-        """Whether an epoch should begin now; asked at every request, so it must be quick."""
+        """Whether an epoch should begin now; called for every request, so it must be quick."""
 
     @abstractmethod
     def order(self, situation: Situation, stage: Stage) -> Sequence[int]:
-        """Indexes of ``situation.units`` that may be cut, in the order in which they go."""
+        """Return indexes of ``situation.units`` that may be cut, in the order in which to cut them."""
 
     @abstractmethod
     def is_enough(self, situation: Situation, view: int, goal: int) -> bool:
-        """Whether cutting may stop: ``view`` and ``goal`` in counted tokens. Asked before each unit."""
+        """Whether cutting may stop; called before each unit. ``view`` and ``goal`` are counted tokens."""
 
     def acts_now(self, situation: Situation) -> bool:
-        """Whether it is due for another reason than usage.
+        """Whether the strategy is due for another reason than usage.
 
-        Such an epoch begins at once, however little it frees, and may wait for its summaries.
+        Such an epoch begins at once, however little it frees, and a request may wait for its summaries.
         """
         return False
 
     def turning_points(self, chain: Chain, policy: Policy) -> Collection[int]:
-        """Lengths of this chain's past at which ``acts_now`` held, for a chain without a plan."""
+        """Return earlier lengths of this chain at which ``acts_now`` held, for a chain without a plan."""
         return ()
 
     def condensed(self, situation: Situation) -> Sequence[int]:
-        """Indexes of ``situation.units`` that go without their requests; notes behind these tell of them."""
+        """Return indexes of units to cut while their requests stay, each followed by a note about the cut."""
         return ()
 
     def ahead(self, situation: Situation) -> Situation | None:
-        """The situation as it will be when its next epoch begins, where that is with the next exchange.
+        """Return the situation expected at the next epoch, if that begins with the next exchange; else None.
 
-        What that cuts is summarised now. Asked at every request, so it must be quick.
+        The messages that it will cut are summarised in advance. Called for every request: must be quick.
         """
         return None
 
     def wants_summary(self, situation: Situation, start: int, end: int) -> bool:
-        """Whether a model should be asked about messages ``start`` up to ``end``, which are cut."""
+        """Whether a model should summarise the cut messages ``start`` to ``end`` (exclusive)."""
         return True
 
     def words(self, situation: Situation, start: int, end: int, summary: str | None) -> str | None:
-        """What a note says of messages ``start`` up to ``end``; None: only how many they are.
+        """Return what the note says of messages ``start`` to ``end`` (exclusive); None: only their number.
 
-        ``summary`` is what a model wrote about them, None where it wrote nothing.
+        ``summary`` is a model's summary of them; None if there is none.
         """
         return summary
 
 
 class ByCount(Strategy):
-    """Acts whenever ``acts_now`` holds, and always where the budget is passed; then all of its order goes."""
+    """Acts whenever ``acts_now`` holds or the budget is exceeded, and then cuts everything in its order."""
 
     def is_due(self, situation: Situation, stage: Stage) -> bool:
         return stage is Stage.EMERGENCY or self.acts_now(situation)
