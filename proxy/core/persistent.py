@@ -1,8 +1,8 @@
-"""Sequences that a longer one continues without copying: serves law 8 (a turn costs what it brings).
+"""Sequences that can be extended without copying: serves law 8 (a turn costs what it brings).
 
-A conversation only ever grows at its end. Whoever goes on from all that a list holds adds to that list;
-whoever goes on from an earlier place, a branch, gets a list of its own. Each sees its own part and nothing
-after it (law 6).
+A conversation grows only at its end. Extending a sequence that ends where its underlying list ends appends to
+that list; extending an earlier place, a branch, makes a new list. Each sequence sees only its own part of the
+list (law 6).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Grown(Sequence[T]):
-    """Items ``start`` up to and without ``end`` of a list that may have gone on; nobody else writes to it."""
+    """Items ``start`` to ``end`` (exclusive) of a list that only :class:`Grown` objects append to."""
 
     __slots__ = ("_end", "_items", "_start")
     __hash__ = None  # type: ignore[assignment]
@@ -27,7 +27,7 @@ class Grown(Sequence[T]):
         self._end = len(items) if end is None else end
 
     def followed_by(self, new: Sequence[T]) -> "Grown[T]":
-        """These items and ``new`` ones."""
+        """Return a sequence of these items and the ``new`` ones."""
         if not new:
             return self
         if self._end == self._start or self._end < len(self._items):
@@ -61,31 +61,31 @@ class Grown(Sequence[T]):
         return self._items[index]
 
     def begins_with(self, others: "Grown[T]") -> bool:
-        """Whether the first items are these others."""
+        """Whether this sequence begins with all items of ``others``."""
         first = others.after(0)
         end = self._start + len(first)
         return end <= self._end and self._items[self._start : end] == first
 
     def after(self, place: int) -> list[T]:
-        """The items from a place on."""
+        """Return the items from ``place`` on."""
         return self._items[self._start + place : self._end]
 
     def last_place(self, item: T) -> int:
-        """Where an item stands last, -1 where it does not; it is looked for from the end."""
+        """Return the index of the last occurrence of an item, or -1; searches from the end."""
         items, place = self._items, self._end - 1
         while place >= self._start and items[place] != item:
             place -= 1
         return place - self._start
 
     def newest(self, most: int) -> tuple[T, ...]:
-        """The last items, at most so many, newest first."""
+        """Return the last items, at most ``most``, newest first."""
         return tuple(self._items[max(self._end - most, self._start) : self._end][::-1])
 
     def __contains__(self, value: object) -> bool:
         return value in self._items[self._start : self._end]
 
     def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
-        """Where a value stands first. Raises ValueError."""
+        """Return the index of the first occurrence of a value. Raises ValueError if there is none."""
         start, stop, _ = slice(start, stop).indices(len(self))
         return self._items.index(value, self._start + start, self._start + stop) - self._start
 
@@ -102,31 +102,31 @@ class Grown(Sequence[T]):
 
 
 def grown(items: Iterable[T]) -> Grown[T]:
-    """The items as a sequence that can be gone on from; themselves where they are one."""
+    """Return the items as a :class:`Grown`; unchanged if they are one."""
     return items if isinstance(items, Grown) else Grown([*items])
 
 
 class Sizes(Sequence[int]):
-    """Integers of which any run is added up at once: kept as the sums of all before each place."""
+    """Integers stored as prefix sums, so that any run is added up in constant time."""
 
     __slots__ = ("_end", "_start", "_sums", "total")
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, sums: list[int], start: int = 0, end: int | None = None) -> None:
-        """Between the sums number ``start`` and ``end`` of a list that may have gone on."""
+        """The sizes between prefix sums ``start`` and ``end`` of a list that may be longer."""
         self._sums = sums
         self._start = start
         self._end = len(sums) - 1 if end is None else end
         self.total = sums[self._end] - sums[start]
-        """All of them together."""
+        """The sum of all sizes."""
 
     @classmethod
     def of(cls, sizes: Iterable[int]) -> Self:
-        """The sizes, added up."""
+        """Return the sizes as prefix sums."""
         return cls([*accumulate(sizes, initial=0)])
 
     def followed_by(self, new: Sequence[int]) -> "Sizes":
-        """These sizes and ``new`` ones."""
+        """Return these sizes followed by ``new`` ones."""
         if not new:
             return self
         if self._end == self._start or self._end < len(self._sums) - 1:
@@ -135,14 +135,14 @@ class Sizes(Sequence[int]):
         return Sizes(self._sums, self._start)
 
     def between(self, start: int, end: int | None = None) -> int:
-        """Those from ``start`` up to and without ``end`` (the last included without one), added up."""
+        """Return the sum of the sizes ``start`` to ``end`` (exclusive); without ``end`` up to the last."""
         first, last = self._start, self._end
         if end is None or end > last - first:
             end = last - first
         return self._sums[first + end] - self._sums[first + min(start, end)]
 
     def after(self, place: int) -> list[int]:
-        """The sizes from a place on."""
+        """Return the sizes from ``place`` on."""
         sums = self._sums[self._start + place : self._end + 1]
         return [*map(sub, sums[1:], sums)]
 
@@ -178,27 +178,28 @@ class Sizes(Sequence[int]):
         return f"Sizes({[*self]!r})"
 
 
-# --- what was found of a chain's first messages, for the chains that go on from them ---
+# --- results computed from a chain's first messages, for the chains that continue it ---
 
 
 class Incremental(msgspec.Struct, Generic[T], eq=False):
-    """Items that were made of some messages, for as long as a chain begins with those very bytes.
+    """A cache of items made from messages; valid for chains that begin with exactly those bytes.
 
-    Threads may ask and keep at once: what is kept is never changed, only replaced.
+    Threads may read and write it at once: the stored value is never changed, only replaced.
     """
 
     __hash__ = None  # type: ignore[assignment]
 
     found: tuple[Sequence[bytes], Sequence[T], int] = ((), (), 0)
-    """Messages, the items that were made of them, and how many of these count."""
+    """The messages, the items made from them, and how many of the items are valid."""
 
     def continued(
         self, raws: Sequence[bytes], may_go_on: Callable[[int], bool], made_from: Callable[[int], Iterable[T]]
     ) -> list[T]:
-        """The items of a chain, as a new list: those kept, and those ``made_from`` the message after them on.
+        """Return a new list of a chain's items: cached ones, and those ``made_from`` the next message on.
 
-        ``may_go_on`` says whether what comes from a message on leaves the items before it as they are. The
-        bytes of all messages are compared, which is quick where they are the same objects.
+        ``may_go_on`` says whether messages from an index on leave the items before it unchanged. If not, or
+        if the chain does not begin with the cached messages, all items are made again. The bytes of all
+        messages are compared, which is quick if they are the same objects.
         """
         before, items, count = self.found
         first = len(before) - 1
@@ -209,12 +210,13 @@ class Incremental(msgspec.Struct, Generic[T], eq=False):
         return every
 
     def keep(self, raws: Sequence[bytes], items: Sequence[T], count: int) -> None:
-        """Keep the first ``count`` items, in place of what was kept.
+        """Cache the first ``count`` items, in place of what was cached.
 
-        They were made of these messages but the last, which ends it. Nobody changes ``items`` from now on.
+        They were made from ``raws`` except the last of them, where a longer chain continues. The caller must
+        not change ``items`` afterwards.
         """
         self.found = (raws, items, count)
 
     def __eq__(self, other: object) -> bool:
-        """What is kept is no part of what a chain is: with or without it, the same is found."""
+        """All caches are equal: the cached value is not part of a chain's identity."""
         return isinstance(other, Incremental)

@@ -174,7 +174,7 @@ def added(amounts: Mapping[str, int], others: Mapping[str, int]) -> dict[str, in
 
 
 def kept_prompt(chain: Chain, before: Plan, plan: Plan, budget: Budget, prices: Prices) -> int:
-    """Return how many of a prompt's tokens (the model's) a warm cache has: the prefix it shares with the last.
+    """Return how many of a prompt's tokens a warm cache holds: those of the prefix shared with the last one.
 
     ``before`` is the plan of the previous request, which lacked the chain's newest messages.
     """

@@ -87,7 +87,7 @@ def consequences(policy: Policy, decided: Mapping[str, Any], window: str) -> Ite
 
 
 def _by_tokens(policy: Policy, decided: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield at how many tokens each stage begins, and from how many on cutting costs less than not cutting."""
+    """Yield at how many tokens each stage begins, and from how many on cutting costs less."""
     stages: Mapping[str, int] = decided["stages"]
     if policy.strategy.name in _BY_COUNT:
         yield "emergency", f"above {stages['emergency']:,} tokens, cuts as much as it takes"

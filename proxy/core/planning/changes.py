@@ -1,11 +1,11 @@
-"""Changes of a plan: those that people ask for, and any of them as an epoch.
+"""Changes of a plan: those that people ask for, and how any change becomes an epoch.
 
-What people ask for (messages to be compacted, or cuts to be undone) keeps law 2 (valid): units go and come
-back whole; what the model is still to answer never goes. And law 5 (nothing is lost): what comes back is the
-client's own bytes.
+Requested changes (compacting messages, or undoing cuts) keep law 2 (valid): units are cut and restored whole,
+and what the model has still to answer is never cut. They also keep law 5 (nothing is lost): restored messages
+are the client's own bytes.
 
-An epoch says what a change did to the view, how far it reaches, and when it holds. The same change has the
-same id on every worker, so that of two who make it together one writes it.
+An epoch records what a change did to the view, how far it reaches, and when it applies. The same change has
+the same id on every worker, so if two workers make it at once, only one writes it.
 """
 
 import hashlib
@@ -35,7 +35,10 @@ _NO_SHORTER = "There is nothing to cut: a note would be as long as the messages 
 
 
 def on_request(situation: Situation) -> Situation:
-    """The same where a person asks: what is new or first may go, and no gap is too short for a summary."""
+    """Return the situation for a person's request.
+
+    Recent messages and the first user message may be cut, and no gap is too short for a summary.
+    """
     policy = situation.policy
     keep = policy.keep.model_copy(update={"recent": 0.0, "first_user": False})
     summary = policy.summary.model_copy(update={"min_gap": 1})
@@ -43,10 +46,9 @@ def on_request(situation: Situation) -> Situation:
 
 
 def as_asked(situation: Situation, epochs: Sequence[Epoch], epoch: Epoch | None) -> Situation:
-    """What a person who asked for the cuts in force wants of them; the same where nobody did.
+    """Return :func:`on_request` of the situation if a person asked for the cuts in force; else itself.
 
-    ``epoch`` of these is in force. One that only brings late summaries, some of them perhaps, is what was
-    asked for still.
+    ``epoch`` of ``epochs`` is in force. Epochs that cut nothing are skipped to find the one that cut.
     """
     by_id = {each.id: each for each in epochs if each.cuts_nothing or each.asked}
     while epoch is not None and epoch.cuts_nothing:
@@ -55,11 +57,11 @@ def as_asked(situation: Situation, epochs: Sequence[Epoch], epoch: Epoch | None)
 
 
 def compacted(situation: Situation, wanted: Collection[int] | None) -> Draft:
-    """Cut the units that lie wholly within the messages ``wanted``; None: all that may be cut.
+    """Return the draft that cuts units wholly within the messages ``wanted``; None: all that may be cut.
 
-    The newest messages go, too, and the first request; later system messages, what is pinned or critical, and
-    what the model is still to answer stay. Where nothing is left to cut but gaps lack their summaries, these
-    are wanted. Raises NothingToChange, with the reason.
+    Recent messages and the first request may be cut too. Later system messages, pinned and critical units,
+    and what the model has still to answer stay. If nothing is left to cut but gaps lack summaries, the draft
+    only asks for these. Raises NothingToChange, with the reason, if there is nothing to cut.
     """
     situation = on_request(situation)
 
@@ -69,7 +71,7 @@ def compacted(situation: Situation, wanted: Collection[int] | None) -> Draft:
         return is_wanted and situation.protection[index] == FREE
 
     selection = Selection(situation, Stage.COMPACT, 0)
-    # An answer takes its request along, and quotes it.
+    # Answers come before users: cutting a whole answer also cuts its request, and quotes it.
     for index in sorted(filter(may_go, situation.standing), key=situation.is_user):
         selection.take(index)
     decided = Draft.of(situation, Stage.COMPACT, selection.quotes())
@@ -83,10 +85,10 @@ def compacted(situation: Situation, wanted: Collection[int] | None) -> Draft:
 
 
 def restored(situation: Situation, wanted: Collection[int] | None) -> Plan:
-    """The plan with the messages ``wanted`` back in the view, as the client sent them; None: all of them.
+    """Return the plan with the messages ``wanted`` restored as the client sent them; None: all messages.
 
-    A unit of which one message is wanted comes back whole. What is left of a gap keeps the summaries that are
-    about nothing else, and a notice for the rest; the ledger is of what is left.
+    If one message of a unit is wanted, the whole unit is restored. The rest of a gap keeps the summaries that
+    cover nothing else, and counts its other messages. The ledger is that of the remaining cuts.
     """
     back = {
         position
@@ -111,7 +113,7 @@ def restored(situation: Situation, wanted: Collection[int] | None) -> Plan:
 
 
 def _quotes(situation: Situation, gap: Gap, span: Span) -> tuple[str, ...]:
-    """The quotes of a gap's note that are of requests within a part of it."""
+    """Return the quotes of a gap's note that stem from requests within a part of the gap."""
     asked = (position for position in range(*span) if situation.role(position) == "user")
     within = {quote(situation.content(position).text) for position in asked} if gap.quotes else set[str]()
     return tuple(each for each in gap.quotes if each in within)
@@ -122,39 +124,39 @@ def _quotes(situation: Situation, gap: Gap, span: Span) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Change:
-    """From the plan of ``before`` to ``plan``."""
+    """A change from the plan of the situation ``before`` to ``plan``."""
 
     lane: str
     head_count: int
     before: Situation
     plan: Plan
     stage: Stage
-    """Of the view before."""
+    """The stage of the view before the change."""
     parent: Epoch | None
     asked: Verb = Verb.NONE
     alternates: bool = False
     """Whether the model is known to want alternating roles."""
     account: Account | None = None
-    """What the policy decided by, beside the usage."""
+    """Costs and savings on which the policy's decision rested, beside usage."""
 
     def epoch(self, at: float) -> Epoch:
-        """The epoch, begun ``at`` (seconds since 1970)."""
+        """Return the change as an epoch that begins ``at`` (seconds since 1970)."""
         chain, budget = self.before.chain, self.before.budget
         parent = self.parent.id if self.parent else ""
-        # What is undone is an edit too: a chain that lacks it has nothing to be undone.
+        # Undone edits count too: a chain without these messages has nothing to undo.
         depth = max(self.plan.depth, self.before.plan.depth)
         signed = signed_in(chain)
         if signed:
-            # It holds where all that was signed before it goes without, so not on a branch beside that.
+            # It applies only to chains with every message that loses reasoning, not to earlier branches.
             newest = last_user(chain.messages) if self.asked else None
             depth = max(depth, len(chain) if newest is None else newest + 1)
         reach = chain.hashes[depth - 1]
-        # A chain that was rolled back is forwarded whole; an epoch begun at any size holds at any.
+        # A chain rolled back below *warn* is forwarded whole, unless the epoch began below that size itself.
         is_at_any_size = self.stage in (Stage.CALM, Stage.WARN)
         calm_below = 0 if is_at_any_size else int(self.before.policy.stages.warn * budget.limit)
         asked = None
         if self.asked is Verb.RESTORE:
-            # It begins at the newest request, so that it holds as well where that is answered anew.
+            # It begins at the newest request, so that it also applies if that is answered again.
             asked = last_user(chain.messages)
             calm_below = self.parent.calm_below if self.parent else calm_below
         content = msgspec.msgpack.encode((self.lane, parent, reach, self.plan))
@@ -185,7 +187,7 @@ class Change:
         )
 
     def _without_reasoning(self, signed: Sequence[int]) -> tuple[int, ...]:
-        """Of the messages that are ``signed``, those of the view that go out without."""
+        """Return positions of messages in the view that are sent without signed reasoning."""
         already = self.parent.without_reasoning if self.parent is not None else ()
         are_notes_moved = self.parent is not None and self.parent.alternates != self.alternates
         is_refused = self.account is not None and self.account.verdict is Verdict.REFUSED
@@ -194,7 +196,7 @@ class Change:
         return tuple(sorted(place for place in places if not self.plan.covers(place)))
 
     def _count(self, plan: Plan) -> int:
-        """Messages of a view, head included."""
+        """Count the messages of a plan's view, head included."""
         notes = sum(bool(gap.note) for gap in plan.gaps)
         return self.head_count + len(self.before.chain) - plan.cut + notes
 

@@ -1,8 +1,8 @@
-"""The strategy ``exchanges``: a window that holds so many exchanges, and rolls by several at a time.
+"""The strategy ``exchanges``: a window of a number of exchanges, which rolls by several at a time.
 
-What rolls is told by a running summary: each exchange as its request and its answer, in order. A long answer
-stands in it condensed, and once all of it is too long it is rewritten as a whole. A model does both; what
-code can do stands until it has, and where it fails. All sizes are bytes of UTF-8.
+A running summary replaces the exchanges that roll out: the request and the answer of each, in order. Long
+answers are condensed in it, and once the whole is too long it is rewritten. A model does both; code provides
+a substitute until the model has answered, and if the model fails. All sizes are bytes of UTF-8.
 """
 
 from bisect import bisect_left, bisect_right
@@ -25,9 +25,9 @@ from proxy.core.text.words import head_of, shares, size, tail_of
 
 
 class Exchanges(ByCount):
-    """A rolling window: past ``strategy.exchanges`` of them, all exchanges but the newest ``roll_to`` go.
+    """A rolling window: above ``strategy.exchanges`` exchanges, cut all but the newest ``roll_to``.
 
-    With ``strategy.condense_active`` the long answers of those that stay give way to notes at the same time.
+    With ``strategy.condense_active`` notes replace the long answers of the remaining exchanges as well.
     """
 
     records = True
@@ -39,7 +39,7 @@ class Exchanges(ByCount):
         return _rolled(situation)
 
     def condensed(self, situation: Situation) -> Sequence[int]:
-        """The answers that are long and stay, but for pinned ones and such as a note would hardly shorten."""
+        """Long answers of remaining exchanges, without pinned ones and those a note would hardly shorten."""
         rules, rolled = situation.policy.strategy, set(_rolled(situation))
         if not (rules.condense_active and rolled):
             return ()
@@ -55,7 +55,7 @@ class Exchanges(ByCount):
         ]
 
     def ahead(self, situation: Situation) -> Situation | None:
-        """With one exchange less to roll, and one less that stays, where the window is full."""
+        """If the window is full, the situation with both limits lowered by one; else None."""
         rules = situation.policy.strategy
         if rules.roll_to < 2 or _count(situation) < rules.exchanges:
             return None
@@ -64,7 +64,7 @@ class Exchanges(ByCount):
         return replace(situation, policy=policy)
 
     def turning_points(self, chain: Chain, policy: Policy) -> Collection[int]:
-        """The requests at which there was one exchange too many."""
+        """The lengths of the chain at requests that brought one exchange too many."""
         rules, standing = policy.strategy, 0
         points = request_points(chain.messages)
         found: set[int] = set()
@@ -76,28 +76,28 @@ class Exchanges(ByCount):
         return found
 
     def wants_summary(self, situation: Situation, start: int, end: int) -> bool:
-        """Where code would leave something out."""
+        """Whether a summary made by code would leave something out."""
         return not RunningSummary.of(situation, start, end).is_whole
 
     def words(self, situation: Situation, start: int, end: int, summary: str | None) -> str | None:
-        """The model's summary, if it is no longer than it may be; else the record that code makes."""
+        """The model's summary, if it has room; else the record that code makes."""
         running = RunningSummary.of(situation, start, end)
         return summary if summary and size(summary) <= running.room else running.text({}) or None
 
 
 _AROUND = 300
-"""Bytes of a note beside the answer that it tells, about."""
+"""Approximate bytes of a note beside the answer that it replaces."""
 
 
 def _count(situation: Situation) -> int:
-    """The exchanges of the view, those of which anything is pinned among them; quick."""
+    """Count the exchanges of the view, including those with pinned units; quick."""
     begun = situation.chain.begun
     gone = (bisect_left(begun, gap.end) - bisect_left(begun, gap.start) for gap in situation.plan.gaps)
     return len(begun) - sum(gone)
 
 
 def _rolled(situation: Situation) -> list[int]:
-    """Standing units of the exchanges that roll, pinned and later system messages apart."""
+    """Units of the exchanges that roll out of the window, without pinned and critical ones."""
     rules = situation.policy.strategy
     if _count(situation) <= rules.exchanges:
         return []
@@ -116,11 +116,11 @@ def _rolled(situation: Situation) -> list[int]:
 _BREAK = "\n"
 _USER, _ASSISTANT = "[user] ", "[assistant] "
 _LEAST = 40
-"""Bytes of an exchange that is worth a line: where there are fewer for each, the oldest go."""
+"""Minimal bytes per exchange: with fewer for each, the oldest exchanges are left out."""
 
 
 class Rolled(NamedTuple):
-    """An exchange that no summary is about yet, as what was asked and what was answered in the end."""
+    """The request and the final answer of an exchange that no summary covers yet."""
 
     request: str
     answer: str
@@ -128,19 +128,19 @@ class Rolled(NamedTuple):
 
 @dataclass(frozen=True)
 class RunningSummary:
-    """What there is to tell of a gap."""
+    """The contents of a gap's running summary."""
 
     earlier: str
-    """What was written of its oldest messages before."""
+    """Earlier summaries of the gap's oldest messages, joined."""
     count: int
     exchanges: Sequence[Rolled]
     rules: Rules
     room: int
-    """Bytes that it may have: those of one running summary, but for what the notes of other gaps tell."""
+    """Bytes that it may have: those of one running summary, less those in the notes of other gaps."""
 
     @classmethod
     def of(cls, situation: Situation, start: int, end: int) -> Self:
-        """The earlier summaries of messages ``start`` up to ``end``, and the exchanges after them."""
+        """Return the earlier summaries of messages ``start`` to ``end`` and the exchanges not covered."""
         rules, begun = situation.policy.strategy, situation.chain.begun
         elsewhere, before, condensed = 0, list[Anchor](), dict[int, str]()
         for each in situation.plan.anchors:
@@ -161,12 +161,12 @@ class RunningSummary:
 
     @property
     def long_answers(self) -> list[str]:
-        """Those that are to be condensed, each once."""
+        """The distinct answers that are to be condensed."""
         return list(dict.fromkeys(each.answer for each in self.exchanges if self._is_long(each.answer)))
 
     @property
     def is_whole(self) -> bool:
-        """Whether each request and each answer stands in it to the last word, with nothing left to write."""
+        """Whether it contains each request and answer in full, so that no model need write anything."""
         return not self.long_answers and self.fits({})
 
     @property
@@ -174,16 +174,16 @@ class RunningSummary:
         return self.room * self.rules.summary_to // self.rules.summary_max
 
     def fits(self, condensed: Mapping[str, str]) -> bool:
-        """Whether it has room as it is, with what a model made of long answers."""
+        """Whether it fits its room unabridged; ``condensed`` maps long answers to what a model wrote."""
         return size(self._whole(condensed)) <= self.room
 
     def text(self, condensed: Mapping[str, str]) -> str:
-        """What code tells, within its room; a long answer that no model has condensed loses its end."""
+        """The summary made by code, within its room; long answers without a condensed form lose their end."""
         whole = self._whole(condensed)
         return whole if size(whole) <= self.room else self._compressed(self._lines(condensed), self.most)
 
     def transcript(self, condensed: Mapping[str, str], most: int) -> list[tuple[str, str]]:
-        """Roles and texts of which it is rewritten, in ``most`` bytes; what a model wrote before has none."""
+        """Roles and texts from which it is rewritten, in ``most`` bytes; a model's earlier text has role ''."""
         written, before = self._earlier_parts
         texts = [("", written)]
         for each in before:
@@ -215,9 +215,9 @@ class RunningSummary:
         return _BREAK.join(filter(None, [self.earlier, *self._lines(condensed)]))
 
     def _compressed(self, lines: Sequence[str], most: int) -> str:
-        """All of it in so many bytes: the beginning of each exchange, of those told before as well.
+        """The summary in ``most`` bytes: the beginning of each exchange, earlier ones included.
 
-        What a model wrote of exchanges gives up its own beginning, and no more than half of the bytes.
+        A model's earlier text loses its beginning, and gets at most half of the bytes.
         """
         written, before = self._earlier_parts
         older = [tail_of(written, most // 2 if before or lines else most)]
@@ -229,7 +229,7 @@ class RunningSummary:
 
     @cached_property
     def _earlier_parts(self) -> tuple[str, list[str]]:
-        """Of the earlier summary what a model wrote, and the exchanges below it."""
+        """The model's text in the earlier summary, and the exchanges after it."""
         written, *exchanges = (_BREAK + self.earlier).split(_BREAK + _USER)
         return written.strip(), [_USER + each for each in exchanges]
 
@@ -237,7 +237,7 @@ class RunningSummary:
 def _exchanges(
     situation: Situation, start: int, end: int, anchors: Sequence[Anchor], condensed: Mapping[int, str]
 ) -> Iterator[Rolled]:
-    """Requests and their final answers, but for what ``anchors`` are about."""
+    """Yield requests and their final answers, without messages that ``anchors`` cover."""
     messages, begun = situation.chain.messages, situation.chain.begun
     starts, ends = [start, *(each.end for each in anchors)], [*(each.start for each in anchors), end]
     request, answer = list[str](), ""
@@ -260,5 +260,5 @@ def _begins(begun: Sequence[int], place: int) -> bool:
 
 
 def _is_answer(begun: Sequence[int], start: int, end: int) -> bool:
-    """Whether a gap is a single message amid an exchange: an answer whose request stays."""
+    """Whether a gap is a single message within an exchange: an answer whose request stays."""
     return end - start == 1 and not _begins(begun, start)

@@ -1,4 +1,4 @@
-"""What people see of planning: why a view looks as it does, and what a conversation sent turn by turn.
+"""Explain plans to people: why a view looks as it does, and what each turn of a conversation sent.
 
 Read-only, for the admin API, the web page and the command line; nothing is decided here.
 """
@@ -31,28 +31,28 @@ _PROTECTIONS: Mapping[int, Protection] = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One unit of the chain: messages ``start`` up to and without ``end``."""
+    """One unit of the chain: messages ``start`` to ``end`` (exclusive)."""
 
     start: int
     end: int
     roles: tuple[str, ...]
     tokens: int
-    """Counted tokens: in the view, or before it was cut."""
+    """Counted tokens in the view; for a cut unit, of the originals."""
     score: Score | None
-    """What the unit would be worth if an epoch began now; None where it is cut."""
+    """The unit's importance if an epoch began now; None if it is cut."""
     state: State
     protection: Protection | None
-    """How firmly it is kept; None where it is cut."""
+    """How firmly the unit is protected; None if it is cut."""
     gap: int | None
-    """Index in the plan of the gap that a cut unit lies in."""
+    """Index, in the plan, of the gap that contains a cut unit; else None."""
     retention: RetentionClass
-    """Its class, by the policy's rules."""
+    """The retention class by the policy's rules."""
     begins_with: str
-    """The first words that it says, or its first call."""
+    """The first words of the unit, or its first call."""
 
 
 def explain(situation: Situation, start: int = 0, end: int | None = None) -> list[Row]:
-    """One row for each unit of the chain, in order: of those with messages from ``start`` to ``end``."""
+    """Return a row for each unit with messages from ``start`` to ``end`` (exclusive), in order."""
     end = len(situation.chain) if end is None else min(end, len(situation.chain))
     if start >= end:
         return []
@@ -93,13 +93,13 @@ def _first_words(contents: Iterable[Content]) -> str:
 
 
 # --- what was sent, turn by turn ---
-# No record is kept of each request's size. None is needed: what went out is a pure function of the messages
+# The size of each request is not recorded. It need not be: what was sent is a pure function of the messages
 # and of the epoch in force (law 3), and an epoch says at which message it began.
 
 
 @dataclass(frozen=True, slots=True)
 class SentTurn:
-    """One request. Tokens are the model's, by the ratio and the head of the newest one."""
+    """One request. Tokens are the model's, computed with the ratio and the head of the newest request."""
 
     messages: int
     """Messages that the client sent, without the head."""
@@ -108,15 +108,15 @@ class SentTurn:
     sent: int
     """Tokens of what the model got."""
     epoch: int
-    """The number of the epoch in force; 0 where none was."""
+    """The number of the epoch in force; 0 if none was."""
     began: bool
-    """Whether that epoch began with it, or after the request before."""
+    """Whether that epoch began with this request, or after the previous one."""
 
 
 def sent_turns(chain: Chain, line: Sequence[Epoch], budget: Budget) -> list[SentTurn]:
-    """Every request that led to ``chain``, under the epochs of ``line`` (oldest first)."""
+    """Return every request that led to ``chain``, under the epochs of ``line`` (oldest first)."""
     whole = chain.tokens
-    # What an epoch takes out of a view does not depend on what came after it.
+    # The tokens that an epoch saves do not depend on later messages.
     starts = [(epoch.length_at_start(chain.hashes), epoch) for epoch in line]
     saved = [whole.total - view_tokens(epoch.plan, whole) for epoch in line]
     turns: list[SentTurn] = []
@@ -135,7 +135,7 @@ def sent_turns(chain: Chain, line: Sequence[Epoch], budget: Budget) -> list[Sent
 
 
 def cut_by(line: Sequence[Epoch], position: int) -> Epoch | None:
-    """The epoch since which the message at ``position`` is not in the view as it came; None where it is."""
+    """Return the epoch that cut or edited the message at ``position``; None if the view shows it unedited."""
     found = None
     for epoch in reversed(line):
         if epoch.plan.shows(position):

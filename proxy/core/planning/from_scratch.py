@@ -1,4 +1,4 @@
-"""The plan of a chain without one at hand: its own past, replayed with notices only.
+"""Plan a chain without stored epochs by replaying its past, with notices in place of summaries.
 
 So a worker without a store cuts today what it would have cut yesterday (law 7).
 """
@@ -18,16 +18,16 @@ from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Situation
 from proxy.core.planning.strategies import strategy_of
 
 _LEADING_BITS = 3
-"""Of an epoch's number; where all others are zero, a replay writes the epoch's ledger."""
+"""A replay writes an epoch's ledger if all but this many leading bits of the epoch's number are zero."""
 _MANY = 128
-"""Epochs from which all bits but the first must be zero."""
+"""Number of epochs from which on all bits but the first must be zero."""
 
 
 def plan_from_scratch(given: Situation) -> tuple[Plan, int]:
-    """The plan that a chain would have come to by itself, with notices only, and how many epochs it took.
+    """Return the plan that the chain's past leads to, with notices only, and the number of epochs.
 
-    ``given`` has no plan; its conditions are those of the chain's last request, and of the others nobody
-    knows them.
+    ``given`` has no plan. Its conditions are those of the chain's last request; those of earlier requests are
+    unknown.
     """
     chain, policy, replay = given.chain, given.policy, _Replay(given)
     strategy = strategy_of(policy.strategy.name)
@@ -51,17 +51,17 @@ class _Replay:
     _past: Past = NO_PAST
     _begun: Situation | None = None
     _ledger: int = 0
-    """Counted tokens of its ledger, at most."""
+    """Upper bound of the counted tokens of the plan's ledger."""
     _most: int | None = None
-    """The same, where its ledger was not written."""
+    """The same, if the ledger was not written; else None."""
     _written: Plan | None = None
-    """The plan with its ledger, where that was written."""
+    """The plan with its ledger, if that was written."""
     _calls: dict[str, int] = field(default_factory=dict[str, int])
-    """Where each call was made last."""
+    """By call id, the position of the newest call."""
     _open: int = 0
-    """Where the open unit of the last epoch begins."""
+    """Position at which the open unit began when the last epoch did."""
     _is_late: bool = False
-    """Whether a call from before it was answered since then."""
+    """Whether a call made before that position has been answered since."""
 
     @property
     def plan(self) -> Plan:
@@ -73,7 +73,7 @@ class _Replay:
         """Replay the next request."""
         chain = self.given.chain
         self._view += chain.tokens.between(self._length, length)
-        for place in range(self._length, length):  # nothing else can make a plan cut what it spared
+        for place in range(self._length, length):  # only late results can make the plan cut what must stay
             message = chain.messages[place]
             for call in message.calls:
                 self._calls[call] = place
@@ -97,7 +97,7 @@ class _Replay:
         return stage_of(self.given.budget.usage(self._view), self.given.policy.stages)
 
     def _situation(self, *, is_last: bool) -> Situation:
-        """What the request is planned from; it begins anew where the plan no longer holds."""
+        """Return the situation of the current request; discard the plan if it no longer applies."""
         prefix = self.given.chain.prefix(self._length)
         if self._is_late and not prefix.is_spared_by(self._plain):
             self._plain, self._past, self._begun, self._ledger = EMPTY, NO_PAST, None, 0
@@ -116,15 +116,15 @@ class _Replay:
     def _is_next_written(self) -> bool:
         """Whether the ledger of the next epoch is written, from the whole chain, to know its size.
 
-        Writing every one of the first eight, then four while the epochs double, in the end one, keeps a
-        replay linear.
+        A replay stays linear because it writes the first eight ledgers, then four each time the number of
+        epochs doubles, and in the end one.
         """
         number = self.epochs + 1
         bits = _LEADING_BITS if number < _MANY else 1
         return number % (1 << max(number.bit_length() - bits, 0)) == 0
 
     def _begin(self, decided: Draft) -> None:
-        """Begin an epoch; where its ledger is not written, the ledger may hardly grow."""
+        """Begin an epoch; a ledger that is not written may grow by at most ``SPARE`` tokens."""
         situation, plain = decided.situation, written(decided, {})
         is_written = self._is_next_written
         self.epochs += 1

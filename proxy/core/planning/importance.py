@@ -1,4 +1,4 @@
-"""How much a message matters, in [0, 1]: by default 0.3 recency + 0.3 role + 0.4 content."""
+"""The importance of a message, in [0, 1]: by default 0.3 recency + 0.3 role + 0.4 content."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ def score(role: str, text: str, position: int, count: int, weights: Importance) 
 
 
 def content_score(role: str, text: str, weights: Importance) -> float:
-    """What the text alone says of a message's importance."""
+    """Return the part of a message's importance that follows from its role and text, in [0, 1]."""
     points = 0.0
     folded = text.lower()
     if _holds_any(folded, _folded(weights.counted_keywords)):
@@ -51,7 +51,7 @@ def content_score(role: str, text: str, weights: Importance) -> float:
 
 
 def _holds_any(text: str, words: Iterable[str]) -> bool:
-    """Whether any of the words stands in a text; a pattern of all of them takes four times as long."""
+    """Whether a text contains any of the words; a regular expression of all takes four times as long."""
     for word in words:  # noqa: SIM110 - a generator costs more than the search
         if word in text:
             return True

@@ -1,7 +1,7 @@
-"""Where the ledger stands: in the last note of a view, and in no other (laws 3 and 4).
+"""Put the ledger into the last note of a view, and into no other (laws 3 and 4).
 
-An epoch that sets a new note after the last one takes the ledger out of the old note, whose other words stay
-as they are.
+An epoch that adds a note after the last one removes the ledger from the old note, whose other text is
+unchanged.
 """
 
 from msgspec.structs import replace
@@ -16,22 +16,22 @@ from proxy.core.planning.plan import Gap, Plan, view_tokens
 from proxy.core.planning.situation import Count, Situation
 from proxy.core.text.words import language_of
 
-# --- tool results: what is cut and still fresh is told whole, so that nobody need ask again ---
-# Each takes one line, as a call and JSON, whatever the tool wrote: a text with lines of its own cannot pass
-# for another part of the note, let alone for what a user laid down.
+# --- tool results: cut results that are still fresh are carried whole, so that no call need be repeated ---
+# Each takes one line, as a call and JSON, whatever the tool wrote: so a text with several lines cannot be
+# mistaken for another part of the note, let alone for a user's rule.
 
 
 _SHARE = 0.5
-"""Of the room of identifiers: what results take before them."""
+"""Share of the identifiers' room that results may take first."""
 _DENSEST = 12
-"""Characters that a token has at most, about; a longer text is not even counted."""
+"""Approximate maximum of characters per token; a text that cannot fit by this is not even counted."""
 _MOST = 50
 
 
 def fresh_results(situation: Situation, plan: Plan, room: int, language: str) -> str:
-    """The results that a plan leaves out and that are still fresh, as lines; whole ones, the newest first.
+    """Return lines with the results that a plan cuts and that are still fresh; the newest that fit whole.
 
-    ``room`` is the counted tokens that identifiers may have.
+    ``room``: counted tokens that identifiers may have.
     """
     left = int(room * _SHARE)
     if left <= 0 or not situation.fresh:
@@ -42,7 +42,7 @@ def fresh_results(situation: Situation, plan: Plan, room: int, language: str) ->
     lines: list[str] = []
     for entry in reversed(list(situation.fresh)):
         position = positions[entry.place]
-        both = (position, start_of[position])  # the arguments stand in the call
+        both = (position, start_of[position])  # the call has the arguments
         if plan.shows(position) or not all(situation.classes.may_be_quoted(place) for place in both):
             continue
         if len(entry.text) <= left * _DENSEST and len(lines) < _MOST:
@@ -56,7 +56,7 @@ def fresh_results(situation: Situation, plan: Plan, room: int, language: str) ->
 
 
 def _compact(text: str) -> str:
-    """A text as JSON of one line: itself, where it is an object or an array, else as a string."""
+    """Return a text as one line of JSON: parsed if it is an object or array, else as a string."""
     try:
         value: object = loads_writable(text) if text.lstrip()[:1] in ("{", "[") else text
     except ValueError:
@@ -70,23 +70,23 @@ def _compact(text: str) -> str:
 _LEAST = 24
 """Counted tokens below which a ledger is not worth its introduction."""
 _TRIES = 3
-"""How often a ledger is written that came out too large, counted as a whole, or left out a rule in vain."""
+"""How often a ledger is written at most, if it is too large as a whole or left out a rule without need."""
 _SLACK = 8
-"""Counted tokens in which no rule more would fit."""
+"""Unused counted tokens in which no further rule would fit."""
 _OF_CUT = 0.5
-"""Of the counted tokens of what is cut: the most that the ledger takes."""
+"""Maximal share of the cut messages' counted tokens that the ledger takes."""
 _DETAILS, _CONSTRAINTS = 0.3, 0.85
-"""Of the room: what ``ledger.least`` lets identifiers take, and what it lets constraints take."""
+"""Shares of the room: what ``ledger.least`` lets identifiers take, and what it lets constraints take."""
 SPARE = 32
-"""Counted tokens by which a ledger that a replay did not write may be larger than the one before."""
+"""Counted tokens by which a ledger that a replay does not write may exceed the one before."""
 _WORDS = 24
-"""Counted tokens, at least, of what a ledger says beside its constraints."""
+"""Minimal counted tokens of a ledger beside its constraints."""
 _SAMPLE = 8
-"""Messages of users, the newest, by which the ledger's language is known."""
+"""Number of newest user messages from which the ledger's language is detected."""
 
 
 def room_for(situation: Situation, cut: int) -> int:
-    """Counted tokens that the ledger may have beside ``cut`` tokens that are absent."""
+    """Counted tokens that the ledger may have if ``cut`` counted tokens are cut; 0 if it would be too short."""
     rules = situation.policy.ledger
     if not (rules.constraints or rules.identifiers):
         return 0
@@ -98,19 +98,19 @@ def room_for(situation: Situation, cut: int) -> int:
 
 
 def is_short(situation: Situation) -> bool:
-    """Whether it is the budget, and no policy, that leaves too little room for the constraints in force."""
+    """Whether the budget, not the policy, leaves too little room for the constraints in force."""
     rules, most = situation.policy.ledger, int(_CONSTRAINTS * situation.budget.room)
     return rules.constraints and 0 < most <= rules.tokens and most < _needed(situation)
 
 
 def details_room(situation: Situation) -> int:
-    """Counted tokens that the ledger may have where constraints do not need more."""
+    """Counted tokens that the ledger may have if constraints do not need more."""
     rules, budget = situation.policy.ledger, situation.budget
     return max(int(rules.share * budget.limit), min(rules.tokens, int(_DETAILS * budget.room)))
 
 
 def _needed(situation: Situation) -> int:
-    """Counted tokens of a ledger of every constraint in force."""
+    """Counted tokens of a ledger with every constraint in force."""
     if situation.unwritten:
         return situation.unwritten + SPARE
     texts = [rule.sentence.text for rule in situation.constraints[0]]
@@ -118,9 +118,9 @@ def _needed(situation: Situation) -> int:
 
 
 def add_ledger(situation: Situation, plan: Plan, most: int | None = None) -> Plan:
-    """The plan with the ledger of all that it cuts in its last note, as far as the budget allows.
+    """Return the plan with the ledger of its cuts in its last note, as far as the budget allows.
 
-    ``most`` bounds the counted tokens by which that note grows.
+    ``most``: an upper bound of the counted tokens by which that note grows.
     """
     plain = plain_of(plan, situation.count, situation.chain.dialect)
     room = room_of(situation, plain)
@@ -129,7 +129,7 @@ def add_ledger(situation: Situation, plan: Plan, most: int | None = None) -> Pla
 
 
 def room_of(situation: Situation, plain: Plan) -> int:
-    """Counted tokens that the ledger of a plan takes at most; ``plain`` is the plan without it."""
+    """Return the most counted tokens that a plan's ledger may take; ``plain`` is the plan without it."""
     if not plain.gaps:
         return 0
     left = situation.budget.share(1) - view_tokens(plain, situation.chain.tokens)
@@ -138,10 +138,10 @@ def room_of(situation: Situation, plain: Plan) -> int:
 
 
 def _with_ledger(situation: Situation, plain: Plan, room: int) -> Plan:
-    """The plan with a ledger by which its last note grows by at most ``room`` counted tokens."""
+    """Return the plan with a ledger that lengthens its last note by at most ``room`` counted tokens."""
     count, chain = situation.count, situation.chain
     language = language_of(" ".join(situation.content(place).text for place in situation.users[-_SAMPLE:]))
-    # Beside its facts a ledger says what they are.
+    # Reserve room for the introductions of the ledger's parts.
     allowed = room - count(ledger_lines(("",), "", language)) - count(ledger_lines((), " ", language)) - 2
     last = best = plain.gaps[-1]
     details = details_room(situation)
@@ -168,7 +168,7 @@ def _with_ledger(situation: Situation, plain: Plan, room: int) -> Plan:
 
 
 def _noted(gap: Gap, ledger: str, count: Count, dialect: Dialect) -> Gap:
-    """The gap with this ledger in its note, or with none."""
+    """Return the gap with this ledger in its note; without one if ``ledger`` is empty."""
     message = dialect.read(gap.note)
     text = without_ledger(message.text, gap.ledger) if gap.ledger else message.text
     text = with_ledger(text, ledger) if ledger else text
@@ -177,7 +177,7 @@ def _noted(gap: Gap, ledger: str, count: Count, dialect: Dialect) -> Gap:
 
 
 def plain_of(plan: Plan, count: Count, dialect: Dialect) -> Plan:
-    """The plan without a ledger in any note."""
+    """Return the plan without a ledger in any note."""
     if not any(gap.ledger for gap in plan.gaps):
         return plan
     gaps = (_noted(gap, "", count, dialect) if gap.ledger else gap for gap in plan.gaps)
@@ -185,7 +185,7 @@ def plain_of(plan: Plan, count: Count, dialect: Dialect) -> Plan:
 
 
 def cut_tokens(situation: Situation, plan: Plan) -> int:
-    """Counted tokens of what a plan leaves out, or clips."""
+    """Counted tokens of the messages that a plan cuts, and of those it clips or clears what that saves."""
     tokens = situation.chain.tokens
     cut = sum(tokens.between(gap.start, gap.end) for gap in plan.gaps)
     return cut + sum(tokens[edit.position] - edit.tokens for edit in plan.replacements)

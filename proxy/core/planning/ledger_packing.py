@@ -1,6 +1,6 @@
-"""Facts as densely as a model can still read them: a line for each key or kind, directories named once.
+"""Pack facts as densely as a model can still read: one line per key or kind, each directory named once.
 
-Values stand word for word, none twice: what is part of a value that stands there already needs no room.
+Values are literal and not repeated: a value that is part of one already included is left out.
 """
 
 import re
@@ -37,23 +37,23 @@ _PLURAL = {
     "text": "texts",
 }
 _SHARED = 6
-"""Characters from which a directory is named once for all that it holds."""
+"""Minimal length in characters of a directory that is named once for all of its files."""
 _SPARE = 64
-"""Facts that are tried after the first that no longer fits."""
+"""Number of facts that may fail to fit before packing stops."""
 OFTEN = 200
-"""Searches of a text from which an index of it pays."""
+"""Number of searches of a text from which on an index of it pays."""
 LONG = 16_000
-"""Characters of a text of which the same is true."""
+"""Length of a text in characters from which on its words are searched instead of the text."""
 _GRAM = 4
-"""Characters by which the index finds words."""
+"""Length in characters of the substrings by which the index finds words."""
 _RUN = re.compile(r"\S+")
 
 
 class Standing:
-    """What stands there already, searched for one value after the other.
+    """A text that is searched for many values, to leave out those that it already contains.
 
-    The longest word of a value stands within a word of the text, so words are looked through, each once,
-    however often it was said; after many searches those alone that have its rarest four characters.
+    If the text contains a value, one of its words contains the value's longest word. So only the distinct
+    words of the text are searched, and after many searches only those with the rarest four characters of it.
     """
 
     def __init__(self, text: str) -> None:
@@ -73,7 +73,7 @@ class Standing:
         return any(self._stands_at(value, word, each) for each in holding)
 
     def _stands_at(self, value: str, word: str, holding: str) -> bool:
-        """Whether a value stands where a ``word`` of it does within one that is ``holding`` it."""
+        """Whether the text has ``value`` at a place where its ``word`` is within the word ``holding``."""
         before, within = value.index(word), holding.find(word)
         while within >= 0:
             starts = [place + within - before for place in self._places[holding]]
@@ -84,7 +84,7 @@ class Standing:
 
     @cached_property
     def _words(self) -> Mapping[str, None]:
-        """The words of the text, found line by line: a long step would hold up other threads."""
+        """The words of the text, found line by line because one long step would block other threads."""
         words: dict[str, None] = {}
         for line in self.text.splitlines():
             words.update(dict.fromkeys(line.split()))
@@ -96,7 +96,7 @@ class Standing:
 
     @cached_property
     def _places(self) -> Mapping[str, Sequence[int]]:
-        """Where each word of the text stands."""
+        """The positions of each word in the text."""
         places: defaultdict[str, list[int]] = defaultdict(list)
         for match in _RUN.finditer(self.text):
             places[match[0]].append(match.start())
@@ -104,7 +104,7 @@ class Standing:
 
     @cached_property
     def _holding(self) -> Mapping[str, Sequence[str]]:
-        """The words that hold each four characters."""
+        """By four characters, the words that contain them."""
         holding: defaultdict[str, list[str]] = defaultdict(list)
         for word in self._words:
             for gram in set(_grams_of(word)):
@@ -117,7 +117,7 @@ def _grams_of(word: str) -> list[str]:
 
 
 class Packing:
-    """Facts chosen one by one, the most wanted first, while they fit and stand in none of the texts."""
+    """Facts chosen one by one, the most important first, if they fit and no text in ``standing`` has them."""
 
     def __init__(self, room: int, count: Count, *standing: Container[str]) -> None:
         self._room = room
@@ -129,7 +129,7 @@ class Packing:
         self._left = room
 
     def fill(self, facts: Iterable[tuple[Fact, bool]]) -> None:
-        """Take what fits of ``facts``, in their order; of each, whether it may stand below its directory."""
+        """Take the ``facts`` that fit, in order; each comes with whether its directory may be named apart."""
         spare = _SPARE
         for whole, is_listed in facts:
             if whole.value in self._parts or any(whole.value in text for text in self._standing):
@@ -151,7 +151,10 @@ class Packing:
 
     @property
     def text(self) -> str:
-        """What was chosen, a line for each group; within the room even where counting apart was too kind."""
+        """The chosen facts, one line per group.
+
+        The last ones are dropped if the whole text has more tokens than the sum of its parts suggested.
+        """
         chosen = self._chosen
         text = _packed(chosen)
         while chosen and self._count(text) > self._room:
@@ -161,7 +164,7 @@ class Packing:
 
 
 def _below_directory(fact: Fact) -> Fact:
-    """A path as a name under its directory, where that has a name worth sharing."""
+    """Split a path into file name and directory, if the directory is long enough to be shared."""
     directory, slash, name = fact.value.rpartition("/")
     if fact.kind != "path" or fact.key or not name or len(directory) < _SHARED:
         return fact
@@ -169,7 +172,7 @@ def _below_directory(fact: Fact) -> Fact:
 
 
 def group_of(fact: Fact) -> str:
-    """The label of the line that a fact stands on."""
+    """Return the label of the line that contains a fact."""
     return fact.key or _PLURAL[fact.kind]
 
 
@@ -185,7 +188,7 @@ def _packed(facts: Sequence[Fact]) -> str:
 
 
 def _parts_of(fact: Fact) -> set[str]:
-    """The value, and what can be read off it: of a path its directories, its name, its stem."""
+    """Return the value and what it implies: for a path also its directories, its name and its stem."""
     value = fact.value
     parts = {value}
     if fact.kind in ("path", "file", "url"):
@@ -198,30 +201,29 @@ def _parts_of(fact: Fact) -> set[str]:
     return parts
 
 
-# --- constraints as lines: each on its own, or those under one title on one line ---
-# People write what is to be remembered under titles, ``HOUSE RULE: no boats.`` Where not every rule would
-# fit, a title is said once for all sentences that stand under it, as a directory is for its files. The
-# sentences stay word for word.
+# --- constraints as lines: each on its own line, or those with the same title on one ---
+# People put rules under titles, as in ``HOUSE RULE: no boats.`` If not every rule fits, a title is written
+# once for all of its sentences, as a directory is for its files. The sentences stay literal.
 
 
 _AROUND = "\n-"
-"""What a ledger says around a sentence; the space after it is part of the next word."""
+"""What a ledger writes around a sentence; the space after it is part of the next word."""
 _ENDS = (".", "!", "\u2026", "\u3002", "\uff01")
 
 
 def tokens_of(sentences: Iterable[str], count: Count) -> int:
-    """Counted tokens that sentences take, each on a line."""
+    """Counted tokens of sentences, each on its own line."""
     return sum(count(text + _AROUND) for text in sentences)
 
 
 def may_share(sentences: Iterable[str]) -> bool:
-    """Whether some stand under the same title."""
+    """Whether any two sentences have the same title."""
     titles = [title for title in map(title_of, sentences) if title]
     return len(set(titles)) < len(titles)
 
 
 class Bullets:
-    """Sentences chosen one by one, the most wanted first, while they fit."""
+    """Sentences chosen one by one, the most important first, while they fit."""
 
     def __init__(self, count: Count, *, shares: bool) -> None:
         self._count = count
@@ -230,7 +232,7 @@ class Bullets:
         self.chosen: dict[str, None] = {}
 
     def fill(self, sentences: Iterable[str], room: int) -> int:
-        """Take what fits into ``room`` counted tokens and was not taken yet; what that takes."""
+        """Take new sentences that fit into ``room`` counted tokens; return the tokens used."""
         taken = 0
         for text in sentences:
             if text in self.chosen:
@@ -245,7 +247,7 @@ class Bullets:
         return taken
 
     def lines(self, order: Sequence[str]) -> tuple[str, ...]:
-        """What was chosen, in ``order``; what shares a line stands where the first of it does."""
+        """The chosen sentences in ``order``; those that share a line are placed with the first of them."""
         lines: dict[str, str] = {}
         for text in order:
             if text not in self.chosen:

@@ -1,8 +1,8 @@
-"""Writing the ledger of a plan: which facts of the messages that are cut are carried on, and in which words.
+"""Write the ledger of a plan: choose which facts of the cut messages it carries, and word them.
 
-A pure function of the chain, what is cut and the room: the same epoch has the same ledger on every worker
-(law 3). It is made anew from the originals each time, so nothing in it drifts, and what the view still shows
-is not told twice. Tool text never becomes a constraint: whose sentence it was is known from the role.
+The ledger is a pure function of the chain, the cuts and the room, so the same epoch has the same ledger on
+every worker (law 3). It is written from the originals each time, so nothing drifts, and it does not repeat
+what the view still shows. Tool text never becomes a constraint: the role says whose sentence it was.
 """
 
 import re
@@ -24,9 +24,9 @@ from proxy.core.planning.ledger_packing import Bullets, Packing, Standing, may_s
 from proxy.core.planning.plan import Plan
 from proxy.core.planning.situation import Situation
 
-# --- the odds that a later turn needs a fact, by what was seen in recorded sessions of agents and chats ---
-# The weights are near those of a logistic regression: what a call has used before is used again; what
-# stood alone under a key was asked for; one of a thousand things in a log was not.
+# --- the odds that a later turn needs a fact, as observed in recorded sessions of agents and chats ---
+# The weights are close to those of a logistic regression: values that a call has used are used again; single
+# values under a key were asked for; one of a thousand values in a log was not.
 
 
 _KIND = {
@@ -57,39 +57,39 @@ _VOICE: dict[Voice, float] = {"user": 0.3, "system": 0.0, "assistant": -0.2, "ar
 _RESULTS: frozenset[Voice] = frozenset({"result"})
 _USED, _USED_OFTEN, _USED_AGE = 2.8, 0.7, -0.43
 _FEW = 24
-"""Things of one call that it may ask for; a program that it writes names more."""
+"""Number of values in a call's arguments up to which each counts as used; more suggest program code."""
 _KEYED, _KEYED_QUANTITY = 1.9, 0.9
 _NAMED_BY_TOOL = -1.0
 _AGE, _CROWD = -0.2, -0.38
 _CROWDED = 1_000
 _DENSITY = 0.8
 _MANY = 150
-"""Things in one message that make it a listing."""
+"""Number of values in one message from which on it is a listing."""
 _LETTERS = 3
-"""Characters of a token, roughly."""
+"""Approximate characters per token."""
 
 
 class Mentions(msgspec.Struct, gc=False):
-    """Where one exact thing was mentioned."""
+    """Where one exact value was mentioned."""
 
     fact: Fact
     last: int
     """Position of the newest message that mentions it."""
     crowd: int
-    """The fewest things that any of these messages mentions."""
+    """The smallest number of values in any message that mentions it."""
     voices: frozenset[Voice]
     used: float = 0.0
-    """How many calls have used it; less where they name many things."""
+    """How many calls have used it; calls with many values count less."""
     returned: bool = False
     """Whether more than one message mentions it."""
 
     @property
     def is_listed(self) -> bool:
-        """Whether it was only ever one of many, and nobody has used it."""
+        """Whether it was mentioned only in listings, and no call has used it."""
         return not self.used and self.crowd >= _MANY
 
     def odds(self, length: int) -> float:
-        """Logarithm of the odds, up to a constant, in a chain of ``length``; long things count less."""
+        """Log odds, up to a constant, in a chain of ``length`` messages; long values get less."""
         age = log2(1 + length - self.last)
         score = _AGE * age
         if self.used:
@@ -103,7 +103,7 @@ class Mentions(msgspec.Struct, gc=False):
 
 @lru_cache(1 << 12)
 def _at_any_age(kind: str, length: int, voices: frozenset[Voice], crowd: int, *, is_keyed: bool) -> float:
-    """What the odds owe to the thing itself, and to who told it beside how many others."""
+    """The part of the log odds that does not depend on age: from kind, length, voices and crowd."""
     score = _KIND[kind] + fsum(_VOICE[voice] for voice in voices)
     if is_keyed:
         score += _KEYED_QUANTITY if kind in ("number", "amount") else _KEYED
@@ -113,19 +113,19 @@ def _at_any_age(kind: str, length: int, voices: frozenset[Voice], crowd: int, *,
     return score - _DENSITY * log(max(length / _LETTERS, 1.0))
 
 
-# --- which facts of the messages that are cut are carried on, and in which words ---
+# --- which facts of the cut messages the ledger carries, and how it words them ---
 
 
 _RULES_SHARE = 0.8
-"""Of a ledger that is no larger than identifiers alone may make it: what constraints may take before them."""
+"""Share that constraints may take first in a ledger no larger than identifiers alone may make it."""
 _COUNTERS = 4
-"""Values of one label, each from a tool result of its own, from which the label tells no facts."""
+"""Number of values of one label, each in a different tool result, from which on they count as counters."""
 _PASSING = 3
-"""How many of them there are, at least, to one that returned or that somebody spoke of."""
+"""Least number of them for each value of the label that recurred or that somebody other than a tool said."""
 _MEASURES = frozenset({"number", "amount", "date", "time"})
-"""Kinds of what is measured or counted, and names nothing."""
+"""Kinds of values that measure or count, and name nothing."""
 _MOST_RESULTS = 0.5
-"""Of the tool results, those with such a label from which what names something is none either."""
+"""Share of the tool results with such a label from which on values that name something are dropped too."""
 _DIGIT = re.compile("[0-9]")
 _ALONE: dict[Voice, frozenset[Voice]] = {voice: frozenset({voice}) for voice in get_args(Voice)}
 
@@ -137,7 +137,7 @@ class Facts:
     constraints: tuple[str, ...] = ()
     """Lines of sentences, word for word."""
     identifiers: str = ""
-    """Lines of exact things."""
+    """Lines of exact values."""
     left_out: bool = False
     """Whether there was no room for a constraint."""
 
@@ -146,9 +146,9 @@ class Facts:
 
 
 def facts_of(source: "Source", room: int, details: int, beside: str = "") -> Facts:
-    """The ledger of a plan, in ``room`` counted tokens; ``details`` bounds identifiers.
+    """Return the ledger of a plan in ``room`` counted tokens, at most ``details`` of them for identifiers.
 
-    ``beside`` is what else the same note says: an identifier is not told twice.
+    ``beside``: other text of the same note, whose identifiers are not repeated.
     """
     if room <= 0 or not source.plan.gaps:
         return Facts()
@@ -178,7 +178,7 @@ def _written(source: "Source", room: int, details: int, beside: str, *, shares: 
 
 
 class Source:
-    """What a plan leaves out, read once however often its ledger is written."""
+    """What a plan cuts, read only once even if its ledger is written several times."""
 
     def __init__(self, situation: Situation, plan: Plan) -> None:
         self.situation = situation
@@ -187,7 +187,7 @@ class Source:
         self._ranked: list[tuple[Fact, bool]] = []
 
     def _kept_text(self, *roles: str) -> str:
-        """What messages of the view say, those of ``roles`` or all, clipped ones among them."""
+        """The text of the view's messages with these ``roles`` (or all), including clipped ones."""
         situation, edited = self.situation, {edit.position for edit in self.plan.replacements}
         texts = [
             piece.countable()
@@ -206,21 +206,21 @@ class Source:
 
     @cached_property
     def shown(self) -> Standing:
-        """What the view says, notes among it.
+        """The text of the view, including summaries and quotes in notes; identifiers in it are not repeated.
 
-        What summaries say is told again where it is a rule: nobody vouches for a summary. So it is with
-        requests that notes quote as handled: a rule among them is not over.
+        Rules are repeated even if a summary has them, because summaries are not reliable, or if a note quotes
+        them as requests that were answered, because a rule stays in force.
         """
         quotes = [text for gap in self.plan.gaps for text in gap.quotes]
         text = "\n".join([self._kept_text(), *(anchor.text for anchor in self.plan.anchors), *quotes])
         known = vars(self.situation).get("shown")
-        if known is None or known.text != text:  # a draft and what it comes to say the same, as a rule
+        if known is None or known.text != text:  # a draft and its finished plan usually have the same text
             known = vars(self.situation)["shown"] = Standing(text)
         return known
 
     @cached_property
     def constraints(self) -> list[Rule]:
-        """Sentences that bind and are out of sight, the firmest first."""
+        """Binding sentences that the view does not show, the strongest first."""
         if not self.situation.policy.ledger.constraints:
             return []
         standing, _ = self.situation.constraints
@@ -232,9 +232,10 @@ class Source:
         return [rule for rule in wanted if rule.sentence.text not in kept]
 
     def identifiers(self) -> Iterator[tuple[Fact, bool]]:
-        """Exact things that are out of sight, the likeliest to be needed first.
+        """Yield exact values from cut messages, the likeliest to be needed first.
 
-        A heap, as few of many are asked for: sorting all of them is one long step, in which nobody else runs.
+        They are in a heap because only a few of many are needed: sorting all is one long step that would
+        block other threads.
         """
         yield from self._ranked
         while self._scored:
@@ -254,7 +255,7 @@ class Source:
         return scored
 
     def _stale(self) -> set[str]:
-        """Values that hold no more: newer rules replaced what told them, and nobody mentioned them since."""
+        """Values that are out of date: newer rules replaced theirs, and nothing has mentioned them since."""
         readings, (_, replaced) = self._readings, self.situation.constraints
         until: dict[str, int] = {}
         for old, newer in replaced:
@@ -271,7 +272,7 @@ class Source:
         return {*until}
 
     def _mentions(self) -> dict[str, Mentions]:
-        """Every mention in what is absent, by value, without values that newer ones replaced."""
+        """All mentions in cut or edited messages, by value, without values that newer ones replaced."""
         readings, newest = self._readings, self._newest()
         absent = [place for gap in self.plan.gaps for place in range(gap.start, gap.end)]
         absent += [edit.position for edit in self.plan.replacements]
@@ -292,7 +293,7 @@ class Source:
                         earlier.fact = fact
                     if earlier.last != place:
                         earlier.returned, earlier.last = True, place
-                    if crowd < earlier.crowd:  # noqa: PLR1730 - there are many mentions, and a call is dear
+                    if crowd < earlier.crowd:  # noqa: PLR1730 - there are many mentions, and a call is slow
                         earlier.crowd = crowd
                     if voice not in earlier.voices:
                         earlier.voices |= _ALONE[voice]
@@ -300,7 +301,7 @@ class Source:
         return self._without_lookalikes(self._without_counters(found))
 
     def _newest(self) -> dict[str, set[str]]:
-        """The newest values of each thing of which something is told."""
+        """By thing, its newest values."""
         last: dict[str, int] = {}
         for place, reading in enumerate(self._readings):
             for _, facts in reading.facts:
@@ -314,9 +315,9 @@ class Source:
         return newest
 
     def _without_counters(self, found: dict[str, Mentions]) -> dict[str, Mentions]:
-        """Without what is another in each tool result: process ids, times, counts.
+        """Drop values that differ in each tool result, such as process ids, times and counts.
 
-        Such a value is worth its room where it returned, or where somebody but a tool said it.
+        Such a value is kept if it recurred, or if somebody other than a tool said it.
         """
         passing: dict[str, list[Mentions]] = {}
         returned: Counter[str] = Counter()
@@ -337,7 +338,7 @@ class Source:
         return found
 
     def _without_lookalikes(self, found: dict[str, Mentions]) -> dict[str, Mentions]:
-        """Without what most tool results have one of, without a label: the same but for its digits."""
+        """Drop unlabelled values that most tool results have one of, equal except for their digits."""
         alike: dict[str, list[Mentions]] = {}
         for value, each in found.items():
             if not (each.fact.key or each.returned) and each.voices == _RESULTS:
@@ -350,11 +351,11 @@ class Source:
 
     @cached_property
     def _results(self) -> int:
-        """How many tool results are absent."""
+        """Number of tool results that are cut."""
         role, gaps = self.situation.role, self.plan.gaps
         return sum(role(place) in TOOL_ROLES for gap in gaps for place in range(gap.start, gap.end))
 
 
 def _is_single(mentions: Sequence[Mentions]) -> bool:
-    """Whether each stands in a message of its own; a listing tells several at once."""
+    """Whether each value is in a different message; a listing has several in one."""
     return len({each.last for each in mentions}) == len(mentions)

@@ -1,10 +1,10 @@
-"""Which messages go out without their signed reasoning: keeps law 9 (reasoning under its own prefix).
+"""Which messages are sent without their signed reasoning: keeps law 9 (reasoning under its own prefix).
 
-A provider that signs reasoning takes it back only behind the very bytes that it was made behind: tools,
-system messages, and all messages before it. An epoch changes these from its first edit on. What was made
-before it began, and stands behind that edit, goes out without; what is made after it fits the new view.
-Which messages these are stands in the epoch, so that every worker leaves out the same, and an epoch of such a
-session is in force only where all of them are there: a branch that left earlier goes on as it was.
+A provider accepts signed reasoning only after exactly the bytes that preceded it when it was made: tools,
+system messages and all earlier messages. An epoch changes these from its first edit on. Reasoning made before
+the epoch began is left out of messages after that edit; reasoning made later fits the new view. The epoch
+stores the positions of these messages, so that every worker leaves out the same. An epoch of such a session
+is in force only for chains with all of these messages: a branch that forked earlier continues unchanged.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,9 +21,9 @@ def signed_in(chain: Chain, start: int = 0) -> list[int]:
 
 
 def first_change(before: Plan, after: Plan) -> int | None:
-    """Where the views of two plans begin to differ; None where they do not.
+    """Return the first position at which the views of two plans differ; None if they are equal.
 
-    The first edits and the loss of all of them change more than messages: a tool of ours comes, or goes.
+    It is 0 if exactly one plan is empty, because the request then gains or loses our own tool.
     """
     if EMPTY in (before, after):
         return None if before == after else 0
@@ -31,17 +31,17 @@ def first_change(before: Plan, after: Plan) -> int | None:
 
 
 def without_reasoning(messages: Sequence[bytes], places: Iterable[int], dialect: Dialect) -> Sequence[bytes]:
-    """The messages, those at some places (as far as they are there) without their signed reasoning."""
+    """Return the messages, those at ``places`` without their signed reasoning."""
     edited = [*messages]
     for place in places:
-        if place >= len(edited):  # answered anew: what an epoch on request saw after that is not there
+        if place >= len(edited):  # the request is answered again and lacks messages that the epoch saw
             continue
         edited[place] = dialect.without_reasoning(edited[place])
     return edited
 
 
 def is_amid_reasoning(chain: Chain) -> bool:
-    """Whether the model is about to go on from results that it asked for with signed reasoning."""
+    """Whether the chain ends with tool results, and the open turn has signed reasoning."""
     if not chain.messages or not chain.messages[-1].is_result:
         return False
     user = chain.last_user

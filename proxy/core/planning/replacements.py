@@ -1,17 +1,18 @@
-"""Messages that go out as something shorter: old tool results and pictures cleared, and others clipped.
+"""Messages that are shortened: old tool results and pictures are cleared, others are clipped.
 
-Most of an agent's tokens are tool results, and most of them are read once. So results go before messages do:
-the call stays, and its result says what was there. First what is told again further down (the same result,
-or a later result of the same call), then the oldest, until the goal is reached. The newest results stay, by
-policy (``tools.clear_after``). A placeholder is a pure function of the result and of why it went (law 3); the
-original stays in the transcript (law 5), and what later turns may need of it is the ledger's business.
+Most of an agent's tokens are tool results, and most of these are read once. So results are cleared before
+messages are cut: the call stays, and a placeholder says what the result was. Results that are repeated later
+(the same text, or a later result of the same call) are cleared first, then the oldest, until the goal is
+reached. The newest results stay, by policy (``tools.clear_after``). A placeholder is a pure function of the
+result and of the reason (law 3). The original stays in the transcript (law 5), and the ledger carries what
+later turns may need of it.
 
-A first user message that takes more than its share of the room is clipped when an epoch begins. Else clipping
-is the last resort where nothing is left to cut and the view is still over its budget (law 4). Tool
-results are clipped first, the largest most, then user messages but the last; the first user message before
-all, where its protection had to yield. Results that the model is still to answer come last, and keep at least
-half of what the budget has room for. Never an assistant message (law 2). Head and tail are kept; what goes
-out is literal bytes in the plan, cut between code points.
+A first user message that takes more than its share of the room is clipped when an epoch begins. Otherwise
+clipping is the last resort, if nothing is left to cut and the view still exceeds its budget (law 4). The
+order is: the first user message, if its protection had to yield; tool results, the largest most; user
+messages except the last; and last, results that the model has still to answer, which keep at least half of
+what the budget has room for. Assistant messages are never clipped (law 2). Head and tail of a text are kept;
+the plan holds the resulting bytes literally, cut between code points.
 """
 
 import hashlib
@@ -29,13 +30,13 @@ from proxy.core.tool_cache.derive import speaks_of_error
 
 CLEARED, REPEATED, SUPERSEDED = "cleared", "repeated", "superseded"
 CLEAR_AFTER = 3
-"""Newer results that keep the result of a tool without a rule from being cleared."""
+"""Number of newest results that are not cleared, for tools without a rule."""
 LEAST_SAVED = 50
 """Counted tokens that a placeholder must save."""
 _TAIL = 300
-"""Characters that are kept of the end of an error."""
+"""Characters kept of the end of an error."""
 _LOOKED_AT = 2_000
-"""Characters of a result's end that are searched for one."""
+"""Characters at a result's end that are searched for an error."""
 _WHY = {
     CLEARED: "cleared",
     REPEATED: "left out: the same result came again later",
@@ -45,36 +46,36 @@ _WHY = {
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """A message of the view that brings tool results, each of which answers a call in its own unit."""
+    """A message of the view with tool results, each of which answers a call in the same unit."""
 
     unit: int
     position: int
     calls: Sequence[tuple[str, bytes]]
-    """Tool and arguments of what each result answers; the same for arguments that mean the same."""
+    """Tool and normalised arguments of the call that each result answers."""
     texts: Sequence[str]
     newer: int
-    """Results after it."""
+    """Number of results after it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clearing:
-    """What may go out as a placeholder."""
+    """A replacement that may be made: a cleared result or picture, or a clipped first user message."""
 
     unit: int
     edit: Replacement
     saves: int
     needs_note: bool = True
-    """Whether a note must stand in the view, for what of it later turns may need."""
+    """Whether the view must have a note, whose ledger carries what later turns may need of it."""
 
 
 def clearings(situation: Situation) -> list[Clearing]:
-    """What may be cleared, in the order in which it goes; nothing where it would free too little."""
+    """Return the tool results that may be cleared, in order; none if they would free too little in total."""
     policy = situation.policy
     if not policy.tool_results.clear_first:
         return []
     results, rules = _results(situation), Rules(policy.tools)
     texts, calls, why = set[str](), set[tuple[str, bytes]](), dict[int, str]()
-    for result in reversed(results):  # a newer one may repeat it, or take its place
+    for result in reversed(results):  # a newer one may repeat or supersede it
         if texts.issuperset(result.texts):
             why[result.position] = REPEATED
         elif all(
@@ -100,13 +101,13 @@ def clearings(situation: Situation) -> list[Clearing]:
 
 
 def _results(situation: Situation) -> list[_Result]:
-    """The messages of the view that bring tool results which answer calls in their own unit, in order."""
+    """Return the messages of the view whose tool results answer calls in the same unit, in order."""
     found, newer = list[_Result](), 0
     for index in reversed(situation.standing):
         unit = situation.units[index]
         after = {place: situation.content(place) for place in range(unit.start + 1, unit.end)}
         if not after or not all(each.answers or each.role in TOOL_ROLES for each in after.values()):
-            continue  # an odd unit goes out as it came
+            continue  # an irregular unit is left unchanged
         calls = {
             call: (name, dumps(exact_arguments(arguments)))
             for call, name, arguments in situation.content(unit.start).calls
@@ -136,14 +137,14 @@ def _placeholder(situation: Situation, result: _Result, reason: str) -> Replacem
     return Replacement(result.position, new.written(), size, reason)
 
 
-# --- pictures: old ones leave a line of text in their place ---
+# --- pictures: a line of text replaces old ones ---
 
 
 def picture_clearings(situation: Situation) -> Iterator[Clearing]:
-    """The user messages of which the pictures may be cleared, oldest first; what they say beside them stays.
+    """Yield user messages whose pictures may be cleared, oldest first; their text stays.
 
-    Never the last user message, nor what is protected, nor an assistant's message (law 2). The line is a pure
-    function of the picture (law 3).
+    The last user message, protected units and assistant messages (law 2) are left alone. The line of text
+    that replaces a picture is a pure function of the picture (law 3).
     """
     chain, edited = situation.chain, {edit.position for edit in situation.plan.replacements}
     may_hold_pictures = chain.dialect.may_hold_pictures
@@ -172,9 +173,9 @@ def _picture_line(size: Size | None) -> str:
 
 
 def first_user_clip(situation: Situation) -> Iterator[Clearing]:
-    """The first user message within its share of the room (``keep.first_user``), where it takes more.
+    """Yield the clip of the first user message, if it exceeds its share (``keep.first_user_share``).
 
-    Never the last user message, nor one that is protected otherwise.
+    The last user message, and one protected for another reason, are not clipped.
     """
     budget, first = situation.budget, situation.users[0] if situation.users else None
     if first is None or first == situation.chain.last_user or budget.tokens is None:
@@ -195,10 +196,10 @@ _ROUNDS = 12
 
 
 def clip_view(situation: Situation, plan: Plan, yielded: int, set_aside: int = 0) -> Plan:
-    """The plan with clips, until its view fits the budget or nothing is left to clip.
+    """Return the plan with clips until its view fits the budget or nothing is left to clip.
 
-    ``yielded`` is the firmest protection that had to yield; ``set_aside``, counted tokens that the view will
-    still grow by.
+    ``yielded``: the firmest protection that had to yield. ``set_aside``: counted tokens by which the view
+    will still grow.
     """
     budget, chain = situation.budget, situation.chain
     enough = max(budget.share(situation.policy.stages.trim) - set_aside, 0)
@@ -212,7 +213,7 @@ def clip_view(situation: Situation, plan: Plan, yielded: int, set_aside: int = 0
     roles = {place: situation.role(place) for place in sorted(sizes) if place != chain.last_user}
     results = [place for place, role in roles.items() if role in TOOL_ROLES]
     asks = [place for place, role in roles.items() if role == "user"]
-    groups: list[tuple[list[int], int | None]] = [  # each with the tokens that each of it keeps at least
+    groups: list[tuple[list[int], int | None]] = [  # with the least tokens that each message keeps
         (asks[:1] if yielded >= FIRST_USER else [], FIRST_USER_LEAST),
         ([place for place in results if place < open_at], 0),
         (asks, 0),
@@ -234,7 +235,7 @@ def clip_view(situation: Situation, plan: Plan, yielded: int, set_aside: int = 0
 
 
 def _level(sizes: Sequence[int], excess: int) -> int:
-    """The most that each may keep, so that together they give up ``excess``: the largest give first."""
+    """Return the largest size that each may keep so that together they give up ``excess``."""
     left = max(sum(sizes) - excess, 0)
     for number, size in enumerate(sorted(sizes)):
         share = left // (len(sizes) - number)
@@ -245,9 +246,9 @@ def _level(sizes: Sequence[int], excess: int) -> int:
 
 
 def clip(message: Content, tokens: int, allowed: int, count: Count) -> tuple[bytes, int] | None:
-    """The message with its texts clipped, the longest first, to about ``allowed`` of its ``tokens``.
+    """Clip the texts of a message, the longest first, from ``tokens`` to about ``allowed`` counted tokens.
 
-    Answers the new bytes and their counted tokens; None where there is no text to clip.
+    Returns the new bytes and their counted tokens; None if there is no text to clip.
     """
     exact = message.exact
     texts = exact.texts()
@@ -265,7 +266,7 @@ def clip(message: Content, tokens: int, allowed: int, count: Count) -> tuple[byt
 
 
 def _shorten(text: str, whole: int, allowed: int, count: Count) -> tuple[str, int]:
-    """Head and tail of ``text`` within ``allowed`` tokens, or the mark alone where that is too little."""
+    """Return head and tail of ``text`` within ``allowed`` tokens and the new size; at least the mark."""
     keep = int(len(text) * min(allowed / max(whole, 1), 1.0))
     for _ in range(_ROUNDS):
         head = int(keep * _HEAD_SHARE)

@@ -57,7 +57,10 @@ class SlidingWindow(ByCount):
         return bool(self.order(situation, Stage.CALM))
 
     def order(self, situation: Situation, stage: Stage) -> Sequence[int]:
-        """Units of the view outside the newest ``last`` messages, oldest first; pinned and critical ones stay."""
+        """Units of the view outside the newest ``last`` messages, oldest first.
+
+        Pinned and critical units are not among them.
+        """
         left, outside = situation.policy.strategy.last, list[int]()
         if len(situation.chain) - situation.plan.cut <= left:
             return outside

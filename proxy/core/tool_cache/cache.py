@@ -1,8 +1,8 @@
-"""The results that are fresh at one place of a chain: the result cache.
+"""The cache of tool results: those that are fresh at one place of a chain.
 
-It is no store: it follows from the messages before that place (:mod:`proxy.core.tool_cache.derive`), so a
-retry or a title request takes nothing from it, a sibling branch and another tenant cannot see it, and a
-restart loses nothing. Values here never change; what a call leaves is another cache.
+It is not stored but derived from the messages before that place (:mod:`proxy.core.tool_cache.derive`). So a
+retry or a title request does not change it, a sibling branch or another tenant cannot see it, and a restart
+loses nothing. Caches are immutable: a call results in a new cache.
 """
 
 import hashlib
@@ -18,11 +18,10 @@ from proxy.core.policy.sections import Tool
 
 @dataclass(frozen=True)
 class Rules:
-    """What a policy's ``[[tools]]`` say of a tool, by its name: the first pattern that matches speaks.
+    """The rules for tools in a policy's ``[[tools]]``; the first pattern that matches a tool's name applies.
 
-    A tool that stands in an ``invalidated_by`` changes something, so its own results are never kept,
-    whichever other pattern matches it. A tool of which no rule knows anything may change everything that is
-    served.
+    A tool that matches an ``invalidated_by`` changes something, so its own results are never cached, whichever
+    other pattern matches it. A tool without any rule may invalidate everything that is served.
     """
 
     tools: tuple[Tool, ...] = ()
@@ -32,25 +31,25 @@ class Rules:
         return any(rule.cache_exchanges for rule in self.tools)
 
     def of(self, tool: str) -> Tool | None:
-        """The rule for a tool; None where the policy has none."""
+        """Return the rule for a tool; None if the policy has none."""
         return next((rule for rule in self.tools if fnmatchcase(tool, rule.match)), None)
 
     def duration(self, tool: str) -> int:
-        """For how many exchanges a result of this tool is kept; 0 is not at all."""
+        """Return for how many exchanges a result of this tool is cached; 0: not at all."""
         rule = self.of(tool)
         return rule.cache_exchanges if rule is not None and not self.changes(tool) else 0
 
     def serves(self, tool: str) -> bool:
-        """Whether a call of this tool may be answered with a result that is fresh."""
+        """Whether a call of this tool may be answered with a fresh result."""
         rule = self.of(tool)
         return rule is not None and rule.serve and not self.changes(tool)
 
     def changes(self, tool: str) -> bool:
-        """Whether the policy says that this tool changes what others read."""
+        """Whether the policy says that this tool invalidates results of others."""
         return any(_is_emptied(rule, tool) for rule in self.tools)
 
     def emptied_by(self, tool: str) -> list[Tool]:
-        """The rules whose results a call of this tool makes stale."""
+        """Return the rules whose results a call of this tool makes stale."""
         found = [rule for rule in self.tools if _is_emptied(rule, tool)]
         if found or self.of(tool) is not None:
             return found
@@ -62,30 +61,30 @@ def _is_emptied(rule: Tool, tool: str) -> bool:
 
 
 RESULT_BYTES = 256 * 1024
-"""The most that one result may have, its arguments included."""
+"""Maximal size of one result with its arguments, in bytes."""
 LINE_BYTES = 4 * 1024 * 1024
-"""The most that all results of a line may have together; the oldest go."""
+"""Maximal total size of a cache's entries, in bytes; beyond it the oldest are dropped."""
 _ENTRY_BYTES = 1024
-"""What an entry is reckoned at beside its texts, so that tiny ones are not without number."""
+"""Bytes added to the size of each entry, so that the number of tiny entries is limited too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fresh:
-    """A result that is fresh."""
+    """A fresh tool result: a cache entry."""
 
     key: bytes
     tool: str
     arguments: str
-    """As the call had them."""
+    """The arguments as the call had them."""
     text: str
     call_id: str
     place: bytes
-    """Chain hash of the message that brought it; empty where the caller handed it in."""
+    """Chain hash of the message that brought it; empty if the caller provided it."""
     duration: int
-    """Exchanges for which it is kept after each use."""
+    """Number of exchanges for which it is cached after each use."""
     remaining: int
     hits: int = 0
-    """How often it was served, or the same call seen again."""
+    """How often it was served, or the same call was made again."""
 
     @property
     def size(self) -> int:
@@ -98,12 +97,12 @@ class Fresh:
 
 @dataclass(frozen=True)
 class ToolCache:
-    """What is fresh, by key, the oldest first."""
+    """The fresh results by key, the oldest first."""
 
     rules: Rules = field(default_factory=Rules)
     entries: Mapping[bytes, Fresh] = field(default_factory=dict[bytes, Fresh])
     weight: int = 0
-    """Bytes that the entries are reckoned at."""
+    """Total size of the entries in bytes, each with its surcharge."""
 
     def __iter__(self) -> Iterator[Fresh]:
         return iter(self.entries.values())
@@ -120,15 +119,15 @@ class ToolCache:
         return bool(self._served)
 
     def holds(self, tool: str) -> bool:
-        """Whether a call of this tool may be answered, depending on its arguments."""
+        """Whether some call of this tool can be answered, depending on its arguments."""
         return tool in self._served
 
     def answer(self, tool: str, arguments: str) -> Fresh | None:
-        """The result with which a call is answered; None where it is the client's to make."""
+        """Return the result that answers a call; None if the client must make the call."""
         return self.entries.get(key_of(tool, arguments)) if self.holds(tool) else None
 
     def after(self, tool: str, arguments: str, *, served: bool) -> "ToolCache":
-        """What is left after a call, which the proxy has answered itself, or the client makes."""
+        """Return the cache after a call, which was ``served`` by the proxy or is made by the client."""
         entries = Entries(self)
         if served:
             entries.use(key_of(tool, arguments))
@@ -138,7 +137,7 @@ class ToolCache:
 
 
 class Entries:
-    """A cache while it changes. Each change answers how many entries it was about."""
+    """A mutable copy of a cache."""
 
     def __init__(self, cache: ToolCache) -> None:
         self._rules = cache.rules
@@ -146,11 +145,11 @@ class Entries:
         self._weight = cache.weight
 
     def frozen(self) -> ToolCache:
-        """As it is now; nothing may be changed after that."""
+        """Return the cache as it is now; this object must not be changed afterwards."""
         return ToolCache(self._rules, self._entries, self._weight)
 
     def put(self, entry: Fresh) -> None:
-        """Keep a result, the newest of its key; the oldest make room for it."""
+        """Store a result in place of an older one of its key; drop the oldest entries to make room."""
         old = self.drop(entry.key)
         self._entries[entry.key] = replace(entry, hits=old.hits + 1) if old else entry
         self._weight += _weight(entry)
@@ -168,7 +167,7 @@ class Entries:
         return entry
 
     def empty(self, emptied: Sequence[Tool]) -> int:
-        """Forget the results of these rules."""
+        """Drop the results of these rules; return how many."""
         if not emptied:
             return 0
         stale = {
@@ -177,7 +176,7 @@ class Entries:
         return self._drop_all([each.key for each in self._entries.values() if each.tool in stale])
 
     def end_exchange(self) -> int:
-        """One exchange is over: forget what has none left."""
+        """End one exchange: drop expired entries; return how many."""
         ended = [each.key for each in self._entries.values() if each.remaining <= 1]
         count = self._drop_all(ended)
         self._entries = {
@@ -192,7 +191,7 @@ class Entries:
 
 
 def key_of(tool: str, arguments: str) -> bytes:
-    """SHA-256 of a call; the same for arguments that mean the same, by their bytes where they are no JSON."""
+    """Return the SHA-256 of a call; equal for equivalent JSON arguments, else by the arguments' bytes."""
     return hashlib.sha256(dumps([tool, exact_arguments(arguments)])).digest()
 
 
