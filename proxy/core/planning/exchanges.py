@@ -183,7 +183,7 @@ class RunningSummary:
         return whole if size(whole) <= self.room else self._compressed(self._lines(condensed), self.most)
 
     def transcript(self, condensed: Mapping[str, str], most: int) -> list[tuple[str, str]]:
-        """Roles and texts from which it is rewritten, in ``most`` bytes; a model's earlier text has role ''."""
+        """Roles and texts from which it is rewritten, in ``most`` bytes; a model's own text has no role."""
         written, before = self._earlier_parts
         texts = [("", written)]
         for each in before:

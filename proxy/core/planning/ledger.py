@@ -86,7 +86,7 @@ _SAMPLE = 8
 
 
 def room_for(situation: Situation, cut: int) -> int:
-    """Counted tokens that the ledger may have if ``cut`` counted tokens are cut; 0 if it would be too short."""
+    """Counted tokens that the ledger may have if ``cut`` ones are cut; 0 if it would be too short."""
     rules = situation.policy.ledger
     if not (rules.constraints or rules.identifiers):
         return 0

@@ -1,8 +1,8 @@
-"""Whether a summary may be believed: checked by code against its source, word by word where words are exact.
+"""Check by code whether a summary is faithful to its source.
 
-Refused is what a model makes up or turns around: numbers, paths, ids, URLs and addresses that the source
-lacks, rules of a user told as their opposite, orders that no user gave. How a thing is written does not
-matter (`1,000` or `1000`, quotes, markdown, case), so that an honest summary is not refused.
+A summary is refused if the model made something up or reversed it: numbers, paths, ids, URLs and addresses
+that the source lacks, user rules turned into their opposite, orders that no user gave. Notation does not
+matter (`1,000` or `1000`, quotes, markdown, case), so that a faithful summary is not refused.
 """
 
 import re
@@ -32,7 +32,8 @@ from proxy.core.text.numbers import all_numbers, is_decimal, numbers_in
 from proxy.core.text.words import sentences_in, share, words_of
 
 UNFOUNDED, TURNED, ASCRIBED = "unfounded", "turned_around", "ascribed"
-"""What is wrong with a summary; the first names something exact that its source lacks."""
+"""Faults of a summary: it names something exact that its source lacks; it reverses a user's rule; it
+ascribes something to a user who did not say it."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +42,13 @@ class Evidence:
 
     text: str
     user_text: str
-    """What users said in it, and what earlier summaries, checked themselves, said that they did."""
+    """What users said in it, including what earlier, already checked summaries say that users said."""
     user_rules: "UserRules | None" = None
-    """Of users in all of the gap, where this is a piece of it: their rules hold there too."""
+    """The users' rules in the whole gap, if this is a piece of it: they apply to the piece too."""
 
     @cached_property
     def flat(self) -> str:
-        """The source as runs of letters and of digits."""
+        """The source as runs of letters and of digits, separated by spaces."""
         plain = _flat(self.text)
         return plain + _flat(_ESCAPE.sub(" ", self.text)) if "\\" in self.text else plain
 
@@ -57,12 +58,12 @@ class Evidence:
 
     @cached_property
     def sizes(self) -> list[Decimal]:
-        """The numbers that one may have been rounded from."""
+        """The source's decimal numbers, from which a number in the summary may have been rounded."""
         return [Decimal(each) for each in self.numbers if is_decimal(each)]
 
 
 def fault_in(summary: str, evidence: Evidence) -> str | None:
-    """What is wrong with a summary, as a word for the metric; None where nothing is."""
+    """Return the fault of a summary as a metric label; None if it has none."""
     if next(unfounded(summary, evidence), None) is not None:
         return UNFOUNDED
     plain = _EMPHASIS.sub("", summary)
@@ -72,10 +73,10 @@ def fault_in(summary: str, evidence: Evidence) -> str | None:
     return None if _has_users_words(plain, evidence) else ASCRIBED
 
 
-# --- what a summary names, and its source lacks ---
+# --- exact values in a summary that its source lacks ---
 
 _NOT_WORD_FOR_WORD = frozenset({"name", "quoted", "text", "date", "time", "amount", "phone", "number"})
-"""Kinds that are checked by their numbers, if at all."""
+"""Kinds of facts that are not compared literally: only their numbers are checked, if any."""
 _RUN = re.compile(r"[0-9]+|[a-z\u00df-\u024f]+|[^\W\d_a-z\u00df-\u024f]+")
 _ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|[nrtbf\"/\\])")
 _LIST_MARK = re.compile(r"^\s*(?:\(?\d{1,2}[.)]|[-*•])\s+", re.MULTILINE)
@@ -85,7 +86,7 @@ _COUNTED = re.compile(
     r"\d[\d.,]*(?:-[a-z]{2,}(?:-[a-z]+)*|st|nd|rd|th|er|ère|e|º|ª|x|s|h|d|w|m|y|ms|min|hrs?|am|pm|px"
     r"|pt|p|k|K|M|B)"
 )
-"""A number and what is counted, written as one: `3rd`, `10-minute`."""
+"""A number written together with its unit: `3rd`, `10-minute`."""
 _PLAIN_WORDS = re.compile(r"[A-Z]{2,}|[A-Za-z]?[a-z]+(?:-[a-z]+)+|[A-Za-z]+\.[A-Z][a-z]+")
 """Words that only look exact: capitals, `state-of-the-art`, a missing space after a full stop."""
 _BARE_PATH = re.compile(r"[A-Za-z]+(?:/[A-Za-z]+)+")
@@ -98,7 +99,7 @@ _MOST_LISTED = 20
 
 
 def unfounded(summary: str, evidence: Evidence) -> Iterator[str]:
-    """The exact things of a summary that its source lacks."""
+    """Yield the exact values of a summary that its source lacks."""
     text = _MARKDOWN.sub(" ", _LIST_MARK.sub("", _normal(summary)))
     yield from (word for word in _LONG_WORD.findall(text) if _flat(word) not in evidence.flat)
     rest = _LONG_WORD.sub(" ", text)
@@ -108,7 +109,7 @@ def unfounded(summary: str, evidence: Evidence) -> Iterator[str]:
         rest = rest.replace(fact.value, " ")
         value = _flat(fact.value)
         if _HASH.fullmatch(fact.value):
-            value = value.rstrip()  # what goes on behind it may be left out
+            value = value.rstrip()  # a hash may be shortened
         if value in evidence.flat or _PLAIN_WORDS.fullmatch(fact.value):
             continue
         is_words = fact.kind == "path" and _BARE_PATH.fullmatch(fact.value)
@@ -143,22 +144,22 @@ def _normal(text: str) -> str:
 
 
 def _flat(text: str) -> str:
-    """A text as its runs of letters and digits, a space around each: what must be the same to be the same."""
+    """Return a text's runs of letters and digits with a space around each, for comparison."""
     return f" {' '.join(_RUN.findall(_normal(text).casefold()))} "
 
 
-# --- what it says that users said ---
-# Words of a tool can be told as a user's order; carried on in a note they would be obeyed. So a claim that
-# the user asked, approved or confirmed something needs the user's words: those in quotation marks word for
-# word, of others enough. A bare assent ("yes, do it") covers what the source speaks of.
+# --- what a summary ascribes to users ---
+# A summary can present a tool's words as a user's order, which a model would obey when it reads the note. So
+# a claim that the user asked, approved or confirmed something needs the user's words: quotations literally,
+# and of other words a sufficient share. A bare assent ("yes, do it") covers what the source speaks of.
 
 _QUOTED = re.compile(r"[\"“«「『]([^\"“”«»「」『』\n]{3,200})[\"”»」』]")
 _AGREED_SHARE, _ASKED_SHARE = 0.5, 0.34
-"""Of a claim's words: how many must be the user's."""
+"""Shares of a claim's words that must be the user's."""
 
 
 def _has_users_words(summary: str, evidence: Evidence) -> bool:
-    """Whether all that ``summary`` says of the user has the user's words."""
+    """Whether all claims of ``summary`` about the user are backed by the user's words."""
     of_users = evidence.user_text
     users, squeezed = words_of(of_users), _squeezed(of_users)
     for claim, is_assent in _claims(summary):
@@ -176,7 +177,7 @@ def _has_users_words(summary: str, evidence: Evidence) -> bool:
 
 
 def _claims(summary: str) -> Iterator[tuple[str, bool]]:
-    """What a summary says of the user, each with whether it is of an assent."""
+    """Yield a summary's claims about the user, each with whether it claims an assent."""
     for match in CLAIM.finditer(summary):
         claim = " ".join(filter(None, match.groups()))
         yield NEXT_CLAUSE.split(claim, maxsplit=1)[0], str(match.lastgroup).startswith("agreed")
@@ -198,12 +199,12 @@ def _squeezed(text: str) -> str:
     return re.sub(r"[\W_]+", "", text).casefold()
 
 
-# --- what it turns around: "do not deploy" must not become "may deploy" ---
-# What code can say soundly: a binding sentence of a user is negated, and a sentence of the summary has its
-# words and no negation of any kind; or the other way round. Where the source itself says both, so may it.
+# --- reversed rules: "do not deploy" must not become "may deploy" ---
+# What code can detect reliably: a binding sentence of a user is negated, and a sentence of the summary has
+# its words without any negation; or the other way round. If the source says both, the summary may too.
 
 _ONE_IN = 5
-"""Of so many words of a rule, a sentence that speaks of the same lacks one at most."""
+"""A sentence on the same subject as a rule lacks at most one in this many of the rule's words."""
 _LEAST_WORDS = 2
 _BINDING, _FIRM = 2, 3
 
@@ -217,29 +218,30 @@ class _Rule:
 
 
 class UserRules:
-    """What users laid down, read once however many summaries are held against it.
+    """The users' rules, read once and used to check any number of summaries.
 
-    Found by what a sentence says: a long conversation has thousands of sentences and dozens of summaries.
+    Rules are indexed by their words, because a long conversation has thousands of sentences and dozens of
+    summaries.
     """
 
     def __init__(self, user_text: str) -> None:
         self._sentences = sentences_in(user_text)
 
     def about(self, sentence: str, *, is_negated: bool) -> Iterator[_Rule]:
-        """Those that forbid, or those that demand, and of which ``sentence`` speaks."""
+        """Yield the rules on the subject of ``sentence`` that forbid (``is_negated``) or that demand."""
         found = words_of(sentence)
         near = (rule for word in found for rule in self._by_word[is_negated].get(word, ()))
         return (rule for rule in near if _is_about(rule.words, found))
 
     @cached_property
     def sides(self) -> "_Sides":
-        """All that they said, for and against."""
+        """All of the users' sentences, with and without negation."""
         return _Sides(self._sentences)
 
     @cached_property
     def _by_word(self) -> Mapping[bool, Mapping[str, Sequence[_Rule]]]:
-        """The rules, each under its rarest words: a sentence that speaks of the same has one of them."""
-        rules: dict[tuple[frozenset[str], bool], _Rule] = {}  # those of the same words count once
+        """The rules by their rarest words; a sentence on the same subject has at least one of these."""
+        rules: dict[tuple[frozenset[str], bool], _Rule] = {}  # rules with the same words count once
         for place, sentence in enumerate(dict.fromkeys(self._sentences)):
             strength = strength_of(sentence)
             if strength < _BINDING:
@@ -259,7 +261,7 @@ class UserRules:
 
 
 class _Sides:
-    """Sentences by their words, those with a negation apart from those without."""
+    """Sentences by their words, separately with and without a negation."""
 
     def __init__(self, sentences: Iterable[str]) -> None:
         self._with: dict[bool, dict[str, list[frozenset[str]]]] = {True: {}, False: {}}
@@ -269,14 +271,14 @@ class _Sides:
                 self._with[is_negated].setdefault(word, []).append(words)
 
     def has_opposite(self, rule: _Rule) -> bool:
-        """Whether a sentence on the other side speaks of the same."""
+        """Whether a sentence of opposite polarity is on the same subject."""
         found = self._with[not rule.is_negated]
         rarest = sorted((found.get(word, ()) for word in rule.words), key=len)[: _lacking(rule.words) + 1]
         return any(_is_about(rule.words, each) for near in rarest for each in near)
 
 
 def turned_around(summary: str, rules: UserRules, source: str) -> str | None:
-    """The first sentence of a user that ``summary``, which was made from ``source``, turns around."""
+    """Return the first user rule that ``summary``, made from ``source``, reverses; None if there is none."""
     claims: list[str] = []
     heading = ""
     for line in summary.splitlines():  # sentences under a heading with it: `Never: deploy on Fridays`
@@ -293,7 +295,7 @@ def turned_around(summary: str, rules: UserRules, source: str) -> str | None:
             turned.update(rules.about(clause, is_negated=False))
     if not turned:
         return None
-    # Where the source has the opposite too, the newer may have taken the place of the older.
+    # If the source has the opposite too, a newer rule may have replaced the older one.
     sides = (rules.sides, _Sides(sentences_in(source)))
     plain_ones = (rule for rule in turned if not any(side.has_opposite(rule) for side in sides))
     first = min(plain_ones, key=lambda rule: rule.place, default=None)

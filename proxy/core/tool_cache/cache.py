@@ -20,8 +20,8 @@ from proxy.core.policy.sections import Tool
 class Rules:
     """The rules for tools in a policy's ``[[tools]]``; the first pattern that matches a tool's name applies.
 
-    A tool that matches an ``invalidated_by`` changes something, so its own results are never cached, whichever
-    other pattern matches it. A tool without any rule may invalidate everything that is served.
+    A tool that matches an ``invalidated_by`` changes something, so its own results are never cached,
+    whichever other pattern matches it. A tool without any rule may invalidate everything that is served.
     """
 
     tools: tuple[Tool, ...] = ()

@@ -1,12 +1,12 @@
-"""From a chain's messages to the results that are fresh after them.
+"""Derive the fresh tool results at the end of a chain from its messages.
 
-A pure function: the cache at a message follows from it and those before it, whatever comes after. Keeps law 6
-(isolated), for there is nothing that another branch could have written, and serves law 8: who remembers
-what a prefix came to derives only what is new.
+This is a pure function: the cache at a message depends only on that message and those before it. It keeps law
+6 (isolated), because no other branch can write to the cache, and serves law 8, because only new messages need
+be read if the result for a prefix is remembered.
 
-A call counts at its place, for what it makes stale; a result belongs to the nearest call before it with its
-id, and is kept, replaces an older one of the same call, or, being an error, takes its place away. Ambiguous
-calls (an id that one message has twice, a read beside the write that touches it) leave nothing.
+A call invalidates results at its own place in the chain. A result belongs to the nearest call before it with
+its id. It is stored and replaces an older result of the same call; an error only removes the older one.
+Ambiguous calls (an id that one message has twice, a read beside the write that affects it) store nothing.
 
 An exchange ends at the first answer without tool calls after a user message or, given up without one, at the
 next user message.
@@ -27,14 +27,14 @@ from proxy.core.text.lexicon.words import FAILURES, FOREIGN_FAILURES, UNSPACED_F
 from proxy.core.tool_cache.cache import RESULT_BYTES, Entries, Fresh, Rules, ToolCache, key_of
 
 STORED, ERROR, UNFIT, INVALIDATED, EXPIRED = "stored", "error", "unfit", "invalidated", "expired"
-"""What became of a result; one is unfit that is too large, or not all text."""
+"""What happened to a result; ``UNFIT``: it is too large, not all text, or its tool is not cached."""
 _MOST_OPEN = 256
-"""Calls whose results are waited for."""
+"""Maximal number of calls whose results are awaited."""
 
 Place = tuple[Message, bytes, bytes]
 """A message, its bytes, and the chain hash after it."""
 Hidden = Mapping[bytes, Sequence[bytes]]
-"""The messages that stand upstream for the one of a chain hash: calls that the proxy has answered itself."""
+"""By chain hash of an answer, the messages sent upstream in its place: calls the proxy answered itself."""
 NO_HIDDEN: Hidden = {}
 
 
@@ -45,18 +45,18 @@ class _Call(NamedTuple):
 
 @dataclass(frozen=True)
 class Derived:
-    """What some messages came to."""
+    """The state after some messages."""
 
     cache: ToolCache = field(default_factory=ToolCache)
     open: Mapping[str, _Call] = field(default_factory=dict[str, _Call])
-    """Calls whose results are still to come and will be kept, by id."""
+    """By id, calls whose results are still to come and will be cached."""
     is_asked: bool = False
     is_tried: bool = False
-    """Whether anything was done about it."""
+    """Whether the user's message was followed by tool calls or results."""
 
 
 def initial(rules: Rules, injected: Sequence[InjectedResult] = ()) -> Derived:
-    """What is fresh before the first message."""
+    """Return the state before the first message, with results that the caller provided."""
     entries = Entries(ToolCache(rules))
     for given in injected:
         duration = rules.duration(given.name) if given.cache_exchanges is None else given.cache_exchanges
@@ -71,7 +71,7 @@ def derive(
     hidden: Hidden = NO_HIDDEN,
     events: Counter[str] | None = None,
 ) -> Derived:
-    """What is fresh after more messages. ``events`` is told what became of results, by the names above."""
+    """Return the state after more messages; ``events`` counts what happened to results, by the names above."""
     derivation = _Derivation(onto, dialect, Counter() if events is None else events)
     for message, raw, place in places:
         sequence = hidden.get(place)
@@ -107,7 +107,7 @@ class _Derivation:
             self._end()
 
     def read_hidden(self, sequence: Sequence[Content]) -> None:
-        """What stands for an answer: the proxy has answered some of its calls, others are the client's."""
+        """Read the messages behind one answer: the proxy answered some of its calls, others are the client's."""
         for place, content in enumerate(sequence):
             calls = list(content.calls)
             # The ids that the results right after it name; another message may use them again.
@@ -129,7 +129,7 @@ class _Derivation:
         self._is_asked = self._is_tried = False
 
     def _called(self, calls: Sequence[Call]) -> None:
-        """Calls that the client makes, of one message."""
+        """Read the calls of one message that the client makes."""
         self._is_tried = self._is_tried or self._is_asked
         stale = [rule for tool in {tool for _, tool, _ in calls} for rule in self._rules.emptied_by(tool)]
         self._events[INVALIDATED] += self._entries.empty(stale)
@@ -162,14 +162,14 @@ class _Derivation:
 
 
 def text_of(result: Content) -> str | None:
-    """What a result says, where it says all of it in text."""
+    """Return the text of a result; None if a part of it is not text."""
     parts = list(result.parts)
     is_text = bool(parts) and all(isinstance(part.get("text"), str) for part in parts)
     return result.text if is_text else None
 
 
 def _keep(entries: Entries, call: _Call, text: str | None, duration: int, call_id: str, place: bytes) -> str:
-    """Keep a result, or forget what the same call brought before; what became of it."""
+    """Store a result, or drop an older one of the same call; return what happened to it."""
     key = key_of(call.tool, call.arguments)
     entry = Fresh(key, *call, text or "", call_id, place, duration, remaining=duration)
     is_kept = text is not None and duration > 0 and entry.size <= RESULT_BYTES
@@ -181,9 +181,9 @@ def _keep(entries: Entries, call: _Call, text: str | None, duration: int, call_i
 
 
 # --- whether a result says that the call failed ---
-# Errors are never cached. No protocol marks them, so this looks for what tools really write. It says yes too
-# often rather than too seldom: a result that is wrongly taken for an error costs one call, an error that is
-# taken for a result would be given as the answer for exchanges to come.
+# Errors are never cached. No protocol marks them, so this looks for what tools really write. False positives
+# are preferred: a result mistaken for an error costs one call; an error mistaken for a result would be served
+# for several exchanges.
 
 
 _SAYS = re.compile(any_of(FAILURES), re.IGNORECASE)
@@ -205,12 +205,12 @@ _HOLDS = re.compile(
     re.IGNORECASE,
 )
 _LINE = 200
-"""Characters of a text's first and last lines that are looked at."""
+"""Characters of a text's first and last lines that are searched."""
 _TRACE = "Traceback (most recent call last)"
 _ELEMENTS = 20
 _BAD = 400
 _FAULTS = ("error", "errors", "exception", "traceback", "error_message", "errorMessage", "error_code")
-"""Members that are there, and not empty, where something went wrong."""
+"""Members that are present and not empty if something went wrong."""
 _FLAGS = ("is_error", "isError", "failed", "timed_out")
 _SUCCESSES = ("success", "ok", "succeeded", "is_success")
 _CODES = ("status", "status_code", "statusCode", "http_status", "httpStatus")
@@ -222,7 +222,7 @@ _BAD_STATES = frozenset(
 
 
 def speaks_of_error(text: str) -> bool:
-    """Whether the word falls, in any of six languages."""
+    """Whether a text contains a word for failure, in any of six languages."""
     return _SAYS.search(text) is not None
 
 
@@ -255,7 +255,7 @@ def _is_bad_object(members: Mapping[str, object]) -> bool:
 
 
 def _number(value: object) -> float:
-    """A number, written as one or as text; 0 for anything else."""
+    """Return a number or a number written as text; 0 for anything else."""
     if isinstance(value, bool):
         return 0
     if isinstance(value, str) and value.isascii() and value.isdigit():
