@@ -1,9 +1,9 @@
-"""Summaries: what the upstream model is asked, and whether its answer may stand in a note.
+"""Summaries: how the upstream model is asked for them, and whether its answer may be put into a note.
 
-The source is a delimited transcript: a model that is handed a conversation goes on with it. Only where the
-provider has kept the conversation as it is, it is asked for behind that, and a model that goes on is not
-asked so again. No answer is believed: its form is judged here, what it says is checked against its source
-(:mod:`proxy.core.summaries.verification`).
+The source is a delimited transcript, because a model that is given a conversation tends to continue it. Only
+if the provider has cached the conversation is the request appended to the conversation itself; a model that
+continues it then is not asked this way again. No answer is trusted: its form is judged here, and its content
+is checked against its source (:mod:`proxy.core.summaries.verification`).
 """
 
 import hashlib
@@ -18,14 +18,14 @@ from proxy.core.summaries.verification import Evidence, fault_in
 from proxy.core.text.words import first_sentences, size
 
 STRUCTURED_FROM = 600
-"""Tokens of summary from which headings are worth their room."""
+"""Summary length in tokens from which on headings are worth their room."""
 _SHORTEST_LIMIT = 100
 _SHORTEST, _SHORT_SOURCE = 5, 200
-"""Counted tokens: fewer than the first say nothing of more than the second."""
+"""Counted tokens: a summary shorter than the first is useless for a source longer than the second."""
 _FENCES = ("<transcript ", "</transcript", "<note ", "</note")
-"""Of what is asked, and of the notes in a view."""
+"""Tags of our prompts, and of the notes in a view."""
 _SLACK = 60
-"""Output tokens for what surrounds the summary in JSON."""
+"""Output tokens for the JSON around the summary."""
 
 _TASK = (
     "You condense a part of a conversation into notes for the assistant who goes on with it. "
@@ -53,42 +53,42 @@ _LONG_FORM = (
 
 
 _CHARACTERS = 3
-"""That a token has at least, in most texts."""
+"""Minimal characters per token in most texts."""
 
 
 _LEAST_BYTES = 2
-"""Of UTF-8 that a token has, in nearly every text."""
+"""Minimal bytes of UTF-8 per token in nearly every text."""
 
 
 class Limit(NamedTuple):
-    """How long a summary may be; 0 characters, or bytes of UTF-8, are any number."""
+    """How long a summary may be; 0 characters, or bytes of UTF-8, mean no limit."""
 
     tokens: int
     characters: int = 0
     bytes: int = 0
     is_whole: bool = False
-    """Whether a longer one is refused, and none of its sentences stay."""
+    """Whether a longer summary is refused instead of shortened."""
 
     @classmethod
     def of_bytes(cls, most: int, *, is_whole: bool = False) -> Self:
-        """So many bytes, whatever they are in tokens."""
+        """Return a limit in bytes, whatever that is in tokens."""
         return cls(max(most // _LEAST_BYTES, 1), bytes=most, is_whole=is_whole)
 
     def characters_for(self, source: str) -> int:
-        """Characters that a summary may have which is written as ``source`` is; 0 is any number."""
+        """Return the characters that a summary in the script of ``source`` may have; 0: no limit."""
         return self.characters or self.bytes * len(source) // max(size(source), 1)
 
     def fits(self, text: str, count: Callable[[str], int]) -> bool:
-        """Whether a text is no longer than that."""
+        """Whether a text is within the limit."""
         if self.characters and len(text) > self.characters:
             return False
         return (not self.bytes or size(text) <= self.bytes) and count(text) <= self.tokens
 
 
 def ask_for_summary(piece: str, language: str, limit: Limit, temperature: float, prompt: str) -> Ask:
-    """The question for a summary of ``piece``; ``prompt`` takes the place of the built-in instruction.
+    """Return the prompt for a summary of ``piece``; ``prompt`` replaces the built-in instruction.
 
-    Two or three sentences are asked for as they are: within JSON small models do not find their end.
+    Short summaries are requested as plain text, because small models do not end them within JSON.
     """
     form, is_structured = _form(limit, piece)
     return Ask(
@@ -109,10 +109,10 @@ def ask_behind(
     limit: Limit,
     rules: Summary,
 ) -> Ask:
-    """The question for a summary of ``count`` messages of the conversation that it stands behind.
+    """Return the prompt, appended to a conversation, for a summary of ``count`` of its messages.
 
-    ``first`` and ``last`` say how these begin; ``absent`` is the transcript of what does not stand there.
-    JSON is not asked for: with a schema the provider would have to read the conversation anew.
+    ``first`` and ``last`` are how the first and last of these begin; ``absent`` is the transcript of those
+    that the conversation lacks. JSON is not requested: with a schema the provider could not use its cache.
     """
     form, _ = _form(limit, absent)
     task = rules.prompt or f"{_TASK.format(source='That part', language=LANGUAGES[language])} {form}"
@@ -127,7 +127,7 @@ def ask_behind(
 
 
 def _form(limit: Limit, source: str) -> tuple[str, bool]:
-    """In which form a summary is asked for, and whether that has headings."""
+    """Return the instruction on the form of a summary, and whether it has headings."""
     characters = limit.characters_for(source)
     has_room = not characters or characters >= _CHARACTERS * STRUCTURED_FROM
     is_structured = limit.tokens >= STRUCTURED_FROM and has_room
@@ -136,16 +136,16 @@ def _form(limit: Limit, source: str) -> tuple[str, bool]:
 
 
 def fenced(text: str, name: str = "transcript") -> str:
-    """A text as data of this name, within tags that nothing in it could have foreseen."""
+    """Return a text within tags of this name; the tags have a digest that the text cannot contain by design."""
     seal = f"{name}\0{text}".encode(errors="surrogatepass")
     fence = hashlib.sha256(seal).hexdigest()[:12]
     return f"<{name} {fence}>\n{text}\n</{name} {fence}>"
 
 
 def truncated(text: str, limit: Limit, count: Callable[[str], int]) -> str:
-    """The sentences of a summary, from the first on, for which there is room.
+    """Return the leading sentences of a summary that fit the limit.
 
-    Raises Refused where it begins with more than that, or is longer and not to be shortened.
+    Raises Refused if not even the first one fits, or if the summary is too long and must not be shortened.
     """
     kept = text if limit.is_whole else first_sentences(text, lambda part: limit.fits(part, count))
     if text and not (kept and limit.fits(kept, count)):
@@ -154,17 +154,17 @@ def truncated(text: str, limit: Limit, count: Callable[[str], int]) -> str:
 
 
 class Refused(ValueError):  # noqa: N818 - a judgement, not a failure of ours
-    """A summary that may not stand in a note; the message is the metric's label."""
+    """The summary may not be put into a note; the message is the metric's label."""
 
 
 class Untrue(Refused):
-    """It says what its source does not say; an extractive summary stands in its place."""
+    """The summary says what its source does not; an extractive summary replaces it."""
 
 
 def text_of(answer: Answer, dialect: Dialect) -> str:
-    """What an answer says: the member ``summary`` where that is JSON, else all of it.
+    """Return the text of an answer: the member ``summary`` if it is JSON, else all of it.
 
-    Raises Refused where it was cut short, or is a tool call.
+    Raises Refused if it was cut short or is a tool call.
     """
     if answer.tool_calls:
         raise Refused("tool_call")
@@ -186,11 +186,10 @@ def longest(source_tokens: int) -> int:
 
 
 def judge(text: str, limit: Limit, evidence: Evidence, count: Callable[[str], int]) -> str:
-    """What fits of a text, if it may stand for its source, whoever wrote it.
+    """Return the part of a summary that fits the limit, if it may replace its source, whoever wrote it.
 
-    Raises Refused where it is empty or as good as, an echo of a fence, or too long: for its limit, or, if
-    that is no number of bytes, for its source (:func:`longest`). Raises Untrue where it says what its source
-    does not.
+    Raises Refused if it is empty or nearly so, has one of our tags, or is too long: for its limit or, unless
+    that is in bytes, for its source (:func:`longest`). Raises Untrue if it says what its source does not.
     """
     text = truncated(text, limit, count)
     if not text:

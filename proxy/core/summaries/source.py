@@ -1,10 +1,11 @@
-"""What a summary is made from: a gap's transcript in pieces that one call can take.
+"""The source of a summary: a gap's transcript, in pieces that fit into one call.
 
-Anchored: what an earlier summary said stands in the source in its place, and only what is newly cut is told
-in full. Rebuilt: told from the originals alone, so that summaries of summaries do not drift. That is every
-fourth epoch of a gap, and only where reading them costs at most a fiftieth of what the session's prompts
-cost in as many epochs: small budgets fail that test with long messages, for there a rebuild would be most of
-what summaries cost. It is waited for by nobody, and takes the old one's place when the next epoch begins.
+Usually a source is anchored: it has earlier summaries in place of the messages that they cover, and a
+transcript only of newly cut messages. To keep summaries of summaries from drifting, a summary is rebuilt from
+the originals at every fourth epoch of a gap, but only if reading them costs at most a fiftieth of the
+session's prompts in as many epochs. Small budgets with long messages fail that test, because there a rebuild
+would be most of the cost of summaries. No request waits for a rebuild; it replaces the old summary when the
+next epoch begins.
 """
 
 import hashlib
@@ -25,12 +26,12 @@ from proxy.core.summaries.verification import Evidence, UserRules
 from proxy.core.text.words import language_of
 
 PIECE_TOKENS = 12_000
-"""Counted tokens of source that one call is asked to summarise (models keep about 90 % of 10,000)."""
+"""Maximal counted tokens of source per call (models retain about 90 % of 10,000)."""
 _LEAST_PIECE = 200
 _PROMPT_TOKENS = 250
 """Counted tokens of the instruction around a piece."""
 _USER_CHARACTERS = 1_600
-"""Characters that are told of a message of a user's."""
+"""Maximal characters of a user's message in a transcript."""
 _CHARACTERS_OF = {
     "user": _USER_CHARACTERS,
     "system": _USER_CHARACTERS,
@@ -38,28 +39,28 @@ _CHARACTERS_OF = {
     "assistant": 480,
 }
 _RESULT, _ARGUMENTS = 160, 96
-"""And of tool results, and of a call's arguments: most of an agent's tokens, and soon stale. What is exact in
-them is the ledger's business, and reading them once more to say less would be most of a summary's price."""
+"""Maximal characters of a tool result, and of a call's arguments. They are most of an agent's tokens and soon
+stale; the ledger carries their exact values, and reading them in full would be most of a summary's price."""
 _CHARACTERS_OF_TOKEN = 3
-"""At least, in nearly every text; what has fewer makes a larger piece."""
+"""Minimal characters per token in nearly every text; with fewer, a piece becomes larger."""
 _CHARACTERS = 8
-"""Of a token, at most, on an average: prose has four or five, and code no more."""
+"""Maximal average characters per token: prose has four or five, and code no more."""
 _USUAL_CHARACTERS = 4
-"""Of a token of prose."""
+"""Usual characters per token of prose."""
 _SAMPLE = 8
-"""Messages of users by which the language is told."""
+"""Number of newest user messages from which the language is detected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One message, or an earlier summary, as the transcript tells it."""
+    """One message, or an earlier summary, as the transcript has it."""
 
     role: str
     text: str
     calls: tuple[str, ...] = ()
-    """Tool calls, each in a line."""
+    """Tool calls, one per line."""
     count: int = 1
-    """Messages that an earlier summary is about."""
+    """Number of messages that an earlier summary covers."""
 
     @property
     def transcript(self) -> str:
@@ -70,7 +71,7 @@ class Block:
 
     @property
     def user_text(self) -> str:
-        """What of it users said; an earlier summary was checked when it was written."""
+        """The users' words in it; for an earlier summary, which was checked when written, see :func:`of_users`."""
         if self.role == EARLIER:
             return of_users(self.text)
         return self.text if self.role == "user" else ""
@@ -78,7 +79,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Piece:
-    """What one call is asked to summarise."""
+    """The part of a source that one call summarises."""
 
     blocks: tuple[Block, ...]
 
@@ -91,7 +92,7 @@ class Piece:
         return "\n".join(block.user_text for block in self.blocks if block.user_text)
 
     def evidence(self, user_rules: UserRules | None = None) -> Evidence:
-        """What its summary is checked against; ``user_rules`` is what users said in all of the gap."""
+        """Return what its summary is checked against; ``user_rules`` are those of the whole gap."""
         return Evidence(self.text, self.user_text, user_rules)
 
     @property
@@ -101,7 +102,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Source:
-    """What one gap's summary is made from."""
+    """The source of one gap's summary."""
 
     pieces: tuple[Piece, ...]
     tokens: int
@@ -113,20 +114,20 @@ class Source:
 
     @cached_property
     def user_rules(self) -> UserRules:
-        """What users said in all of it, which each piece's summary is held against."""
+        """The users' rules in the whole source, against which each piece's summary is checked."""
         return UserRules(self.whole.user_text)
 
 
 def source_of(situation: Situation, span: Span, room: int, *, anew: bool = False) -> Source:
-    """The transcript of a gap; unless it is read ``anew``, earlier summaries stand for what they summarised.
+    """Return the transcript of a gap; unless ``anew``, earlier summaries replace the messages they cover.
 
-    ``room`` is the counted tokens that a call may have for its prompt.
+    ``room``: counted tokens that a call may have for its prompt.
     """
     most = _most(room)
     anchors = {} if anew else _anchors(situation, span)
     blocks = list(_blocks(situation, span, anchors, _CHARACTERS_OF_TOKEN * most))
     pieces, piece, filled, tokens = list[Piece](), list[Block](), 0, 0
-    for block in blocks:  # in pieces of at most so many tokens; a single block may be larger
+    for block in blocks:  # pieces have at most ``most`` tokens; a single block may be larger
         size = situation.count(block.transcript)
         if piece and filled + size > most:
             pieces.append(Piece(tuple(piece)))
@@ -140,18 +141,18 @@ def source_of(situation: Situation, span: Span, room: int, *, anew: bool = False
 
 
 def answer_piece(answer: str, room: int) -> Piece:
-    """One answer, as it is condensed by itself; ``room`` as in :func:`source_of`."""
+    """Return the piece for condensing a single answer; ``room`` as in :func:`source_of`."""
     return Piece((Block("assistant", _shortened(answer, _CHARACTERS_OF_TOKEN * _most(room))),))
 
 
 def record_piece(record: RunningSummary, condensed: Mapping[str, str], room: int) -> Piece:
-    """A running summary that is to be rewritten, with what was made of its long answers."""
+    """Return the piece for rewriting a running summary; ``condensed`` has its long answers in short."""
     texts = record.transcript(condensed, _CHARACTERS_OF_TOKEN * _most(room))
     return Piece(tuple(Block(role or EARLIER, text, count=record.count) for role, text in texts))
 
 
 def blocks_of(situation: Situation, span: Span, *, in_full: bool = False) -> list[Block]:
-    """A gap as its summary's source tells it, earlier summaries standing for what they summarised.
+    """Return the blocks of a gap, with earlier summaries in place of the messages they cover.
 
     ``in_full``: nothing is shortened.
     """
@@ -159,7 +160,7 @@ def blocks_of(situation: Situation, span: Span, *, in_full: bool = False) -> lis
 
 
 def least_of_originals(situation: Situation, span: Span, room: int) -> tuple[int, int]:
-    """How many pieces the originals make at least, and how many tokens; nothing is counted for it."""
+    """Return the least number of pieces and tokens of a gap's originals, without counting tokens."""
     most = _most(room)
     blocks = _blocks(situation, span, {}, _CHARACTERS_OF_TOKEN * most)
     tokens = sum(len(block.transcript) for block in blocks) // _CHARACTERS
@@ -167,7 +168,7 @@ def least_of_originals(situation: Situation, span: Span, room: int) -> tuple[int
 
 
 def told_tokens(chain: Chain, start: int, end: int) -> int:
-    """Counted tokens that a source has of messages ``start`` up to ``end``, about; nothing is read for it."""
+    """Estimate a source's counted tokens for messages ``start`` to ``end``, without reading them."""
 
     def most(message: Message) -> int:
         characters = _CHARACTERS_OF.get(message.role, _RESULT) + _ARGUMENTS * len(message.calls)
@@ -178,7 +179,7 @@ def told_tokens(chain: Chain, start: int, end: int) -> int:
 
 
 def seal_of(chain: Chain, start: int, end: int) -> bytes:
-    """What names the messages ``start`` up to ``end`` at their place, by chain hashes."""
+    """Return a digest that identifies the messages ``start`` to ``end`` at their place in the chain."""
     before = chain.hashes[start - 1] if start else b""
     return hashlib.sha256(before + chain.hashes[end - 1]).digest()
 
@@ -188,14 +189,14 @@ def _most(room: int) -> int:
 
 
 def _anchors(situation: Situation, span: Span) -> dict[int, Anchor]:
-    """The summaries that there are of a gap, by where they begin."""
+    """Return the existing summaries of a gap by the position at which they begin."""
     return {anchor.start: anchor for anchor in situation.anchors_within(*span)}
 
 
 def _blocks(
     situation: Situation, span: Span, anchors: Mapping[int, Anchor], characters: int | None
 ) -> Iterator[Block]:
-    """``characters`` are the most that is told of one message; None tells all."""
+    """Yield a gap's blocks; ``characters``: the most of one text; None: texts in full."""
 
     def told(text: str, most: int) -> str:
         return text if characters is None else _shortened(text, min(most, characters))
@@ -221,26 +222,26 @@ def _shortened(text: str, characters: int) -> str:
     return f"{text[:half]}\n[…]\n{text[-half:]}"
 
 
-# --- when it is made anew from the originals ---
+# --- when a summary is rebuilt from the originals ---
 
 
 GENERATIONS = 3
-"""Summaries of summaries upon the first one, after which the originals are read again."""
+"""Number of summaries built on the first one, after which the originals are read again."""
 MOST_PIECES = 16
 _SHARE = 0.02
-"""Of what was paid for prompts since the originals were read last."""
+"""Maximal cost of a rebuild, as a share of the cost of prompts since the originals were last read."""
 
 
 def drifted(situation: Situation) -> list[Anchor]:
-    """The summaries that have been summarised often enough to be made anew."""
+    """Return the summaries that have been summarised often enough to be rebuilt."""
     anchors = situation.anchors_within(0, len(situation.chain))
     return [anchor for anchor in anchors if anchor.generation >= GENERATIONS]
 
 
 def worthwhile_originals(situation: Situation, anchor: Anchor, room: int) -> Source | None:
-    """What a summary is made anew from, where that pays; ``room`` as in :func:`source_of`.
+    """Return the source for rebuilding a summary, or None if that does not pay; ``room`` as in :func:`source_of`.
 
-    Whether it might is asked before anything is counted: a long gap's originals are most of a session.
+    An estimate is checked before tokens are counted, because a long gap's originals are most of a session.
     """
     pieces, tokens = least_of_originals(situation, anchor.span, room)
     if not _pays(situation, anchor, pieces, tokens):

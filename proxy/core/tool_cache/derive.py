@@ -71,7 +71,7 @@ def derive(
     hidden: Hidden = NO_HIDDEN,
     events: Counter[str] | None = None,
 ) -> Derived:
-    """Return the state after more messages; ``events`` counts what happened to results, by the names above."""
+    """Return the state after more messages; ``events`` counts what happened to results (see ``STORED``)."""
     derivation = _Derivation(onto, dialect, Counter() if events is None else events)
     for message, raw, place in places:
         sequence = hidden.get(place)
@@ -107,7 +107,7 @@ class _Derivation:
             self._end()
 
     def read_hidden(self, sequence: Sequence[Content]) -> None:
-        """Read the messages behind one answer: the proxy answered some of its calls, others are the client's."""
+        """Read the messages behind one answer, some of whose calls the proxy answered itself."""
         for place, content in enumerate(sequence):
             calls = list(content.calls)
             # The ids that the results right after it name; another message may use them again.
