@@ -1,13 +1,13 @@
-"""Passages: what is searched, and how much around a hit is shown.
+"""Passages: the units of search, and how much around a hit is shown.
 
-A question seldom shares its words with the one message that answers it, but often with that message and its
-neighbours. So three neighbouring pieces are searched together, at every place, and a hit is shown with up to
-three more on either side; docs/benchmarks.md has the curve. Long messages are cut into pieces of about the
-length of a chat message, because a score by words is diluted by length.
+A question seldom shares words with just the one message that answers it, but often with that message and its
+neighbours. So every window of three neighbouring pieces is searched as a whole, and a hit is shown with up to
+three more pieces on either side; docs/benchmarks.md has the curve. Long messages are split into pieces of
+about the length of a chat message, because length dilutes a score by words.
 
-Positions are those of a chain; a passage never spans messages that stand in the view. Keeps law 6 (isolated):
-nothing but the request's own messages is at hand here, so no sibling branch and no other session can be read.
-What a policy calls ephemeral stays cut.
+Positions are those of a chain; a passage never spans messages that are in the view. Keeps law 6 (isolated):
+only the request's own messages are available here, so no sibling branch and no other session can be read.
+Messages that a policy calls ephemeral cannot be recalled.
 """
 
 from collections.abc import Sequence
@@ -27,18 +27,18 @@ from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Retention
 
 PIECE_BYTES = 800
-"""Of UTF-8: about 200 tokens."""
+"""Maximal bytes of UTF-8 in a piece: about 200 tokens."""
 WINDOW = 3
-"""Pieces that are searched together."""
+"""Number of pieces that are searched together."""
 WINGS = 3
-"""Pieces that are shown on either side of them, while there is room."""
+"""Number of pieces shown on either side of a hit, while there is room."""
 PASSAGE_BYTES = 2_400
-"""Of a passage: about 600 tokens."""
+"""Maximal bytes of a passage: about 600 tokens."""
 BEST = 5
 
 
 class Piece(NamedTuple):
-    """A part of a message's text, in characters from ``start`` up to and without ``end``."""
+    """A part of a message's text: characters ``start`` to ``end`` (exclusive)."""
 
     position: int
     start: int
@@ -47,13 +47,13 @@ class Piece(NamedTuple):
 
 
 def pieces_of(position: int, text: str) -> list[Piece]:
-    """A message's text in pieces; an empty text is one empty piece."""
+    """Split a message's text into pieces; an empty text is one empty piece."""
     size = len(text.encode(errors="surrogatepass"))
     if size <= PIECE_BYTES:
         return [Piece(position, 0, len(text), size)]
     most = max(1, PIECE_BYTES * len(text) // size)
     start, ends = 0, list[int]()
-    while len(text) - start > most:  # they end after a line, else after a word
+    while len(text) - start > most:  # pieces end after a line, else after a word
         least, limit = start + most // 2, start + most
         line, word = text.rfind("\n", least, limit), text.rfind(" ", least, limit)
         start = next((found + 1 for found in (line, word) if found >= 0), limit)
@@ -66,12 +66,12 @@ def pieces_of(position: int, text: str) -> list[Piece]:
 
 
 def windows_of(pieces: Sequence[Piece]) -> list[range]:
-    """Each passage that is searched, as a range of pieces, in order."""
+    """Return the windows to search, as ranges of pieces, in order."""
     windows: list[range] = []
     start = 0
     for stop in range(1, len(pieces) + 1):
         if stop < len(pieces) and pieces[stop].position <= pieces[stop - 1].position + 1:
-            continue  # messages that follow each other
+            continue  # consecutive messages
         last = max(stop - WINDOW, start)
         windows += [range(first, min(first + WINDOW, stop)) for first in range(start, last + 1)]
         start = stop
@@ -79,7 +79,7 @@ def windows_of(pieces: Sequence[Piece]) -> list[range]:
 
 
 def best_of(windows: Sequence[range], ranked: Sequence[int], most: int = BEST) -> list[range]:
-    """The best windows that share no piece, best first; ``ranked`` are indexes of windows."""
+    """Return the best windows that share no piece; ``ranked`` has indexes of windows, best first."""
     chosen: list[range] = []
     for index in ranked:
         window = windows[index]
@@ -91,7 +91,7 @@ def best_of(windows: Sequence[range], ranked: Sequence[int], most: int = BEST) -
 
 
 def widened(pieces: Sequence[Piece], window: range, wings: int = WINGS) -> list[int]:
-    """The pieces to show of a hit, in the order in which they matter: itself, then its neighbours."""
+    """Return the pieces to show for a hit, in order of importance: the window, then its neighbours."""
     shown = list(window)
     left = PASSAGE_BYTES - sum(pieces[index].size for index in window)
     before, after = window.start - 1, window.stop
@@ -107,7 +107,7 @@ def widened(pieces: Sequence[Piece], window: range, wings: int = WINGS) -> list[
     return shown
 
 
-# --- a message in the words of an answer: its author, its exact text, and the tool calls that it makes ---
+# --- a message as an answer shows it: its author, its exact text and its tool calls ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class Original:
 
 
 def original_of(content: Content, tool: str = "") -> Original:
-    """A message in words; ``tool`` is the one whose result it is."""
+    """Return a message as text; ``tool`` is the tool whose result it is."""
     author = f"{content.role} {content.name}".strip()
     if content.role in TOOL_ROLES:
         author = f"result of {tool or content.name or 'a tool'}"
@@ -139,7 +139,7 @@ def original_of(content: Content, tool: str = "") -> Original:
 
 
 def classes_of(chain: Chain, rules: Sequence[Retention]) -> Classes:
-    """What the rules say of each message of a chain, commands in plain text and what they brought too."""
+    """Return the retention classes of a chain's messages, with plain-text commands taken for tool calls."""
     content = chain.content
     commands = answered_commands(chain.messages, content) if rules else {}
     observations = [place for place in commands if chain.messages[place].role == "user"]
@@ -153,7 +153,7 @@ def classes_of(chain: Chain, rules: Sequence[Retention]) -> Classes:
 
 
 class PieceCache(Protocol):
-    """Keeps the pieces of messages, so that a later request decodes only what is new to it."""
+    """Caches the pieces of messages, so that later requests decode only new messages."""
 
     def get(self, key: bytes) -> Sequence[Piece] | None: ...
 
@@ -171,7 +171,7 @@ class Reach:
 
     @cached_property
     def positions(self) -> list[int]:
-        """The messages that may be recalled, in order."""
+        """Positions of the messages that may be recalled, in order."""
         edited = {place for gap in self.plan.gaps for place in range(gap.start, gap.end)}
         edited |= {replacement.position for replacement in self.plan.replacements}
         rules, chain = self.policy.retention, self.chain
@@ -200,23 +200,23 @@ class Reach:
         return windows_of(self.pieces)
 
     def key(self, window: range) -> bytes:
-        """A name of a passage that is a function of what it says, and of where it stands."""
+        """Return an identifier of a passage that depends only on its content and its place."""
         first, last = self.pieces[window.start], self.pieces[window.stop - 1]
         place = f"{first.start}-{last.end}".encode()
         return self.chain.hashes[first.position] + self.chain.hashes[last.position] + place
 
     def text(self, window: range) -> str:
-        """What a passage says, each message after its author."""
+        """Return the text of a passage, each piece after its author."""
         return "\n".join(self.quoted(index) for index in window)
 
     def quoted(self, index: int) -> str:
-        """What a piece says, after its author."""
+        """Return the text of a piece, after its author."""
         piece = self.pieces[index]
         original = self.original(piece.position)
         return f"{original.author}: {original.text[piece.start : piece.end]}"
 
     def original(self, position: int) -> Original:
-        """A message as it was before anything was cut."""
+        """Return a message as the client sent it."""
         found = self._originals.get(position)
         if found is None:
             tools = [self._tool(position, call) for call in self.chain.messages[position].answers if call]
@@ -225,7 +225,7 @@ class Reach:
         return found
 
     def _tool(self, position: int, answered: str) -> str:
-        """The tool whose result a message brings: called by this id, nearest before it."""
+        """Return the tool of the nearest earlier call with this id; "" if there is none."""
         for place in range(position - 1, -1, -1):
             if answered in self.chain.messages[place].calls:
                 calls = self.chain.content(place).calls

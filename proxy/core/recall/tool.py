@@ -1,6 +1,6 @@
-"""The tool itself: its definition, when it is offered, and what a call of it asks for.
+"""The recall tool: its definition, when it is offered, how its calls are read, and the text of answers.
 
-Keeps law 1 (transparent): a request that is not offered the tool goes out as it would without it.
+Keeps law 1 (transparent): a request without the tool is sent as if the tool did not exist.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DESCRIPTION_WITH_MEMORY = DESCRIPTION.replace(
     "that were left out to save room.",
     "that were left out to save room, and what is remembered of earlier conversations.",
 )
-"""Where a policy remembers: then the tool is offered before anything is left out."""
+"""The description if the policy has memory: then the tool is offered before anything is cut."""
 PARAMETERS = {
     "type": "object",
     "properties": {
@@ -42,7 +42,7 @@ PARAMETERS = {
         },
     },
 }
-"""The same for every request, so that providers can keep the prompt that begins with it."""
+"""The same for every request, so that providers can cache the prompt prefix that contains it."""
 
 USAGE = (
     'Give words to search for, as in {"query": "invoice number"}, '
@@ -52,31 +52,31 @@ USAGE = (
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a call asks for; nothing at all is a question of what there is."""
+    """The arguments of a call; without any, the call asks for an overview."""
 
     query: str = ""
     first: int | None = None
-    """Number of a message, from 1."""
+    """Number of the first message, counted from 1."""
     last: int | None = None
     offset: int = 0
-    """In characters of the first message's text."""
+    """Offset in the first message's text, in characters."""
 
 
 class Unclear(ValueError):  # noqa: N818 - said to the model, not raised at anybody
-    """A call whose arguments say nothing that can be done; the message is for the model."""
+    """The arguments of a call cannot be understood; the message is for the model."""
 
 
 def offered_tool(policy: Policy, body: Body) -> bytes:
-    """The tool that a request may carry once something is cut; empty where it may not.
+    """Return the tool that a request may carry once something is cut; empty if the policy has no recall.
 
-    Its tokens count as the head's from the first request on, so that the head has one size.
+    Its tokens count as part of the head from the first request on, so that the head's size is constant.
     """
     description = DESCRIPTION_WITH_MEMORY if policy.memory.enabled else DESCRIPTION
     return body.tool(NAME, description, PARAMETERS) if policy.recall.enabled else b""
 
 
 def read_arguments(arguments: str) -> Wanted:
-    """What a call asks for. Raises Unclear."""
+    """Parse the arguments of a call. Raises Unclear if they are invalid."""
     try:
         value: object = loads_writable(arguments) if arguments.strip() else {}
     except ValueError as error:
@@ -107,12 +107,12 @@ def _number(members: Mapping[str, Any], name: str) -> int | None:
     return value
 
 
-# --- The answer to a call: exact originals, each with its place, within the room that is left ---
+# --- The answer to a call: exact originals with their positions, within the remaining room ---
 
 MOST_TOKENS = 4_000
-"""Counted tokens of one answer, whatever room there is."""
+"""Maximal counted tokens of one answer, however much room there is."""
 _SPARE = 100
-"""Counted tokens that are kept for what is said beside the messages."""
+"""Counted tokens reserved for text beside the messages."""
 
 Count = Callable[[str], int]
 
@@ -133,7 +133,7 @@ class Answer:
         return f"Record of earlier messages, word for word; data, not a request. Seal: {self._seal}"
 
     def add(self, piece: int) -> bool:
-        """Show a piece, if there is room; whether it is shown."""
+        """Show a piece if there is room; return whether it is shown."""
         if piece in self._shown:
             return True
         tokens = 1 + self._count(self._part([piece]))
@@ -144,7 +144,7 @@ class Answer:
         return True
 
     def add_all(self, pieces: Sequence[int]) -> bool:
-        """Show all of these pieces or none of them."""
+        """Show all of these pieces or none; return whether they are shown."""
         new = [piece for piece in pieces if piece not in self._shown]
         before = self._used
         if all(self.add(piece) for piece in new):
@@ -154,7 +154,7 @@ class Answer:
         return False
 
     def text(self, closing: str) -> str:
-        """The whole answer. Nothing but the closing where nothing is shown."""
+        """Return the whole answer; only ``closing`` if no piece is shown."""
         if not self._shown:
             return closing
         parts, pieces = list[list[int]](), self._reach.pieces
@@ -175,13 +175,13 @@ class Answer:
         return f"{line}]\n{original.text[first.start : last.end]}"
 
     def without(self, found: Iterable[int]) -> list[int]:
-        """The numbers of the messages of which something was found and is not shown."""
+        """Return the numbers of messages with pieces in ``found`` that are not shown."""
         pieces = self._reach.pieces
         return sorted({pieces[each].position + 1 for each in found if each not in self._shown})
 
 
 def found_text(reach: Reach, hits: Sequence[range], count: Count, room: int) -> str:
-    """The passages around the hits, best first while there is room."""
+    """Return the passages around the hits; the best ones get the room first."""
     if not hits:
         return _bounded(f"Nothing was found. {_overview(reach)}", count, room)
     answer = Answer(reach, count, room)
@@ -194,7 +194,7 @@ def found_text(reach: Reach, hits: Sequence[range], count: Count, room: int) -> 
 
 
 def range_text(reach: Reach, wanted: Wanted, count: Count, room: int) -> str:
-    """The messages of a range, in order while there is room."""
+    """Return the cut messages of a range, in order while there is room."""
     first, last = wanted.first or 1, wanted.last or len(reach.chain)
     answer, stopped = Answer(reach, count, room), None
     messages = dict[int, list[int]]()
@@ -219,7 +219,7 @@ def range_text(reach: Reach, wanted: Wanted, count: Count, room: int) -> str:
 
 
 def overview_text(reach: Reach, count: Count, room: int) -> str:
-    """What there is to ask for."""
+    """Return an overview of what can be recalled."""
     return _bounded(f"{_overview(reach)} {USAGE}", count, room)
 
 
@@ -236,7 +236,7 @@ def _overview(reach: Reach) -> str:
 
 
 _RUNS = 5
-"""Runs of messages that are named one by one."""
+"""Maximal number of runs of messages that are listed one by one."""
 
 
 def _runs(numbers: Sequence[int]) -> str:

@@ -1,4 +1,4 @@
-"""What a compactor is given: the units of a gap with all that they say."""
+"""The input of compactors: the units of a gap with their full content; and the `working_flow` compactor."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,22 +25,22 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One message, or one of the results that a message brings."""
+    """One message, or one of the results in a message."""
 
     role: str
     text: str
     calls: tuple[Call, ...] = ()
     answers: str | None = None
-    """Id of the call that it is the result of."""
+    """Id of the call whose result it is."""
     at: float | None = None
-    """When it arrived, seconds since 1970, UTC; None where nobody knows."""
+    """When it arrived, in seconds since 1970, UTC; None if unknown."""
     number: int = 0
-    """Of the message in the chain."""
+    """Number of the message in the chain."""
 
 
 @dataclass(frozen=True, slots=True)
 class GapUnit:
-    """What is cut together: an assistant message with tool calls and its results, else one message."""
+    """A unit: an assistant message with tool calls and its results, else one message."""
 
     start: int
     """Number of its first message in the chain."""
@@ -53,7 +53,7 @@ class GapUnit:
 
 
 def units_within(situation: Situation, span: Span) -> tuple[GapUnit, ...]:
-    """The units of a gap that no earlier summary is about, without units that no summary may tell of."""
+    """Return the units of a gap that no earlier summary covers and that may be summarised."""
     summarised = [range(anchor.start, anchor.end) for anchor in situation.anchors_within(*span)]
     return tuple(
         GapUnit(unit.start, tuple(_entries(situation, unit)))
@@ -65,7 +65,7 @@ def units_within(situation: Situation, span: Span) -> tuple[GapUnit, ...]:
 
 
 def dated(units: Sequence[GapUnit], arrivals: Mapping[int, float]) -> tuple[GapUnit, ...]:
-    """The units with the times at which their messages, by number, arrived."""
+    """Return the units with the arrival times of their messages, which ``arrivals`` has by number."""
 
     def entries(unit: GapUnit) -> tuple[Entry, ...]:
         return tuple(replace(entry, at=arrivals.get(entry.number)) for entry in unit.entries)
@@ -86,7 +86,7 @@ def _entries(situation: Situation, unit: Unit) -> Iterator[Entry]:
 
 
 def goal_of(situation: Situation) -> str:
-    """What a conversation is about: its first user message."""
+    """Return the goal of a conversation: its first user message; "" if that may not be summarised."""
     messages = situation.chain.messages
     first = next((place for place, message in enumerate(messages) if message.role == "user"), None)
     if first is None or not situation.classes.may_be_summarised(first):
@@ -95,23 +95,23 @@ def goal_of(situation: Situation) -> str:
 
 
 def progress_of(situation: Situation, span: Span) -> str:
-    """What earlier summaries say of a gap."""
+    """Return the earlier summaries of a gap, joined."""
     return "\n\n".join(anchor.text for anchor in situation.anchors_within(*span))
 
 
-# --- the `working_flow` compactor: an agent's working steps, told on as a report of progress ---
+# --- the `working_flow` compactor: condenses an agent's working steps into a progress report ---
 
 
 MOST_TOKENS = 2_000
-"""Of the answer."""
+"""Maximal tokens of the answer."""
 TEMPERATURE = 0.3
 _LEAST_STEPS = 2
 _LONGEST, _LEAST = 4_000, 200
-"""Characters of one entry: the most, and the least that it is shortened to."""
+"""Maximal characters of one entry, and the length below which entries are not shortened."""
 _CHARACTERS = 3
-"""That a token has at least, in nearly every text."""
+"""Minimal characters per token in nearly every text."""
 _CONTEXT = 4_000
-"""Characters of the goal, of the progress and of the system's context."""
+"""Maximal characters of the goal, of the progress and of the system's context, each."""
 _TAG = re.compile(
     r"<(?=/?\s*(?:context|task_goal|progress_summary|system_context|working_flow_to_compact|entry)\b)",
     re.IGNORECASE,
@@ -147,10 +147,10 @@ def ask_for_report(
     room: int,
     count: Callable[[str], int],
 ) -> Ask:
-    """The question for a report in a ``language``, by its English name.
+    """Return the prompt for a report in ``language`` (its English name).
 
-    ``about`` says what the steps were taken for, by tag; ``room`` is the counted tokens that the prompt may
-    have. Raises Refused where the steps do not fit, however much they are shortened.
+    ``about``: by tag, the context of the steps. ``room``: counted tokens that the prompt may have. Raises
+    Refused if the steps do not fit even when shortened as far as possible.
     """
     entries = [entry for unit in units for entry in unit.entries]
     longest = min(_LONGEST, _CHARACTERS * room // max(len(entries), 1))
@@ -166,7 +166,7 @@ def ask_for_report(
 
 
 def report_in(answer: str) -> str:
-    """The report of an answer, without what was said before it. Raises Refused where there is none."""
+    """Return the report in an answer, without any text before it. Raises Refused if there is none."""
     start = answer.find(TITLE)
     report = answer[start:].strip() if start >= 0 else ""
     if not any(heading in report for heading in HEADINGS):

@@ -1,7 +1,7 @@
-"""A summary made by code, where no summary can be trusted: the most telling sentences, word for word.
+"""A summary made by code, if no model's summary can be trusted: the most important sentences, quoted.
 
-Each stands in quotation marks behind the voice that it came from, in the past tense and in order. Nothing is
-made up and nobody is obeyed by it: what a tool said stays what a tool said.
+Sentences are quoted literally and in order, each after its speaker with a verb in the past tense. So nothing
+is made up, and no order gains authority: a tool's words stay a tool's words.
 """
 
 import re
@@ -19,9 +19,9 @@ EARLIER = "summary"
 _LONGEST = 240
 _SHORTEST = 12
 _MOST = 400
-"""Sentences that are weighed: the first and the last of them."""
+"""Maximal number of sentences that are weighed; of more, the first and the last half of that."""
 _FACTS = 3
-"""Exact things of a sentence that count."""
+"""Maximal number of exact values in a sentence that count for its weight."""
 _VOICES: Mapping[str, tuple[str, str, str, str, str]] = {
     "en": ("user said", "assistant said", "tool returned", "system said", "earlier"),
     "de": ("Nutzer sagte", "Assistent sagte", "Werkzeug lieferte", "System sagte", "früher"),
@@ -49,7 +49,7 @@ _ROLES = {
     for name, role in zip(voices, ("user", "assistant", "tool", "system"), strict=False)
 }
 _WORTH = (0.5, 0.3, 0.1, 0.4, 0.6)
-"""Of a sentence by its voice, before what it says."""
+"""Base weight of a sentence by its voice."""
 _MARKS = re.compile(r'["“”\x00-\x1f\x7f]')
 _QUOTED_LINE = re.compile(r'^(?P<voice>[^"\n]{2,40}): "(?P<text>[^"\n]*)"$')
 
@@ -67,9 +67,9 @@ class Sentence:
 def extractive_summary(
     texts: Sequence[tuple[str, str]], room: int, count: Callable[[str], int], language: str = "en"
 ) -> str:
-    """The sentences of ``texts`` (with their roles) that matter most, within ``room`` counted tokens.
+    """Return the most important sentences of ``texts`` (pairs of role and text) in ``room`` counted tokens.
 
-    Empty where not one fits.
+    Empty if no sentence fits.
     """
     voices = _VOICES[language]
     chosen: list[tuple[int, str]] = []
@@ -86,12 +86,12 @@ def extractive_summary(
 
 
 def of_users(summary: str) -> str:
-    """An earlier summary without what it quotes of tools and assistants: what may be told as the users'."""
+    """Return an earlier summary without quotes of tools and assistants: what may be ascribed to users."""
     return "\n".join(text for role, text in _voiced(summary) if role not in ("assistant", "tool"))
 
 
 def _voiced(summary: str) -> Iterator[tuple[str, str]]:
-    """The lines of an earlier summary; those of an extractive one go back to the role that they came from."""
+    """Yield role and text of an earlier summary's lines; lines of an extractive one get their original role."""
     for line in summary.splitlines():
         quoted = _QUOTED_LINE.match(line)
         role = _ROLES.get(quoted["voice"]) if quoted else None
@@ -127,7 +127,7 @@ def _quotable(text: str, voice: int) -> Iterator[str]:
 
 
 def _content(sentence: str, voice: int) -> float:
-    """What a sentence is worth for what it says: rules of users, exact things, words that matter."""
+    """Return the weight of a sentence's content: users' rules, exact values, keywords."""
     strength = strength_of(sentence) if voice in (_USER, _SYSTEM, _EARLIER) else 0
     facts = min(len(facts_in(sentence)), _FACTS)
     keyword = any(word in sentence.lower() for word in KEYWORDS)

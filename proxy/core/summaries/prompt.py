@@ -136,7 +136,7 @@ def _form(limit: Limit, source: str) -> tuple[str, bool]:
 
 
 def fenced(text: str, name: str = "transcript") -> str:
-    """Return a text within tags of this name; the tags have a digest that the text cannot contain by design."""
+    """Return a text within tags of this name, which have a digest that the text could not foresee."""
     seal = f"{name}\0{text}".encode(errors="surrogatepass")
     fence = hashlib.sha256(seal).hexdigest()[:12]
     return f"<{name} {fence}>\n{text}\n</{name} {fence}>"

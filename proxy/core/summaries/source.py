@@ -71,7 +71,7 @@ class Block:
 
     @property
     def user_text(self) -> str:
-        """The users' words in it; for an earlier summary, which was checked when written, see :func:`of_users`."""
+        """The users' words in it; an earlier summary was checked when it was written."""
         if self.role == EARLIER:
             return of_users(self.text)
         return self.text if self.role == "user" else ""
@@ -239,7 +239,9 @@ def drifted(situation: Situation) -> list[Anchor]:
 
 
 def worthwhile_originals(situation: Situation, anchor: Anchor, room: int) -> Source | None:
-    """Return the source for rebuilding a summary, or None if that does not pay; ``room`` as in :func:`source_of`.
+    """Return the source for rebuilding a summary; None if that does not pay.
+
+    ``room`` as in :func:`source_of`.
 
     An estimate is checked before tokens are counted, because a long gap's originals are most of a session.
     """
