@@ -1,1 +1,1 @@
-"""What is cut of a conversation, and what stands in its place."""
+"""Planning: what is cut from a conversation, and what replaces it."""

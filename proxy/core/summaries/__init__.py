@@ -1,1 +1,1 @@
-"""What a summary is asked for with, made of, and held against."""
+"""Summaries: how they are requested, what they are made from, and how they are checked."""

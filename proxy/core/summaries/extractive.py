@@ -91,7 +91,7 @@ def of_users(summary: str) -> str:
 
 
 def _voiced(summary: str) -> Iterator[tuple[str, str]]:
-    """Yield role and text of an earlier summary's lines; lines of an extractive one get their original role."""
+    """Yield role and text of an earlier summary's lines; extractive ones get their original role."""
     for line in summary.splitlines():
         quoted = _QUOTED_LINE.match(line)
         role = _ROLES.get(quoted["voice"]) if quoted else None

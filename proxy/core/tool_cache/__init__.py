@@ -1,1 +1,1 @@
-"""Tools: what a policy says of them, and which of their results are fresh."""
+"""The tool cache: a policy's rules for tools, and which of their results are fresh."""
