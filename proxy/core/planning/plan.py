@@ -83,7 +83,7 @@ class Replacement(msgspec.Struct, frozen=True, array_like=True):
     raw: bytes
     tokens: int
     why: str = ""
-    """Why a tool result was cleared (`clearing.py`); empty where a message was clipped."""
+    """Why a tool result or picture was cleared (`replacements.py`); empty if a message was clipped."""
 
 
 class Plan(msgspec.Struct, frozen=True, array_like=True):

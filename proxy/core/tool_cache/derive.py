@@ -110,7 +110,7 @@ class _Derivation:
         """Read the messages behind one answer, some of whose calls the proxy answered itself."""
         for place, content in enumerate(sequence):
             calls = list(content.calls)
-            # The ids that the results right after it name; another message may use them again.
+            # Only results directly after this message count, because another message may reuse the ids.
             results = takewhile(lambda each: each.answers, sequence[place + 1 :]) if calls else ()
             answered = Counter(call_id for result in results for call_id in result.answers)
             times = Counter(call_id for call_id, _, _ in calls)
