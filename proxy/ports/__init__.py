@@ -1,7 +1,7 @@
-"""What the engine needs of the world: a store, a counter of tokens, an upstream, a clock.
+"""The ports: protocols for everything outside the engine (stores, token counter, search, upstream, clock).
 
-Small protocols; the adapters that satisfy them stand in :mod:`proxy.adapters`, and one contract suite per
-port runs over all of them. What others need is imported from here.
+The adapters in :mod:`proxy.adapters` implement them; each port has one contract test suite that runs against
+all its adapters. Other packages import the names of the ports from here.
 """
 
 # ruff: noqa: F401

@@ -1,4 +1,4 @@
-"""Where bills are kept: by hour and model, and by session; and what was found out about cuts, by the hour."""
+"""The port of the bill store: bills by hour and model and by session, and evidence about cuts by hour."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
@@ -8,46 +8,49 @@ from proxy.core.proof.evidence import Counts
 from proxy.ports.session_store import SessionKey
 
 HOUR: Final = 3_600
-"""Seconds; hours are numbered from 1970 on, UTC."""
+"""Seconds in an hour. Hours are numbered from 1970, UTC."""
 KEPT: Final = 90 * 24
-"""Hours for which bills of an hour are kept."""
+"""How many hours an hour's bills are kept."""
 
 
 class Group(NamedTuple):
-    """What a writer adds in one go. Sent again, because no answer came, it is added once."""
+    """Identifies the amounts that a writer adds in one call, so that a repeated call adds them only once.
+
+    A writer repeats a call that got no answer.
+    """
 
     writer: str
-    """A name that no other writer has."""
+    """The writer's name, unique among all writers."""
     number: int
-    """Each group of a writer has a higher one."""
+    """Increases with each group of a writer."""
 
 
 class BillStore(Protocol):
-    """Bills, added up. Every method raises :class:`proxy.errors.StoreUnavailable` as a session store's do."""
+    """Sums of bills. Methods raise :class:`proxy.errors.StoreUnavailable` as those of a session store do."""
 
     async def add_to_hour(self, hour: int, bills: Mapping[str, Bill], group: Group) -> None:
-        """Add to an hour's bills, by the name of the model."""
+        """Add ``bills``, keyed by model name, to the bills of the hour."""
         ...
 
     async def add_to_session(self, key: SessionKey, bill: Bill, ttl: float, group: Group) -> None:
-        """Add to a session's bill, which lives as long as the session; of one that is gone nothing is kept.
+        """Add to a session's bill, which lives as long as the session. Ignored if the session is gone.
 
-        It may come before the first turn is recorded, and lives for ``ttl`` seconds until then.
+        May be called before the session's first turn is recorded; until then the bill lives ``ttl`` seconds.
         """
         ...
 
     async def hours(self, first: int, last: int) -> dict[int, dict[str, Bill]]:
-        """The bills of the hours from the first to the last, by model; those without any are left out."""
+        """Return the bills by model of the hours ``first`` to ``last`` inclusive, without empty hours."""
         ...
 
     async def add_evidence(self, hour: int, evidence: Mapping[str, Counts], group: Group) -> None:
-        """Add counts to an hour's evidence, by whatever it is of."""
+        """Add counts to an hour's evidence; the keys of ``evidence`` are labels chosen by the caller."""
         ...
 
     async def evidence(self, first: int, last: int) -> dict[int, dict[str, Counts]]:
-        """The evidence of the hours from the first to the last; those without any are left out."""
+        """Return the evidence of the hours ``first`` to ``last`` inclusive, without empty hours."""
         ...
 
     async def of_sessions(self, keys: Sequence[SessionKey]) -> list[Bill]:
-        """The bills of these sessions, in their order."""
+        """Return the bills of these sessions, in the order of ``keys``."""
         ...

@@ -1,4 +1,4 @@
-"""Where memories are kept: what is asked of a store, and what it answers."""
+"""The port of the memory store: its protocol, and the values it takes and returns."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
@@ -8,44 +8,44 @@ import msgspec
 from proxy.core.memory.records import About, Archived, Event, Item, Scope, Texts, Thread
 from proxy.ports.session_store import SessionKey
 
-# --- what bounds a scope, beside the capacity for items ---
+# --- limits of a scope, besides its capacity for items ---
 
 TOMBSTONES: Final = 100
-"""Deleted items of which it is known that they are gone; who last read before that reads all."""
+"""How many deletions are remembered. A reader whose version is older than these reads all items again."""
 LOGGED: Final = 100
-"""Events in an item's log: the first one, and the newest."""
+"""Events kept in an item's log: the first one and the newest."""
 LOGS: Final = 20_000
-"""Items whose logs are kept: those to which something happened last;"""
+"""How many existing items have their logs kept: those with the newest events."""
 DELETED_LOGS: Final = 1_000
-"""and of those that were deleted, the newest,"""
+"""How many deleted items have their logs kept: those deleted last."""
 DELETED_LOG_LIFE: Final = 30 * 86_400.0
-"""for so many seconds after the deletion, by the times of events."""
+"""Seconds for which the log of a deleted item is kept after the deletion, by the times of the events."""
 THREADS: Final = 2_000
-"""Sessions of which a scope remembers: those with the newest turns."""
+"""How many sessions a scope keeps a record of: those with the newest turns."""
 
 
 class ScopeSnapshot(NamedTuple):
-    """A scope at one moment. What is damaged, or written by a newer release, is left out of its items."""
+    """A scope at one moment. Items that are damaged, or written by a newer release, are left out."""
 
     version: int
-    """Another, higher one with each change, and after the scope was forgotten; 0 where there is none."""
+    """Increases with each change, also across the deletion of a scope; 0 if the scope does not exist."""
     about: About | None
     texts: Texts
     items: Mapping[str, Item | None]
-    """By id, those that changed since the version that was asked about; None: it is gone."""
+    """By id, the items that changed since the version asked for; None for a deleted item."""
     is_whole: bool
-    """Whether the items are all there are, whatever was asked about."""
+    """Whether ``items`` holds all items of the scope, not only the changed ones."""
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
-    """What is written to a scope in one step. What is empty, or None, stays as it is."""
+    """A set of changes to a scope, written in one atomic step. Empty or None fields change nothing."""
 
     about: About | None = None
     texts: Texts | None = None
     items: Mapping[str, Item | None] = {}
-    """None deletes."""
+    """By item id; None deletes the item."""
     archive: Mapping[str, Archived | None] = {}
-    """By the id of the archived record; None deletes."""
+    """By the id of the archived record; None deletes the record."""
     events: Sequence[Event] = ()
     threads: Mapping[SessionKey, Thread | None] = {}
 
@@ -53,74 +53,75 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
 class MemoryStore(Protocol):
     """Memories by scope. Raises :class:`proxy.errors.StoreUnavailable` as a session store does.
 
-    All keys of a scope lie in one slot of a cluster. They live until they are forgotten, but for those of a
-    thread's own scope, which live as long (seconds) as the ``ttl`` of the last change.
+    All keys of a scope lie in one slot of a cluster. A scope lives until it is forgotten, except the own
+    scope of a thread: that one expires ``ttl`` seconds after its last change.
     """
 
     async def remembered(self, scope: Scope, since: int = 0) -> ScopeSnapshot:
-        """The scope, with the items that changed after version ``since``: one round trip."""
+        """Return the scope with the items that changed after version ``since``, in one round trip."""
         ...
 
     async def note(
         self, scope: Scope, thread: SessionKey, at: float, about: About, ttl: float | None = None
     ) -> None:
-        """A session has had a turn. Its scope begins to be there, where it was not; its version stays.
+        """Record that a session had a turn at time ``at``. Creates the scope if needed; keeps its version.
 
-        What is known ``about`` the scope is kept where nothing is.
+        ``about`` is stored only if the scope has none yet.
         """
         ...
 
     async def change(self, scope: Scope, changes: Changes, seen: int, ttl: float | None = None) -> int:
-        """Write all of it in one step, if the scope still has version ``seen``; the new version.
+        """Write ``changes`` in one atomic step if the scope still has version ``seen``.
 
-        0 where it has another one, and nothing was written. Repeated after a lost reply it answers 0 as well,
-        and who asked reads again. A step holds the store up: whoever changes more than some hundred items
-        takes several.
+        Returns the new version, or 0 if the scope has another version and nothing was written. A call
+        repeated after a lost reply returns 0 too; the caller then reads the scope again. The step blocks the
+        store: to change more than some hundred items, make several calls.
         """
         ...
 
     async def archive(self, scope: Scope) -> Mapping[str, Archived]:
-        """All archived items, by the id of the record."""
+        """Return all archived items by the id of the record."""
         ...
 
     async def log(self, scope: Scope, item: str) -> Sequence[Event]:
-        """What became of an item, oldest first. Score updates that follow each other are one event."""
+        """Return the log of an item, oldest event first. Consecutive score updates form one event."""
         ...
 
     async def thread(self, scope: Scope, session: SessionKey) -> Thread | None:
-        """What the scope knows of one session."""
+        """Return the scope's record of one session."""
         ...
 
     async def threads(self, scope: Scope, most: int) -> Mapping[SessionKey, Thread]:
-        """The sessions that the scope remembers of, at most so many, those with the newest turns first."""
+        """Return the scope's records of at most ``most`` sessions, those with the newest turns first."""
         ...
 
     async def channels(self, workspace: Scope) -> Sequence[Scope]:
-        """The channels that name this workspace as theirs."""
+        """Return the scopes of the channels that belong to this workspace."""
         ...
 
     async def scopes(self, most: int) -> Sequence[Scope]:
-        """The scopes that were changed last, newest first; one among them may have ended since."""
+        """Return at most ``most`` scopes, last changed first. Some of them may have ended since."""
         ...
 
     async def forget(self, scope: Scope) -> bool:
-        """Delete every key of a scope; whether there was one. Work that is under way writes nothing more."""
+        """Delete every key of a scope; return whether it existed. Work under way can then not write to it."""
         ...
 
     async def move(self, former: str, scope: Scope, tenant: str, workspace: str = "") -> bool:
-        """Take what lies under the tag ``former`` to ``scope``, as of this tenant and workspace (its tag).
+        """Move the scope stored under the tag ``former`` to ``scope``; return whether there was one.
 
-        Whether there was anything. A scope that has begun under its new name stays as it is.
+        ``tenant`` and ``workspace`` (a tag) replace those of its record. A scope that already exists under
+        its new name stays as it is.
         """
         ...
 
     async def claim_work(self, scope: Scope, work: str, token: str, lease: float) -> bool:
-        """Take or renew the lease (seconds) on a piece of work, such as the daily run of a day.
+        """Take or renew a lease of ``lease`` seconds on a piece of work, such as the daily run of a day.
 
-        While it lasts nobody else gets it.
+        Returns whether ``token`` holds it. Until the lease ends no other token can take it.
         """
         ...
 
     async def release_work(self, scope: Scope, work: str, token: str) -> None:
-        """Give up a lease, if it is still held."""
+        """Give up the lease on a piece of work if ``token`` still holds it."""
         ...

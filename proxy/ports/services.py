@@ -1,4 +1,4 @@
-"""What else the engine needs of the world: a search, a counter of tokens, an upstream, a clock."""
+"""Ports other than the stores: search, token counter, upstream, clock."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
@@ -10,36 +10,39 @@ class Passage:
     """A text to be searched."""
 
     key: bytes
-    """Equal for equal texts alone."""
+    """Identifies the text: two passages have the same key only if their texts are equal."""
     read: Callable[[], str]
-    """The text; called where the search does not hold it yet."""
+    """Returns the text; called only if the search has not indexed it yet."""
 
 
 class Search(Protocol):
-    """Finds passages. What was searched before on the same shelf is not read again."""
+    """Full-text search over passages. A *shelf* names an index, kept between searches.
+
+    Passages that are already indexed on a shelf are not read again.
+    """
 
     async def search(self, shelf: str, passages: Sequence[Passage], query: str, most: int) -> Sequence[int]:
-        """Indexes of the ``most`` passages that say most of what is asked, best first; off the event loop.
+        """Return the indexes of at most ``most`` passages that match the query, best first.
 
-        The answer rests on these passages alone, whatever the shelf has held before.
-        Raises :class:`proxy.errors.SearchUnavailable`.
+        The search runs off the event loop. Its result depends on these passages only, not on what the shelf
+        held before. Raises :class:`proxy.errors.SearchUnavailable`.
         """
         ...
 
     async def aclose(self) -> None:
-        """Forget all shelves."""
+        """Drop all shelves."""
         ...
 
 
 class TokenCounter(Protocol):
-    """Counts tokens of text in one encoding; what the model makes of it is learned as a ratio."""
+    """Counts the tokens of text in one encoding. The ratio to a model's own count is learned elsewhere."""
 
     def count(self, text: str) -> int:
-        """Tokens of ``text``; special tokens count as the text they are; never raises."""
+        """Return the token count of ``text``. Special tokens are counted as plain text. Never raises."""
         ...
 
     async def count_all(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text, off the event loop where they are large together."""
+        """Return the token count of each text; counts off the event loop if the texts are large in total."""
         ...
 
     async def ready(self) -> None:
@@ -48,7 +51,7 @@ class TokenCounter(Protocol):
 
 
 class UpstreamResponse(Protocol):
-    """An upstream's answer, its body still to come."""
+    """An upstream's response whose body has not been read yet."""
 
     @property
     def status(self) -> int: ...
@@ -57,14 +60,15 @@ class UpstreamResponse(Protocol):
     def headers(self) -> Sequence[tuple[bytes, bytes]]: ...
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """The body's bytes as they arrive, undecoded; there is one such iterator.
+        """Iterate over the body's bytes as they arrive, still encoded. There is only one such iterator.
 
-        Raises UpstreamTimeout, UpstreamUnreachable (reset), UpstreamInvalidResponse (framing, too short).
+        Raises UpstreamTimeout, UpstreamUnreachable (connection reset) and UpstreamInvalidResponse (wrong
+        framing, or a body that is too short).
         """
         ...
 
     async def aclose(self) -> None:
-        """Close the connection if the body was not read to its end; give it back otherwise."""
+        """Return the connection to the pool if the body was read to its end; otherwise close it."""
         ...
 
 
@@ -82,25 +86,25 @@ class Upstream(Protocol):
     ) -> UpstreamResponse:
         """Send one request; ``target`` is the path and query after the client's ``/v1``.
 
-        ``at_root``: after what stands before the ``/v1`` of the upstream's URL, where servers have what is
-        no part of that API.
+        With ``at_root``, ``target`` is appended to the part of the upstream's URL before ``/v1``, where
+        servers have endpoints outside that API.
 
-        Raises UpstreamUnreachable (no connection), UpstreamTimeout.
+        Raises UpstreamUnreachable (no connection) and UpstreamTimeout.
         """
         ...
 
     async def aclose(self) -> None:
-        """Give connections back."""
+        """Close all connections."""
         ...
 
 
 class Clock(Protocol):
-    """The time; an argument, so that no rule rests on a clock read elsewhere."""
+    """The time. Passed as an argument, so that no code reads a clock of its own."""
 
     def now(self) -> float:
-        """Seconds since 1970, UTC."""
+        """Return the seconds since 1970, UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds of a clock that never jumps."""
+        """Return the seconds of a clock that never jumps."""
         ...

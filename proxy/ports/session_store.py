@@ -1,4 +1,4 @@
-"""Where sessions are kept: what is asked of a store, and what it answers."""
+"""The port of the session store: its protocols, and the values they take and return."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,128 +13,128 @@ from proxy.errors import StoreUnavailable
 
 
 class UnreadableRecord(StoreUnavailable):
-    """The store answers, with something that cannot be read. `reason` is a word for it."""
+    """Raised if a stored record cannot be read. `reason` says why, in one word."""
 
     default_message = "A record of the store cannot be read."
     reason: ClassVar[str] = "damaged"
 
 
 NAMED: Final = "named"
-"""The sid of a session that a header names: it is alone under its tag. Other sids are hex."""
+"""The sid of a session that is named by a header; it is the only one under its tag. Other sids are hex."""
 
 
 COMPACTOR: Final = "compact"
-"""What the tickets of compactions in a session's queue begin with."""
+"""Prefix of the tickets that compactions take in a session's queue."""
 
 
 class SessionKey(NamedTuple):
-    """Where a session is kept: ``tag`` (hex) groups all keys of its bucket, ``sid`` names it within."""
+    """Identifies a stored session: ``tag`` (hex) is common to all keys of a bucket, ``sid`` unique in it."""
 
     tag: str
     sid: str
 
     def id_for(self, tenant: str) -> str:
-        """By what operators know the session, in the admin API and in the log."""
+        """Return the id of the session in the admin API and in the log."""
         return f"{tenant}.{self.tag}.{self.sid}"
 
 
 class Lookup(msgspec.Struct, frozen=True):
-    """The one question that a request asks of the store before it is forwarded."""
+    """Everything a request looks up in the store, in one query, before it is forwarded."""
 
     tag: str
     sid: str | None
-    """The session, where a header names it; None: find it by its chain."""
+    """The session's sid if a header names the session; None to find the session by its chain."""
     newest: tuple[bytes, ...]
-    """Chain hashes of the request, newest first (at most 64), for recognition."""
+    """Chain hashes of the request, newest first (at most 64), by which the session is recognised."""
     uncounted: tuple[bytes, ...]
-    """Chain hashes whose token counts this process does not know."""
+    """Chain hashes whose token counts this process does not have."""
     lane: str
     seen: tuple[str, int] = ("", 0)
-    """(sid, how many of the lane's epochs this process already holds for it)."""
+    """(sid, number of the lane's epochs that this process already holds for that session)."""
     hidden_seen: tuple[str, int] = ("", 0)
-    """(sid, how many of its answers with hidden calls this process already knows)."""
+    """(sid, number of answers with hidden calls that this process already holds for that session)."""
     injected: bytes = b""
-    """Digest of what was handed in for the session, as far as this process knows."""
+    """Digest of the session's injection that this process holds, if any."""
     joints: tuple[bytes, ...] = ()
-    """Beside each of ``newest``, where that is an answer, what names it by its place alone; else empty."""
+    """For each of ``newest`` that is an answer, the hash of its joint (see `Joint`); otherwise empty."""
     first: str = ""
-    """The tag under which the first answer may be noted, for a session that is kept under another tag."""
+    """The tag of the conversation's first answer; a session kept under another tag may be noted there."""
 
     def epochs_from(self, sid: str | None) -> int:
-        """From which number on the lane's epochs are asked for, if the session is this one."""
+        """Return the number of the first epoch to read if the session found is ``sid``."""
         return self.seen[1] if self.seen[0] == sid else 0
 
     def hidden_from(self, sid: str | None) -> int:
-        """From which number on answers with hidden calls are asked for, if the session is this one."""
+        """Return the number of the first answer with hidden calls to read if the session found is ``sid``."""
         return self.hidden_seen[1] if self.hidden_seen[0] == sid else 0
 
 
 class Found(msgspec.Struct, frozen=True):
-    """The answer to a :class:`Lookup`; everything empty where nothing is known."""
+    """The answer to a :class:`Lookup`; all fields are empty if no session was found."""
 
     sid: str | None = None
     tag: str = ""
-    """Its tag, where that is not the one that was asked about."""
+    """The session's tag if it differs from the one in the lookup."""
     session: Session | None = None
     known: bytes | None = None
-    """The newest of the asked chain hashes that the session holds."""
+    """The newest chain hash of the lookup that the session holds."""
     counts: dict[bytes, int] = {}
-    """Counted tokens by chain hash, of those asked for and known."""
+    """Counted tokens by chain hash, for those of ``uncounted`` that the store knows."""
     epochs: tuple[Epoch, ...] = ()
-    """The lane's epochs in the order written, those after ``seen`` (all, if ``seen`` names another sid)."""
+    """The lane's epochs after ``seen``, in the order written (all of them if ``seen`` names another sid)."""
     hidden: tuple[HiddenCalls, ...] = ()
-    """The answers with hidden calls in the order written, those after ``hidden_seen``."""
+    """The answers with hidden calls after ``hidden_seen``, in the order written."""
     was_here: bool = False
-    """Whether there was such a session that has expired, or was deleted."""
+    """Whether there was such a session that has expired or was deleted."""
     injected: bytes = b""
-    """Digest of what was handed in for the session; empty where nothing was."""
+    """Digest of the session's injection; empty if it has none."""
     injection: bytes | None = None
-    """What was handed in; None where it is what the question named by its digest."""
+    """The injection; None if it has the digest given in the lookup."""
     joint: bytes = b""
-    """By which of the joints it was found, where by one of them."""
+    """The joint by which the session was found; empty if it was found otherwise."""
     user: Node | None = None
-    """The user message that was answered there; it may have changed."""
+    """The user message that was answered at the joint; the client's version of it may differ."""
 
 
 class Recorded(StrEnum):
-    """What became of a turn."""
+    """The result of recording a turn."""
 
     KEPT = "kept"
     TORN = "torn"
-    """Not written: messages before it are not there, as after a session has expired or was deleted."""
+    """Not written: messages before it are missing, for example because the session expired or was deleted."""
     MOVED = "moved"
-    """Not written: appended to a session that has gone on from elsewhere in the meantime."""
+    """Not written: the turn was appended to a tip that is no longer the tip of the session."""
 
 
 class Standing(StrEnum):
-    """How a place in a session's line stands."""
+    """The state of a place in a session's queue."""
 
     GO = "go"
     WAIT = "wait"
     FULL = "full"
-    """There is no place: too many wait already."""
+    """No place was taken: too many turns are waiting already."""
 
 
 class Mark(NamedTuple):
-    """Up to where a session's messages were read."""
+    """How far a session's messages have been read."""
 
     life: bytes
-    """Says that those read before still are what they were; another one that they may not be."""
+    """While it is the same, the messages read before are unchanged; a new value means they may differ."""
     messages: int
-    """How many there were."""
+    """How many messages there were."""
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """What is stored of a session's messages, for clients that send only what is new."""
+    """A session and its stored messages, for clients that send only new messages."""
 
     session: Session | None = None
     nodes: dict[bytes, Node] = {}
     was_here: bool = False
-    """Whether there was such a session that has expired, or was deleted."""
+    """Whether there was such a session that has expired or was deleted."""
     mark: Mark | None = None
-    """Where these messages end; None where that cannot be told."""
+    """Where these messages end; None if that is not known."""
     is_news: bool = False
-    """Whether they are those alone that were written since the mark that was asked about."""
+    """Whether ``nodes`` holds only the messages written since the mark that the caller gave."""
 
 
 class Listed(msgspec.Struct, frozen=True):
@@ -142,200 +142,201 @@ class Listed(msgspec.Struct, frozen=True):
 
     sessions: list[tuple[SessionKey, Session]]
     left_out: Counter[str]
-    """How many between them cannot be read, by :attr:`UnreadableRecord.reason`."""
+    """How many sessions could not be read, by :attr:`UnreadableRecord.reason`."""
 
 
 class MessageStore(Protocol):
-    """What is stored of a session and its messages."""
+    """Reads a session and its messages."""
 
     async def session(self, key: SessionKey) -> Session | None:
-        """One session's own record."""
+        """Return the session's own record."""
         ...
 
     async def nodes(self, key: SessionKey) -> dict[bytes, Node]:
-        """Every message of the session by chain hash: the whole tree (for the admin API; O(n))."""
+        """Return every message of the session by chain hash: the whole tree (for the admin API; O(n))."""
         ...
 
     async def history(self, key: SessionKey, since: Mark | None = None) -> Stored:
-        """The session with every message, or where that is known with those alone that are new ``since``."""
+        """Return the session with the messages written after ``since`` if these are known, else with all."""
         ...
 
     async def mark_unsaved(self, key: SessionKey, answer: bytes) -> None:
-        """The client of this ``answer`` (its chain hash) was told that it is not saved, be it or not.
+        """Record that the client was told that ``answer`` (a chain hash) is not saved, whether it is or not.
 
-        Holds until the session's next appended turn.
+        The mark holds until the session's next appended turn.
         """
         ...
 
 
 class TurnStore(Protocol):
-    """What a request asks, and what it and its turn write. Every write can be repeated unharmed."""
+    """The lookup of a request, and the writes of a request and its turn. Every write is idempotent."""
 
     def revision(self) -> int | None:
-        """Another number once anything but turns may have changed what :meth:`find` tells of any session.
+        """Return a number that changes once a write other than a turn may have changed a :meth:`find` result.
 
-        That a session is being compacted holds until it is looked up again: it ends without another number.
+        It covers all sessions. The end of a compaction does not change it: a session found compacting counts
+        as such until it is looked up again.
 
-        None where others may write, too.
+        Returns None if other processes may write to the store too.
         """
         ...
 
     async def find(self, lookup: Lookup) -> Found:
-        """The session, its epochs and counts: one round trip."""
+        """Return the session, its epochs and its token counts, in one round trip."""
         ...
 
     async def begin_epoch(self, key: SessionKey, epoch: Epoch, seen: int, ttl: float) -> tuple[Epoch, ...]:
         """Append ``epoch`` to its lane if the lane still holds exactly ``seen`` epochs (compare and set).
 
-        Answers the lane's epochs from number ``seen`` on: ``(epoch,)`` alone when it was written (also by
-        an earlier attempt whose reply was lost), what others wrote instead otherwise.
+        Returns the lane's epochs from number ``seen`` on: ``(epoch,)`` if it was written (also by an earlier
+        attempt whose reply was lost), otherwise the epochs that others wrote instead.
         """
         ...
 
     async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:
-        """Write a turn, idempotently, and renew all keys of the session.
+        """Write a turn, idempotently, and renew the lifetimes of all keys of the session.
 
-        Nothing is written where the messages before it are missing (TORN).
+        Writes nothing if the messages before the turn are missing (TORN).
 
-        A node that is there already stays as it is. The tip moves to ``turn.session.tip`` only where
-        ``advances_tip``, and the session has no tip yet or a parent of the turn's nodes was known before
-        (so that a title request under a chat's id does not become its transcript). ``turns`` counts the
-        completed answers that were new.
+        A node that exists already stays as it is. The tip moves to ``turn.session.tip`` only if
+        ``advances_tip`` is set, and the session has no tip yet or a parent of the turn's nodes was known
+        before (so that a title request under a chat's id does not become its transcript). ``turns`` counts
+        the completed answers that were new.
 
-        The tip of an appended turn (``begun_at``) moves from there alone; from elsewhere nothing is written
+        An appended turn moves the tip only from ``begun_at``; if the tip is elsewhere, nothing is written
         (MOVED).
         """
         ...
 
     async def pin(self, key: SessionKey, hashes: Sequence[bytes], ttl: float) -> None:
-        """Pin messages of the session by their chain hashes, each once; :class:`Session` tells of them.
+        """Pin messages of the session by their chain hashes, each once; :class:`Session` lists the pins.
 
-        A pin lives as long as the session. It may come before the first turn is recorded.
+        A pin lives as long as the session. It may be set before the first turn is recorded.
         """
         ...
 
     async def keep_hidden(
         self, key: SessionKey, hidden: HiddenCalls, ttl: float, *, begins: bool = False
     ) -> bool:
-        """Keep what stands upstream for an answer, unless something does already: the first counts.
+        """Store the messages that stand for an answer upstream, unless the answer has some already.
 
-        It lives as long as the session. Where it ``begins`` one it comes before the first turn is recorded;
-        else nothing is kept, and False told, where the session is not there any more.
+        They live as long as the session. With ``begins`` the session need not exist yet, because its first
+        turn is recorded later; without it, nothing is stored and False returned if the session is gone.
         """
         ...
 
     async def inject(
         self, key: SessionKey, digest: bytes, injection: bytes, ttl: float, *, after: bytes = b""
     ) -> bytes:
-        """Keep what the session begins with, unless something was before; answers what stands.
+        """Store the session's injection unless it has one already; return the one in force.
 
-        What has the digest ``after`` gives way. It lives as long as the session, and may come before the
-        first turn is recorded.
+        An injection whose digest is ``after`` is replaced. The injection lives as long as the session, and
+        may be stored before the first turn is recorded.
         """
         ...
 
     async def injection(self, key: SessionKey) -> bytes | None:
-        """What was handed in for the session."""
+        """Return the session's injection."""
         ...
 
     async def move(self, former: str, tag: str, tenant: str, first: str = "") -> bool:
-        """Take the sessions under the tag ``former`` to ``tag``, as those of ``tenant``.
+        """Move the sessions stored under the tag ``former`` to ``tag``, as sessions of ``tenant``.
 
-        Where there are none, those that are noted under the tag ``first``. Answers whether anything was known
-        there. A session that has begun under ``tag`` stays as it is.
+        If there are none, move those noted under the tag ``first``. Returns whether anything was stored
+        there. A session that already exists under ``tag`` stays as it is.
         """
         ...
 
 
 class QueueStore(Protocol):
-    """The line in which appended turns and compactions of a session wait for each other."""
+    """The queue in which appended turns and compactions of a session wait for each other."""
 
     async def stand(self, key: SessionKey, ticket: str, most: int, lease: float) -> Standing:
-        """Take a place in the session's line for a ``lease`` (seconds), or ask again how it stands.
+        """Take a place in the session's queue for ``lease`` seconds, or return the state of the place held.
 
-        At most ``most`` may wait behind the first. A place whose lease has run out is given up. Tickets that
-        begin with COMPACTOR show the session as compacting while they are first. In a paused session they
-        alone go, before all others.
+        At most ``most`` tickets may wait behind the first. A place whose lease has run out is given up. While
+        a ticket that begins with COMPACTOR is first, the session is shown as compacting. In a paused session
+        only such tickets may go, before all others.
         """
         ...
 
     async def renew_lease(self, key: SessionKey, ticket: str, lease: float) -> None:
-        """Keep a place in the session's line for another ``lease`` (seconds), if it is still held."""
+        """Renew a place in the session's queue for another ``lease`` seconds, if it is still held."""
         ...
 
     async def leave(self, key: SessionKey, ticket: str) -> None:
-        """Give up a place in the session's line."""
+        """Give up a place in the session's queue."""
         ...
 
 
 class SummaryStore(MessageStore, Protocol):
-    """Summaries by content address and who writes which, beside the messages that they are of."""
+    """Summaries by content address, leases on writing them, and the messages they summarize."""
 
     async def summaries(self, key: SessionKey, addresses: Sequence[str]) -> dict[str, str]:
-        """The ready summaries among these content addresses."""
+        """Return the finished summaries among these content addresses."""
         ...
 
     async def claim(self, key: SessionKey, address: str, token: str, lease: float) -> bool:
-        """Take or renew the lease (seconds) on writing the summary at ``address``; whether ``token`` has it.
+        """Take or renew a lease of ``lease`` seconds on writing the summary at ``address``.
 
-        While it lasts nobody else gets it; once it has run out anybody may.
+        Returns whether ``token`` holds it. Until the lease runs out no other token can take it.
         """
         ...
 
     async def release(self, key: SessionKey, address: str, token: str) -> None:
-        """Give up the lease, if it is still held."""
+        """Give up the lease if ``token`` still holds it."""
         ...
 
     async def keep_summary(
         self, key: SessionKey, address: str, text: str, ttl: float, token: str = ""
     ) -> bool:
-        """Keep a summary under its content address, and give up the lease of ``token``.
+        """Store a summary under its content address, and give up the lease of ``token``.
 
-        False where it is not kept: the session was deleted meanwhile, or a ``token`` was given and has lost
-        its lease, and another worker has it or has written.
+        Returns False if it was not stored: the session was deleted meanwhile, or ``token`` has lost its lease
+        and another worker holds it or has written the summary.
         """
         ...
 
 
 class SessionAdmin(Protocol):
-    """What operators see of sessions beside their messages, and do to them."""
+    """What operators read of sessions besides their messages, and the changes they make to them."""
 
     async def sessions(self, limit: int) -> Listed:
-        """The sessions used last, newest first."""
+        """Return the sessions used last, newest first."""
         ...
 
     async def epochs(self, key: SessionKey, lane: str) -> tuple[Epoch, ...]:
-        """All epochs of a lane, in the order written."""
+        """Return all epochs of a lane, in the order written."""
         ...
 
     async def lanes(self, key: SessionKey) -> tuple[str, ...]:
-        """The lanes of the session that have epochs, sorted."""
+        """Return the lanes of the session that have epochs, sorted."""
         ...
 
     async def hidden(self, key: SessionKey) -> tuple[HiddenCalls, ...]:
-        """All answers of the session with hidden calls, in the order written."""
+        """Return all answers of the session with hidden calls, in the order written."""
         ...
 
     async def pause(self, key: SessionKey, *, paused: bool) -> bool:
-        """Let appended turns of a session wait, or go on; whether there is such a session."""
+        """Make appended turns of a session wait, or let them go on; return whether the session exists."""
         ...
 
     async def delete(self, key: SessionKey) -> bool:
-        """Forget a session, all but that there was one; whether there was."""
+        """Delete a session, except the mark that it existed; return whether it did."""
         ...
 
 
 class SessionStore(TurnStore, QueueStore, SummaryStore, SessionAdmin, Protocol):
-    """Sessions, kept for at least their time to live (seconds): all that is asked of a store.
+    """The whole session store. Sessions are kept for at least their ``ttl`` (seconds).
 
-    Every method of every protocol here raises :class:`proxy.errors.StoreUnavailable` when the store cannot be
-    reached in time, refuses, or answers with something that cannot be read.
+    Every method of every protocol here raises :class:`proxy.errors.StoreUnavailable` if the store cannot be
+    reached in time, refuses, or returns something that cannot be read.
     """
 
     async def knows_secret(self) -> bool:
-        """Whether the store was written with one of our secrets; asked once, at the start.
+        """Return whether the store was written with one of our secrets; called once, at the start.
 
-        False says that none of its sessions will be found. True where nobody can tell.
+        False means that none of its sessions will be found. Returns True if this cannot be determined.
         """
         ...
 
@@ -344,5 +345,5 @@ class SessionStore(TurnStore, QueueStore, SummaryStore, SessionAdmin, Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Give connections back."""
+        """Close all connections."""
         ...

@@ -1,6 +1,6 @@
-"""Where sessions and memories are kept: in this process, or in Redis or Valkey; a URL names which.
+"""Stores for sessions and memories: in this process, or in Redis or Valkey, chosen by a URL.
 
-A store of sessions has that of ``memories`` with it, over the same connections.
+The memory store is the attribute ``memories`` of the session store, and shares its connections.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ def open_store(
     linger: float | None = None,
     timed: Timed = untimed,
 ) -> InProcessStore | RedisStore:
-    """The store at `url`; nothing is connected yet.
+    """Return the store at `url`, without connecting to it yet.
 
-    `timeout` is what a round trip may take beside what it usually takes, `rest` how long a store that failed
-    is left alone and, where nobody else writes to it, `linger` how long a turn that nobody waits for waits
-    for others, all in seconds. With a keyring records may be sealed; those of `memory://` never leave the
-    process. `timed` is told what each call to a server was for, and how many seconds it took. Raises
-    SettingsError.
+    `timeout` is how much longer than usual a round trip may take, `rest` how long a store that failed is not
+    called. `linger` is given only if no other process writes to the store: how long a turn that nobody waits
+    for may be delayed, to be sent together with others. All are in seconds. With a keyring records may be
+    encrypted; those of `memory://` never leave the process. `timed` is called for each call to a server, with
+    its purpose and its duration in seconds. Raises SettingsError if the URL is not valid.
     """
     match urlsplit(url).scheme:
         case "memory":

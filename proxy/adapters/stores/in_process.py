@@ -1,8 +1,8 @@
 """The SessionStore port in this process, for `--store memory://` and for trying things out.
 
-Nothing survives the process and no other worker sees it. It is bounded: the sessions used longest ago go
-first. Its rules are those of the scripts in :mod:`proxy.adapters.stores.redis`; one contract suite holds them
-both.
+Its data is lost when the process ends, and no other worker sees it. It is bounded: the sessions written
+longest ago are dropped first. It follows the same rules as the scripts in
+:mod:`proxy.adapters.stores.redis`; one contract test suite runs against both.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ _NOTHING: Final = StoredSession()
 
 
 class InProcessStore:
-    """At most `most` sessions, each for its time to live by `clock`. The port says what each method does."""
+    """Holds at most `most` sessions, each for its ttl by `clock`. The methods are documented at the port."""
 
     def __init__(self, clock: Clock, most: int = 10_000) -> None:
         self._clock = clock
         self._most = most
         self._sessions: OrderedDict[SessionKey, StoredSession] = OrderedDict()
-        """By last write, oldest first."""
+        """In the order of their last writes, oldest first."""
         self._tips: dict[tuple[str, bytes], dict[str, bytes]] = {}
-        """(tag, chain hash of an answer, or its joint) → sids, and of a joint what was said there."""
+        """(tag, chain hash or joint of an answer) → sid → for a joint, the hash of its user message."""
         self._firsts: dict[str, set[SessionKey]] = {}
-        """Sessions by the tag under which theirs is noted."""
+        """Sessions by the tag of their first answer."""
         self._were: OrderedDict[SessionKey, None] = OrderedDict()
-        """Sessions named by a header that were here once, newest last."""
+        """Keys of sessions named by a header that exist or have existed, newest last."""
         self._queues: dict[SessionKey, dict[str, float]] = {}
-        """Tickets of appended turns in their order, and when each one's lease runs out."""
+        """Per session, tickets of appended turns in their order → when the lease of each runs out."""
         self._leases = Leases(clock)
         self.memories = InProcessMemories(clock)
         self.bills = InProcessBills(clock, self._is_gone, most)
         self._next_expiry = math.inf
-        """When to look for sessions that have expired; none does before."""
+        """No session expires before this time."""
 
     def revision(self) -> int | None:
-        """None: it is asked at no cost."""
+        """Return None: a lookup here costs nothing, so callers need not avoid it."""
         return None
 
     async def find(self, lookup: Lookup) -> Found:
@@ -158,7 +158,7 @@ class InProcessStore:
         return True
 
     async def move(self, former: str, tag: str, tenant: str, first: str = "") -> bool:
-        """Nothing: sessions end with the process, and secrets change between two."""
+        """Do nothing: sessions end with the process, and secrets change only when it is restarted."""
         return False
 
     async def pause(self, key: SessionKey, *, paused: bool) -> bool:
@@ -198,13 +198,13 @@ class InProcessStore:
             self._queues.pop(key, None)
 
     def _queue(self, key: SessionKey, but: str = "") -> dict[str, float]:
-        """The session's queue without places whose leases have run out."""
+        """Return the session's queue without places whose leases have run out, except that of ``but``."""
         now = self._clock.monotonic()
         queue = self._queues.get(key, {})
         return {ticket: ends for ticket, ends in queue.items() if ends > now or ticket == but}
 
     def _is_gone(self, key: SessionKey) -> bool:
-        """Whether a session was here that is not any more, as far as that is known."""
+        """Return whether the session is known to have existed and is gone."""
         return self._live(key) is None and key in self._were
 
     def _remember(self, key: SessionKey) -> None:
@@ -252,19 +252,20 @@ class InProcessStore:
         return tuple(sorted(self._read(key).epochs))
 
     async def knows_secret(self) -> bool:
-        """True: nobody else has written here."""
+        """Return True: no other process has written here."""
         return True
 
     async def ping(self) -> None:
-        """Return: it always answers."""
+        """Do nothing: this store always answers."""
 
     async def aclose(self) -> None:
-        """Nothing to give back."""
+        """Do nothing: there are no connections."""
 
     def _recognise(self, lookup: Lookup) -> tuple[str, bytes] | None:
-        """The session of the newest answer known, and by which joint; none where several gave it.
+        """Return the sid of the session that holds the newest known answer, and the joint that found it.
 
-        A joint of several says nothing, nor do those before it.
+        Returns None if several sessions hold that answer. A joint shared by several sessions finds none, and
+        ends the use of joints: older ones are not tried.
         """
         self._purge()
         may_join = True
@@ -279,7 +280,7 @@ class InProcessStore:
         return None
 
     def _read(self, key: SessionKey) -> StoredSession:
-        """The session, to be read; an empty one where it is not there."""
+        """Return the session for reading; an empty one if it does not exist."""
         return self._live(key) or _NOTHING
 
     def _live(self, key: SessionKey) -> StoredSession | None:
@@ -287,7 +288,7 @@ class InProcessStore:
         return self._sessions.get(key)
 
     def _renewed(self, key: SessionKey, ttl: float) -> StoredSession:
-        """The session, made where it is not there, from now on for `ttl` seconds."""
+        """Return the session, created if necessary, and set its lifetime to `ttl` seconds from now."""
         stored = self._live(key)
         if stored is None:
             stored = self._sessions[key] = StoredSession()
@@ -299,7 +300,7 @@ class InProcessStore:
         return stored
 
     def _purge(self) -> None:
-        """Drop what has expired."""
+        """Drop expired sessions."""
         now = self._clock.monotonic()
         if now < self._next_expiry:
             return

@@ -13,7 +13,7 @@ from proxy.ports.bill_store import HOUR, KEPT
 
 
 class InProcessBills:
-    """Bills of at most `most` sessions. `is_gone` tells of a session that it was here and is no more."""
+    """Holds bills of at most `most` sessions. `is_gone` returns whether a session existed and is gone."""
 
     def __init__(self, clock: Clock, is_gone: Callable[[SessionKey], bool], most: int) -> None:
         self._clock = clock
@@ -22,10 +22,10 @@ class InProcessBills:
         self._hours: dict[int, dict[str, Bill]] = {}
         self._evidence: dict[int, dict[str, Counts]] = {}
         self._sessions: OrderedDict[SessionKey, Bill] = OrderedDict()
-        """By last write, oldest first."""
+        """In the order of their last writes, oldest first."""
 
     async def add_to_hour(self, hour: int, bills: Mapping[str, Bill], group: Group) -> None:
-        """Nothing is lost on its way here, so no group comes twice."""
+        """Add the bills. Calls cannot get lost here, so no group is sent twice and ``group`` is not used."""
         of_hour = self._hours.setdefault(hour, {})
         for model, bill in bills.items():
             of_hour[model] = of_hour.get(model, NOTHING) + bill

@@ -1,6 +1,6 @@
-"""The MemoryStore port in this process: nothing survives it, and no other worker sees it.
+"""The MemoryStore port in this process: its data ends with the process, and no other worker sees it.
 
-It is bounded: the scopes that were noted or changed longest ago go first.
+It is bounded: the scopes that were noted or changed longest ago are dropped first.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from proxy.ports import Changes, Clock, ScopeSnapshot, SessionKey
 from proxy.ports.memory_store import DELETED_LOG_LIFE, DELETED_LOGS, LOGGED, LOGS, THREADS, TOMBSTONES
 
 _WORK = "memory"
-"""In the place of a session's sid, where a lease is of a scope."""
+"""Takes the place of a session's sid in the key of a lease on a scope."""
 
 
 @dataclass(slots=True)
@@ -39,21 +39,21 @@ class _StoredScope:
     scope: Scope
     version: int
     floor: int
-    """Who has read an older version reads all."""
+    """A reader whose version is older than this reads all items again."""
     expires: float = math.inf
     """By the monotonic clock."""
     about: About | None = None
     texts: Texts = field(default_factory=Texts)
     items: dict[str, Item] = field(default_factory=dict[str, Item])
     changed: dict[str, int] = field(default_factory=dict[str, int])
-    """The version at which each item changed, oldest first;"""
+    """The version at which each item changed, oldest first."""
     gone: dict[str, int] = field(default_factory=dict[str, int])
-    """and those that were deleted."""
+    """The version at which each deleted item was deleted, oldest first."""
     archive: dict[str, Archived] = field(default_factory=dict[str, Archived])
     logs: dict[str, list[Event]] = field(default_factory=dict[str, list[Event]])
-    """By item; that of the newest event last;"""
+    """Logs of existing items by item id; the log with the newest event comes last."""
     deleted_logs: dict[str, list[Event]] = field(default_factory=dict[str, list[Event]])
-    """and those of items that are no more."""
+    """Logs of deleted items, in the same order."""
     threads: dict[SessionKey, Thread] = field(default_factory=dict[SessionKey, Thread])
 
     def write(self, changes: Changes, version: int) -> None:
@@ -100,7 +100,7 @@ class _StoredScope:
             self.gone[name] = self.version
 
     def write_thread(self, session: SessionKey, thread: Thread) -> None:
-        """Its last turn is the newest that was told of."""
+        """Store the record of a session. Its time of the last turn never goes back."""
         before = self.threads.get(session)
         updated = max(thread.updated, before.updated) if before else thread.updated
         self.threads[session] = replace(thread, updated=updated)
@@ -108,7 +108,7 @@ class _StoredScope:
             del self.threads[min(self.threads, key=lambda each: self.threads[each].updated)]
 
     def since(self, version: int) -> Mapping[str, Item | None] | None:
-        """The items that changed after this version; None where that cannot be told."""
+        """Return the items that changed after this version; None if that is not known."""
         if not self.floor <= version <= self.version:
             return None
         entries = (reversed(self.changed.items()), reversed(self.gone.items()))
@@ -117,13 +117,13 @@ class _StoredScope:
 
 
 class InProcessMemories:
-    """At most ``most`` scopes. The port says what each method does."""
+    """Holds at most ``most`` scopes. The methods are documented at the port."""
 
     def __init__(self, clock: Clock, most: int = 1_000) -> None:
         self._clock = clock
         self._most = most
         self._scopes: OrderedDict[str, _StoredScope] = OrderedDict()
-        """By tag; the last one noted or changed last."""
+        """By tag, in the order of their last notes or changes, oldest first."""
         self._versions = count(1)
         self._leases = Leases(clock)
 
@@ -178,7 +178,7 @@ class InProcessMemories:
         return self._scopes.pop(scope.tag, None) is not None
 
     async def move(self, former: str, scope: Scope, tenant: str, workspace: str = "") -> bool:
-        """Nothing: memories end with the process, and secrets change between two."""
+        """Do nothing: memories end with the process, and secrets change only when it is restarted."""
         return False
 
     async def claim_work(self, scope: Scope, work: str, token: str, lease: float) -> bool:
@@ -195,12 +195,12 @@ class InProcessMemories:
         return stored
 
     def _living(self) -> list[_StoredScope]:
-        """The one noted or changed last first."""
+        """Return the scopes that have not expired, last noted or changed first."""
         now = self._clock.monotonic()
         return [each for each in reversed(self._scopes.values()) if each.expires > now]
 
     def _renewed(self, scope: Scope, ttl: float | None) -> _StoredScope:
-        """The scope, made where it is not there; with a ``ttl`` for so long from now on."""
+        """Return the scope, created if necessary; a ``ttl`` sets its lifetime from now (seconds)."""
         stored = self._live(scope)
         if stored is None:
             version = next(self._versions)

@@ -1,4 +1,4 @@
-"""A session as the store in this process holds it, and how a turn joins it."""
+"""A session as the in-process store holds it, and how a turn is recorded in it."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ class StoredSession:
     nodes: dict[bytes, Node] = field(default_factory=dict[bytes, Node])
     """By chain hash, in the order written."""
     life: bytes = field(default_factory=partial(secrets.token_bytes, 8))
-    """Another one from when a message took the place of one that was cut off."""
+    """Replaced whenever a complete answer takes the place of one that was cut off."""
     epochs: dict[str, list[Epoch]] = field(default_factory=dict[str, list[Epoch]])
     hidden: dict[bytes, HiddenCalls] = field(default_factory=dict[bytes, HiddenCalls])
     """By chain hash of the answer, in the order written."""
     summaries: dict[str, str] = field(default_factory=dict[str, str])
     beside: set[bytes] = field(default_factory=set[bytes])
     late: set[bytes] = field(default_factory=set[bytes])
-    """Answers that came in a history before their own turns did."""
+    """Answers that arrived in the history of a request before their own turns were recorded."""
     tips: list[bytes] = field(default_factory=list[bytes])
-    """Chain hashes and joints by which it is found."""
+    """Chain hashes and joints by which the session is found."""
     firsts: set[str] = field(default_factory=set[str])
-    """Tags under which its own is noted."""
+    """Tags of first answers under which the session is noted."""
     paused: bool = False
     unsaved: bytes = b""
     pins: dict[bytes, None] = field(default_factory=dict[bytes, None])
@@ -44,22 +44,22 @@ class StoredSession:
     injection: bytes | None = None
 
     def record(self, turn: Turn) -> None:
-        """Write a turn that may join: whoever calls has looked."""
+        """Write a turn. The caller has checked that it may be recorded (neither TORN nor MOVED)."""
         before, tip, is_appended = self.session, turn.session.tip, turn.begun_at is not None
         outer, asked = turn.outer_parents, {node.hash for node in turn.nodes if not node.answer}
         is_joined = turn.is_joined or bool((outer | asked & self.nodes.keys()) - self.beside)
         fresh: list[Node] = []
         replaces = has_tip = False
-        answers = 0  # that are complete now, and were not before
+        answers = 0  # complete now, and not before this turn
         for node in turn.nodes:
             stored, is_complete = self.nodes.get(node.hash), node.answer and node.complete
             if stored is None or (is_complete and not stored.complete):
-                fresh.append(node)  # it is new, or completes an answer that was cut off
+                fresh.append(node)  # new, or the complete form of an answer that was cut off
                 answers += is_complete
                 replaces = replaces or stored is not None
                 has_tip = has_tip or node.hash == tip
             if stored and is_complete and not stored.answer and node.hash not in self.late:
-                self.late.add(node.hash)  # the history that it came with has overtaken its turn
+                self.late.add(node.hash)  # a later request's history was recorded before this turn
                 answers += 1
         if replaces:
             self.life = secrets.token_bytes(8)
@@ -80,14 +80,14 @@ class StoredSession:
             self.beside |= asked
 
     def since(self, mark: Mark) -> dict[bytes, Node] | None:
-        """The messages that were written since others were read; None where all are to be read again."""
+        """Return the messages written since ``mark``; None if all must be read again."""
         news = len(self.nodes) - mark.messages
         if mark.life != self.life or news < 0:
             return None
         return dict(islice(reversed(self.nodes.items()), news))
 
     def shown(self, first_in_queue: str) -> Session | None:
-        """The session's record, and why its turns wait."""
+        """Return the session's record with its mutable fields, among them why its turns wait."""
         compacting = "compacting" if first_in_queue.startswith(COMPACTOR) else ""
         blocked = compacting or ("paused" if self.paused else "")
         return self.session and msgspec.structs.replace(
@@ -99,18 +99,18 @@ class StoredSession:
 
 
 Place = tuple[SessionKey, str]
-"""A session, and the address of a summary."""
+"""A session and the content address of a summary, or a scope and the name of a piece of work."""
 
 
 class Leases:
-    """Who writes which summary, and until when by ``clock``."""
+    """Leases on pieces of work, such as writing a summary. They end by ``clock``."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._held: dict[Place, tuple[str, float]] = {}
 
     def take(self, place: Place, token: str, lease: float) -> bool:
-        """Take or renew a lease (seconds); whether ``token`` has it."""
+        """Take or renew a lease of ``lease`` seconds; return whether ``token`` holds it."""
         now = self._clock.monotonic()
         self._held = {each: held for each, held in self._held.items() if held[1] > now}
         if self.holder(place) not in ("", token):
@@ -119,11 +119,11 @@ class Leases:
         return True
 
     def holder(self, place: Place) -> str:
-        """The token that has the lease; empty where none has."""
+        """Return the token that holds the lease; empty if none does."""
         token, ends = self._held.get(place, ("", 0.0))
         return token if ends > self._clock.monotonic() else ""
 
     def give_up(self, place: Place, token: str) -> None:
-        """End a lease, if ``token`` has it."""
+        """End a lease if ``token`` holds it."""
         if token and self.holder(place) == token:
             del self._held[place]

@@ -1,1 +1,1 @@
-"""What the admin API reads and changes of a session."""
+"""The operations of the admin API: reading and changing sessions and memories, and statistics."""

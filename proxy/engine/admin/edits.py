@@ -1,8 +1,8 @@
-"""What people do to sessions: compact, restore, pause, delete. Serves the admin API; looking is next door.
+"""The changes that people make to sessions through the admin API: compact, restore, pin, pause, delete.
 
-Keeps law 3 (stable): a cut that is made or undone on request is an epoch like any other, written by
-compare-and-set, so every worker forwards the same from then on. And law 5 (nothing is lost): only a deletion
-takes anything away, and it takes all of it.
+Reading sessions is in :mod:`proxy.engine.admin.inspection`. Keeps law 3 (stable): a cut that is made or
+undone on request is an epoch like any other, written by compare-and-set, so that every worker forwards the
+same from then on. Keeps law 5 (nothing is lost): only deleting a session removes data, and it removes all.
 """
 
 import asyncio
@@ -30,34 +30,34 @@ from proxy.errors import InvalidType, NotFound, NothingToChange, SessionBusy
 from proxy.ports import COMPACTOR, Clock, SessionKey, SessionStore
 
 _RACES = 4
-"""How often a change is decided on anew because somebody else changed the same lane."""
+"""How many times a change is attempted; it fails if somebody else has changed the same lane meanwhile."""
 
 Ranges = Sequence[range]
-"""Numbers of messages, as the transcript has them."""
+"""Ranges of message numbers, as the transcript numbers them."""
 Planning = Callable[[Branch], Awaitable[Plan]]
-"""Decides on another plan for the default branch of a session."""
+"""Returns a new plan for the default branch of a session."""
 
 
 class Compacted(NamedTuple):
-    """What was cut on request."""
+    """The result of a compaction."""
 
     epoch: Epoch
     summary: str
-    """Whether the summary of it is written, with whose key, or why not, in words."""
+    """In words: whether the summary of the cut messages is written, with whose key, or why not."""
 
 
 class Preview(NamedTuple):
-    """What a change would come to, if it was made now."""
+    """What a change would result in if it was made now."""
 
     branch: Branch
-    """As it is now."""
+    """The branch as it is now."""
     epoch: Epoch
-    """As it would be written."""
+    """The epoch that would be written."""
 
 
 @dataclass(frozen=True)
 class Edits:
-    """Changes sessions on request. Every method raises NotFound where the session is gone."""
+    """Changes sessions on request. Every method raises NotFound if the session is gone."""
 
     store: SessionStore
     inspection: Inspection
@@ -69,9 +69,9 @@ class Edits:
     clock: Clock
     recorder: Recorder
     forget_own_scope: Callable[[SessionKey, str], Awaitable[object]]
-    """Forgets what is remembered for a session (of a tenant) alone."""
+    """Deletes the memories of a session's own scope; takes its key and its tenant."""
     credentials: Sequence[tuple[bytes, bytes]] = ()
-    """Headers of the calls for summaries; without any, none are written on request."""
+    """Headers for the requests for summaries; if empty, no summaries are written on request."""
 
     async def delete(self, found: Inspected) -> None:
         await self.recorder.forget(found.key)
@@ -84,14 +84,14 @@ class Edits:
             raise NotFound("There is no such session.")
 
     async def pause(self, found: Inspected, *, paused: bool) -> Inspected:
-        """Let appended turns wait, or go on."""
+        """Make appended turns of the session wait, or let them go on."""
         await self.store.pause(found.key, paused=paused)
         return await self.inspection.read(found.key)
 
     async def pin(self, found: Inspected, messages: Ranges) -> list[int]:
-        """Keep messages from being cut as long as anything else can be; the numbers of all that are pinned.
+        """Pin messages: they are cut only when nothing else is left to cut. Return the numbers of all pins.
 
-        Raises InvalidType for messages that there are not, and where there are too many.
+        Raises InvalidType for messages that do not exist, and if the session would have too many pins.
         """
         nodes = (await self.inspection.branch(found)).nodes
         before = frozenset(found.session.pins)
@@ -108,17 +108,18 @@ class Edits:
     async def restore(
         self, found: Inspected, messages: Ranges | None = None, epoch: int | None = None
     ) -> Epoch:
-        """Undo cuts: those of some messages, those that one epoch made, or all.
+        """Undo cuts: those of ``messages``, those that the epoch of number ``epoch`` made, or all.
 
-        Raises NothingToChange where none of it is cut, and InvalidType for messages that there are not.
+        Raises NothingToChange if none of it is cut, InvalidType for messages that do not exist, and NotFound
+        for an epoch that is not in force.
         """
         return await self._change(found, Verb.RESTORE, partial(_restored, messages, epoch))
 
     async def compact(self, found: Inspected, messages: Ranges | None = None) -> Compacted:
-        """Cut these messages, or all that may be cut; other turns wait meanwhile.
+        """Cut these messages, or all that may be cut; other turns of the session wait meanwhile.
 
-        Raises NothingToChange where nothing would become smaller, SessionBusy where others are at it for
-        longer than the policy lets a turn wait, and InvalidType for messages that there are not.
+        Raises NothingToChange if nothing would become smaller, SessionBusy if others hold the session for
+        longer than the policy lets a turn wait, and InvalidType for messages that do not exist.
         """
         summary = ""
 
@@ -145,7 +146,10 @@ class Edits:
     async def preview(
         self, found: Inspected, asked: Verb, messages: Ranges | None = None, epoch: int | None = None
     ) -> Preview:
-        """What compacting or restoring would do now, with the summaries that are there. Raises as they do."""
+        """Return what compacting or restoring would do now, using the summaries that exist.
+
+        Raises the same errors as :meth:`compact` and :meth:`restore`.
+        """
 
         async def cut(branch: Branch) -> Plan:
             owner = branch.found.owner(branch.situation.policy.summary)
@@ -159,14 +163,14 @@ class Edits:
     async def _compacted(
         self, branch: Branch, messages: Ranges | None, owner: Owner
     ) -> tuple[Draft, GapSummaries]:
-        """What a compaction of these messages cuts, and the summaries that it wants."""
+        """Return what a compaction of these messages (None: all that may be) cuts, and its summaries."""
         wanted = None if messages is None else numbered(messages, len(branch.nodes))
         informed = await self.summary_jobs.informed(branch.situation, owner)
         decided = await asyncio.to_thread(compacted, informed, wanted)
         return decided, await self.summary_jobs.wanted(decided, owner)
 
     def _summary(self, situation: Situation, owner: Owner, *, is_begun: bool) -> str:
-        """What there is to say of the summary of what is cut; ``is_begun``: a call for it was made here."""
+        """Describe the state of the summary. ``is_begun``: this compaction has requested it from a model."""
         if not situation.policy.summary.enabled:
             return "none, as the policy says"
         whys = [each.why for each in self.summary_jobs.missing(situation, owner)]
@@ -180,12 +184,12 @@ class Edits:
         return "written before" if situation.plan.anchors else "none, nothing of it may be told"
 
     async def _change(self, found: Inspected, asked: Verb, plan: Planning) -> Epoch:
-        """Decide on a plan for the default tip, and write it as an epoch; anew where somebody was faster."""
+        """Make a plan for the default tip and write it as an epoch; start over if another epoch was first."""
         await self.recorder.written(found.key)
         for _ in range(_RACES):
             now, change = await self._decided(found, asked, plan)
             epoch, ttl = change.epoch(self.clock.now()), change.before.policy.store.ttl
-            await self.inspection.read(found.key)  # unless it was deleted meanwhile
+            await self.inspection.read(found.key)  # raises NotFound if it was deleted meanwhile
             written = await self.store.begin_epoch(found.key, epoch, len(now.found.epochs), ttl)
             if written and written[0].id == epoch.id:
                 log_pruning(epoch, found.id)
@@ -193,7 +197,7 @@ class Edits:
         raise SessionBusy
 
     async def _decided(self, found: Inspected, asked: Verb, plan: Planning) -> tuple[Branch, Change]:
-        """What a plan changes at the default tip, as that is now. Raises NothingToChange."""
+        """Return the branch of the default tip as it is now, and its change. Raises NothingToChange."""
         now = await self.inspection.branch(await self.inspection.read(found.key))
         situation = await asyncio.to_thread(lambda: now.situation)
         new = await plan(now)
@@ -207,14 +211,14 @@ class Edits:
             stage=Stage(now.stage),
             parent=now.epoch,
             asked=asked,
-            # The notes go out within their neighbours by the policy, or as they do already.
+            # Notes are merged into neighbouring messages if the policy says so, or if they already are.
             alternates=situation.policy.summary.alternate is True
             or (now.epoch is not None and now.epoch.alternates),
         )
 
 
 async def _restored(messages: Ranges | None, epoch: int | None, branch: Branch) -> Plan:
-    """A plan without the cuts of some messages, or those that one epoch made; neither named: without any."""
+    """Return a plan without the cuts of ``messages`` or of one epoch; with neither, a plan without cuts."""
     if epoch is not None:
         wanted = _newly_cut(branch.epochs, epoch)
     else:
@@ -223,18 +227,18 @@ async def _restored(messages: Ranges | None, epoch: int | None, branch: Branch) 
 
 
 async def _at_once() -> None:
-    """There is nothing to wait for."""
+    """Return at once: for callers that have nothing to wait for."""
 
 
 def numbered(messages: Ranges, count: int) -> frozenset[int]:
-    """The messages of these numbers, of so many. Raises InvalidType where one of them is not there."""
+    """Return the message numbers in these ranges. Raises InvalidType if one is not below ``count``."""
     if any(each.stop > count for each in messages) or not count:
         raise InvalidType(f"The messages are 0 to {count - 1}.", param="messages")
     return frozenset(place for each in messages for place in each)
 
 
 def _newly_cut(epochs: Sequence[Epoch], number: int) -> frozenset[int]:
-    """What the epoch of this number cut or clipped that was whole before. Raises NotFound."""
+    """Return the messages that this epoch cut or clipped and no earlier one did. Raises NotFound."""
     before = frozenset[int]()
     for epoch in epochs:
         edited = _edited(epoch.plan)

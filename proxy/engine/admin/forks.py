@@ -1,8 +1,8 @@
-"""Forks: a branch of a session as a session of its own, so that both go on without touching each other.
+"""Forks: a branch of a session copied into a session of its own, so that both go on independently.
 
-A fork takes along what its branch rests on and nothing else: the messages with their counts, and of each lane
+A fork copies what its branch needs and nothing else: the messages with their token counts, and of each lane
 the epochs that lie wholly before the fork. Keeps law 6 (isolated): a fork belongs to the caller whose session
-it was made from, and its name works for nobody else.
+it was made from, and its name is valid for that caller only.
 """
 
 import asyncio
@@ -24,22 +24,22 @@ from proxy.ports import NAMED, Clock, SessionKey, SessionStore
 
 @dataclass(frozen=True)
 class Forks:
-    """Makes sessions out of branches."""
+    """Creates sessions from branches."""
 
     store: SessionStore
     inspection: Inspection
     naming: Naming
     clock: Clock
     settled: Callable[[SessionKey], Awaitable[None]]
-    """Returns when the turns that this process has answered are written."""
+    """Returns once the turns of the session that this process has answered are written."""
 
     async def fork(
         self, found: Inspected, tip: str | None = None, at: int | None = None, name: str | None = None
     ) -> Inspected:
-        """A new session with the messages of a branch up to and with number ``at``; all without one.
+        """Create a session with the messages of a branch up to number ``at`` inclusive (default: all).
 
-        Raises NotFound for a tip that there is not, InvalidType for a number that there is not,
-        InvalidSessionId for a name that no header can carry, SessionExists, and NothingToChange where the
+        Raises NotFound for an unknown tip, InvalidType for a number that does not exist, InvalidSessionId for
+        a name that no header can carry, SessionExists if the name is taken, and NothingToChange if the
         session has no messages.
         """
         await self.settled(found.key)
@@ -76,7 +76,7 @@ class Forks:
             key = SessionKey(found.key.tag, secrets.token_hex(8))
             return key, self.naming.issue(tenant, key)
         shown: str | None = f"fork-{secrets.token_hex(8)}"
-        if name is not None:  # as a header would carry it
+        if name is not None:  # read it the way a header is read
             try:
                 shown = session_header({SESSION_HEADER: name.encode("latin-1")})
             except UnicodeEncodeError:
@@ -93,9 +93,9 @@ class Forks:
         copies: Mapping[bytes, bytes],
         ttl: float,
     ) -> tuple[Epoch, ...]:
-        """Write the fork's epochs: those within the branch, by the hashes of its ``copies``.
+        """Write the fork's epochs: those within the branch, with the chain hashes of its ``copies``.
 
-        Answers those of the lane of the latest turn.
+        Returns the epochs of the lane of the latest turn.
         """
         in_lane: tuple[Epoch, ...] = ()
         for lane in await self.store.lanes(found.key):
@@ -120,7 +120,7 @@ class Forks:
         epochs: tuple[Epoch, ...],
         hidden: Sequence[HiddenCalls],
     ) -> Session:
-        """The fork's own record, as if its newest request had been of this length."""
+        """Return the fork's session record, as if its newest request had ended with these messages."""
         before, now = found.session, self.clock.now()
         fork = Inspected("", found.key, before, epochs, {each.hash: each for each in hidden})
         branch = Branch(self.inspection, fork, nodes)
@@ -144,7 +144,10 @@ class Forks:
 
 
 def _up_to(branch: Sequence[Node], at: int | None) -> Sequence[Node]:
-    """A branch as far as it is taken along; an answer at its end that was cut off is not."""
+    """Return the part of a branch that is copied. An incomplete answer at its end is left out.
+
+    Raises NothingToChange if no message is left, and InvalidType if there is no message ``at``.
+    """
     if branch and not branch[-1].complete:
         branch = branch[:-1]
     if not branch:
@@ -155,7 +158,7 @@ def _up_to(branch: Sequence[Node], at: int | None) -> Sequence[Node]:
 
 
 def _chained(dialect: Dialect, branch: Sequence[Node], start: bytes) -> tuple[Node, ...]:
-    """The messages of a branch on a chain that begins with ``start``."""
+    """Return the messages of a branch with the hashes of a chain that begins with ``start``."""
     hashes = chain_of((read_message(dialect.read(node.raw)).identity for node in branch), start)
     parents = [start, *hashes]
     return tuple(

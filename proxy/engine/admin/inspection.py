@@ -1,7 +1,7 @@
-"""Looking into sessions: transcripts, views and why they are as they are. Read-only; serves the admin API.
+"""Reads sessions for the admin API: transcripts, views, and why a view is as it is. Read-only.
 
-What waits for the store is asynchronous. All else works out a long session's state when it is asked for:
-whoever serves others meanwhile asks in a thread.
+Methods that wait for the store are asynchronous. The others compute the state of a possibly long session on
+demand: a server should call them in a thread.
 """
 
 from collections import Counter, defaultdict
@@ -39,15 +39,15 @@ from proxy.errors import InvalidPolicy, NotFound, RequestError
 from proxy.ports import SessionKey, SessionStore, TokenCounter, UnreadableRecord
 
 _SEARCHED = 10_000
-"""Sessions, the newest first, among which one is looked for by its name."""
+"""How many sessions, newest first, are searched for a name."""
 _SHORTEST = 4
-"""Characters of an id by which a session may be named."""
+"""The least number of characters of an id that may stand for it."""
 _CANDIDATES = 20
-"""Sessions that an answer names where several may be meant."""
+"""How many sessions an error response lists if a name is ambiguous."""
 
 
 class AmbiguousSession(RequestError):  # noqa: N818 - as in `proxy.errors`
-    """Several sessions may be meant: id, name and beginning of each are its `candidates`."""
+    """A name matches several sessions; `candidates` has the id, name and beginning of each."""
 
     status = 409
     code = "ambiguous_session"
@@ -61,7 +61,7 @@ class AmbiguousSession(RequestError):  # noqa: N818 - as in `proxy.errors`
 
 
 class UnknownDialect(UnreadableRecord):
-    """A session is written in a dialect that another release speaks."""
+    """A session's messages are in a dialect that this release does not know."""
 
     default_message = "The session was written by a newer release of the proxy."
     reason = "newer_release"
@@ -79,7 +79,7 @@ class Inspected:
     """Its answers with hidden calls, by chain hash."""
 
     def owner(self, rules: Summary, credentials: Sequence[tuple[bytes, bytes]] = ()) -> Owner:
-        """Of the summaries of its latest lane; with ``credentials`` they can be written."""
+        """Return the owner of the summaries of its latest lane; ``credentials`` allow writing summaries."""
         session = self.session
         caller = Caller.for_summaries(rules, session.model, credentials)
         return Owner(session.tenant, self.key, session.lane, caller)
@@ -94,7 +94,7 @@ class NewestExchange(NamedTuple):
 
 
 class Everything(NamedTuple):
-    """All that is kept of a session."""
+    """All messages and epochs that are stored of a session."""
 
     nodes: list[Node]
     """The whole tree, in the order of arrival."""
@@ -104,7 +104,7 @@ class Everything(NamedTuple):
 
 @dataclass(frozen=True)
 class Inspection:
-    """Reads sessions for people."""
+    """Reads sessions for the admin API."""
 
     dialects: Mapping[str, Dialect]
     store: SessionStore
@@ -115,10 +115,10 @@ class Inspection:
     async def newest(
         self, limit: int, since: float = 0.0, words: str = ""
     ) -> tuple[list[Inspected], Counter[str]]:
-        """The sessions used last, and how many between them cannot be read, by the reason.
+        """Return the sessions used last, and how many others cannot be read, by the reason.
 
-        Those alone that were used after ``since`` (seconds since 1970), and in whose name, model, policy,
-        id or beginning all ``words`` stand.
+        Only sessions used after ``since`` (seconds since 1970) are returned, and only those that contain all
+        ``words`` in their name, model, policy, id or beginning.
         """
         listed = await self.store.sessions(_SEARCHED if words else limit)
         found, left_out = list[Inspected](), Counter(listed.left_out)
@@ -134,9 +134,9 @@ class Inspection:
         return found, left_out
 
     async def find(self, name: str) -> Inspected:
-        """A session by its id, or by its name or the beginning of its id where only one has that.
+        """Return a session by its id, by its name, or by the beginning of its id, if only one matches.
 
-        An id may begin after its tenant. Raises NotFound and AmbiguousSession.
+        The tenant at the beginning of an id may be left out. Raises NotFound and AmbiguousSession.
         """
         parts = name.split(".")
         if len(parts) == 3:
@@ -162,7 +162,7 @@ class Inspection:
         return await self._inspected(*meant[0])
 
     async def read(self, key: SessionKey) -> Inspected:
-        """A session as it is now. Raises NotFound."""
+        """Return a session as it is now. Raises NotFound."""
         session = await self.store.session(key)
         if session is None:
             raise NotFound("There is no such session.")
@@ -177,24 +177,27 @@ class Inspection:
         return Inspected(key.id_for(session.tenant), key, session, epochs)
 
     async def everything(self, found: Inspected) -> Everything:
-        """The whole tree, and the epochs of every lane."""
+        """Return the whole tree of messages, and the epochs of every lane."""
         nodes = await self.store.nodes(found.key)
         lanes = await self.store.lanes(found.key)
         epochs = {lane: await self.store.epochs(found.key, lane) for lane in lanes}
         return Everything(sorted(nodes.values(), key=lambda node: (node.at, node.sequence)), epochs)
 
     async def branch(self, found: Inspected, tip: str | None = None) -> "Branch":
-        """The messages from the root to a tip (hex; the session's own by default). Raises NotFound."""
+        """Return the branch from the root to a tip (hex; the session's own by default). Raises NotFound."""
         nodes = _branch(await self.store.nodes(found.key), found.session, tip)
         raw = await self.store.injection(found.key)
         return Branch(self, found, nodes, None if raw is None else Injection(raw))
 
     async def transcript(self, found: Inspected, tip: str | None = None) -> list[tuple[int | None, Node]]:
-        """A branch, numbered, and at their place, without a number, turns that were not answered in full."""
+        """Return the numbered messages of a branch, and among them, numbered None, incomplete turns.
+
+        A turn without a complete answer is incomplete; it follows the message that it was sent after.
+        """
         nodes = await self.store.nodes(found.key)
         branch = _branch(nodes, found.session, tip)
-        # Turns beside the branch that nobody has answered in full: one ends in an answer that was cut off, or
-        # in words of the client after which nothing came. They stand by the message that they follow.
+        # Incomplete turns beside the branch: each ends in an answer that was cut off, or in a message of the
+        # client that got no answer. They are listed after the message that they follow.
         shown = {node.hash for node in branch}
         inner = {node.parent for node in nodes.values()} | shown
         ends = [
@@ -213,14 +216,14 @@ class Inspection:
         return numbered
 
     def dialect_of(self, session: Session) -> Dialect:
-        """That in which a session's messages are written. Raises UnknownDialect."""
+        """Return the dialect of a session's messages. Raises UnknownDialect."""
         found = self.dialects.get(session.dialect)
         if found is None:
             raise UnknownDialect
         return found
 
     def policy_of(self, session: Session) -> Policy:
-        """The policy of a session's latest turn; the default one, where that is no more."""
+        """Return the policy of a session's latest turn; the default policy if that one is gone."""
         try:
             return self.policies(session.policy)
         except InvalidPolicy:
@@ -229,18 +232,18 @@ class Inspection:
 
 @dataclass(frozen=True)
 class Branch:
-    """A branch of a session, and what follows from it by the plan in force and the policy as it is now."""
+    """A branch of a session, with everything derived from it, its plan in force and the current policy."""
 
     inspection: Inspection
     found: Inspected
     nodes: Sequence[Node]
-    """From the root to the tip."""
+    """The messages from the root to the tip."""
     injection: Injection | None = None
-    """What was handed in for the session."""
+    """The session's injection."""
 
     @property
     def tip(self) -> str:
-        """The chain hash of the last message, in hex; empty where there is none."""
+        """The chain hash of the last message, in hex; empty if there are no messages."""
         return self.nodes[-1].hash.hex() if self.nodes else ""
 
     @property
@@ -278,17 +281,17 @@ class Branch:
 
     @cached_property
     def epochs(self) -> list[Epoch]:
-        """The epochs that led to the one in force, oldest first, and that one."""
+        """The epochs that led to the one in force, oldest first, including that one."""
         return line_of(self.found.epochs, self.epoch)
 
     @property
     def tokens(self) -> int:
-        """The model's tokens of what is sent of it, head included."""
+        """The size of its view, including the head, in the model's tokens."""
         return self.situation.budget.real(self.situation.budget.head + self.situation.view)
 
     @property
     def full_tokens(self) -> int:
-        """The model's tokens of all of it, head included."""
+        """The size of the whole branch, including the head, in the model's tokens."""
         return self.situation.budget.real(self.situation.budget.head + self.situation.chain.tokens.total)
 
     @property
@@ -297,12 +300,12 @@ class Branch:
         return stage_of(usage, self.situation.policy.stages).value
 
     def missing(self) -> list[Missing]:
-        """Which gaps no summary tells of, and why, as far as this process knows."""
+        """Return the gaps that have no summary, and why, as far as this process knows."""
         situation = as_asked(self.situation, self.found.epochs, self.epoch)
         return self.inspection.summary_jobs.missing(situation, self.found.owner(situation.policy.summary))
 
     def fresh(self) -> ToolCache:
-        """Tool results that are fresh at its end."""
+        """Return the cache of tool results that are still fresh at the end of the branch."""
         injected = self.injection.tools if self.injection else ()
         rules = Rules(self.inspection.policy_of(self.found.session).tools)
         read = ((read_message(self.dialect.read(node.raw)), node.raw, node.hash) for node in self.nodes)
@@ -310,12 +313,12 @@ class Branch:
 
     @property
     def prelude(self) -> Sequence[bytes]:
-        """What stands before it and is always sent: system messages, and what was handed in."""
+        """The messages that are always sent before the branch: system messages and the injection."""
         injected = self.injection.messages(self.dialect) if self.injection else ()
         return (*self.found.session.head, *injected)
 
     def view(self, epoch: Epoch | None) -> list[bytes]:
-        """What is forwarded of it: what stands before it, and its messages as an epoch leaves them."""
+        """Return the messages that are forwarded: the prelude, and the branch with the plan of ``epoch``."""
         chain, upstream, raws = self.situation.chain, self._upstream(), self.situation.chain.raws
         if unsigned := epoch.without_reasoning if epoch else ():
             raws = without_reasoning(raws, unsigned, self.dialect)
@@ -326,11 +329,11 @@ class Branch:
         return [*self.prelude, *single_messages(view, upstream)]
 
     def _upstream(self) -> dict[bytes, Sequence[bytes]]:
-        """The messages that stand upstream for one of the transcript's, by its chain hash."""
+        """By the chain hash of a transcript's message, the messages that are sent upstream in its place."""
         return {each.hash: each.messages for each in self.found.hidden.values()}
 
     def newest_exchange(self) -> NewestExchange | None:
-        """None where nobody has asked anything."""
+        """Return the newest exchange; None if there is no user message."""
         after = list[Content]()
         for node in reversed(self.nodes):
             content = self.dialect.read(node.raw)
@@ -342,7 +345,7 @@ class Branch:
 
 
 def _has(key: SessionKey, session: Session, words: str) -> bool:
-    """Whether all of the words stand in what a session is known by."""
+    """Return whether the name, model, policy, id or beginning of a session contain all of the words."""
     known = (session.name, session.model, session.policy, key.id_for(session.tenant), session.began_with)
     text = "\n".join(known).casefold()
     return all(word in text for word in words.casefold().split())

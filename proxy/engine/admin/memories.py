@@ -1,7 +1,7 @@
-"""The person's hand on memory: what is remembered looked at, searched, taken back and forgotten.
+"""The admin API's operations on memories: list, search, restore and forget.
 
-Keeps law 6 (isolated): a client reaches the scopes that its own key names, and no others. What is forgotten
-leaves nothing in a memory; conversations, and what they were told at their start, are sessions' own.
+Keeps law 6 (isolated): a client reaches the scopes that its own key names, and no others. Forgetting removes
+every trace from the memory; conversations, and the briefings at their start, belong to the sessions and stay.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,16 +41,16 @@ from proxy.ports import Changes, Clock, Passage, Search, SessionKey
 from proxy.ports.memory_store import THREADS
 
 _SEARCHED = 1_000
-"""ScopeCache that items are looked for in, those that were changed last."""
+"""How many scopes, last changed first, are searched for items."""
 _EVERY_SCOPE = 100_000
-"""ScopeCache in which a session or a person is looked for, to be forgotten."""
+"""How many scopes are searched for a session or a person that is to be forgotten."""
 _STEP = 100
-"""Items that one step writes."""
+"""How many items are written in one step."""
 State = Literal["remembered", "superseded", "archived"]
 
 
 class ItemDetails(NamedTuple):
-    """An item, wherever it is kept."""
+    """An item of a scope, active or archived."""
 
     scope: Scope
     about: About
@@ -59,29 +59,29 @@ class ItemDetails(NamedTuple):
 
     @property
     def id(self) -> str:
-        """By what people know it: its scope stands in it."""
+        """The item's id in the admin API; it includes the scope."""
         return f"{self.scope.kind}.{self.scope.tag}.{self.item.id}"
 
     @property
     def state(self) -> State:
-        """Whether it is told, and if not, why."""
+        """Whether the item is used in answers and briefings, and if not, why."""
         if self.archived is not None:
             return "archived"
         return "superseded" if self.item.superseded_by else "remembered"
 
     @property
     def text(self) -> str:
-        """What it says now."""
+        """The item's current text; of an archived item the compressed summary."""
         return self.item.text if self.archived is None else self.archived.compressed_summary
 
     @property
     def passage(self) -> Passage:
-        """What of it is searched."""
+        """The text under which a search finds the item."""
         return Passage(f"{self.id} {self.state}".encode(), lambda: f"{self.text}\n{self.item.source.passage}")
 
 
 class ScopeDetails(NamedTuple):
-    """A scope with all that is kept of it."""
+    """A scope with its items and its archive."""
 
     scope: Scope
     copy: CachedScope
@@ -90,39 +90,39 @@ class ScopeDetails(NamedTuple):
 
     @property
     def id(self) -> str:
-        """By what operators know it; it includes the tenant."""
+        """The scope's id in the admin API; it includes the tenant."""
         return f"{self.about.tenant}.{self.scope.kind}.{self.scope.tag}"
 
     @property
     def tags(self) -> frozenset[str]:
-        """By which messages know that they were said in it."""
+        """The tags by which messages are recognised as said in this scope."""
         return frozenset([self.scope.tag])
 
     @property
     def entries(self) -> Sequence[ItemDetails]:
-        """All its items."""
+        """All its items, the archived ones last."""
         items = [ItemDetails(self.scope, self.about, item) for item in self.copy.items.values()]
         gone = (ItemDetails(self.scope, self.about, each.item, each) for each in self.archive.values())
         return [*items, *gone]
 
 
 class ForgetPreview(NamedTuple):
-    """What would go with an item that is forgotten."""
+    """What forgetting an item would delete."""
 
     entry: ItemDetails
     lines: Sequence[str]
-    """Of the texts of its scope, and of sessions in it."""
+    """Lines that would be deleted from the texts of its scope and of the sessions in it."""
     passages: int
-    """Other items that would stay without the passage that they came from."""
+    """How many other items would stay but lose the passage that they came from."""
 
 
 class Listing(NamedTuple):
-    """What people are shown of memories."""
+    """A list of memories for people to read."""
 
     scopes: Sequence[ScopeDetails]
     items: Sequence[ItemDetails]
     said: Sequence[Utterance]
-    """In sessions, of what is asked."""
+    """Utterances in sessions that match the query."""
 
 
 @dataclass(frozen=True)
@@ -134,13 +134,13 @@ class MemoryAdmin:
     reading: MemoryReader
     clock: Clock
     policies: Callable[[str], Policy]
-    """By name; raises InvalidPolicy where there is none of it."""
+    """Returns a policy by its name; raises InvalidPolicy if there is none of that name."""
     naming: Naming
 
-    # --- looking ---
+    # --- reading ---
 
     async def scope(self, name: str) -> ScopeDetails:
-        """A scope by its id. Raises NotFound."""
+        """Return a scope by its id. Raises NotFound."""
         tenant, kind, tag = _parts(name)
         found = await self._kept(_scope(kind, tag))
         if found is None or found.about.tenant != tenant:
@@ -148,7 +148,7 @@ class MemoryAdmin:
         return found
 
     async def newest(self, most: int) -> list[ScopeDetails]:
-        """So many scopes, or as many as items are looked for in: those that were changed last."""
+        """Return the scopes changed last: ``most`` of them, but at least as many as a search covers."""
         return await self._all(max(most, _SEARCHED))
 
     async def _all(self, most: int) -> list[ScopeDetails]:
@@ -162,18 +162,18 @@ class MemoryAdmin:
         return ScopeDetails(scope, copy, copy.about, await self.scopes.store.archive(scope))
 
     def listed(self, kept: Sequence[ScopeDetails], most: int) -> Sequence[ItemDetails]:
-        """The newest items of scopes."""
+        """Return the newest items of these scopes, at most ``most``."""
         entries = [entry for each in kept for entry in each.entries]
         return sorted(entries, key=lambda entry: (entry.item.created_at, entry.id))[::-1][:most]
 
     async def found(
         self, name: str, query: str, most: int, every: Sequence[ScopeDetails] | None = None
     ) -> Listing:
-        """What is remembered of what is asked, as a recall finds it, in a scope of this id or in all.
+        """Search the scope with the id ``name``, or if that is empty all scopes, as a recall does.
 
-        ``every`` are :meth:`newest`, where they are at hand.
-        After these items come those that no recall tells and that can be taken back. Without a ``query`` the
-        newest items. Raises NotFound, and Unavailable where nothing can be searched.
+        After the items that a recall finds come superseded and archived ones, which can be restored. Without
+        a ``query`` the newest items are returned. ``every`` is the result of :meth:`newest` if the caller has
+        it. Raises NotFound, and Unavailable if search is not available.
         """
         kept = [await self.scope(name)] if name else [*(every or await self.newest(most))]
         if not query:
@@ -181,7 +181,7 @@ class MemoryAdmin:
         searched = [
             SearchedScope(each.scope, each.copy, self._policy(each.about), each.tags) for each in kept
         ]
-        if name and (workspace := kept[0].about.workspace):  # of which a recall in a channel tells, too
+        if name and (workspace := kept[0].about.workspace):  # a recall in a channel covers its workspace too
             above = await self._kept(Scope(ScopeKind.WORKSPACE, workspace))
             kept += [above] if above else []
             searched += [SearchedScope(above.scope, above.copy, searched[0].policy)] if above else []
@@ -200,7 +200,7 @@ class MemoryAdmin:
         return Listing(shown, items, [*found.said.values()][:most])
 
     async def item(self, name: str) -> ItemDetails:
-        """An item by its id, as it was put away last if it is not there any more. Raises NotFound."""
+        """Return an item by its id; if it is only in the archive, its latest record. Raises NotFound."""
         kind, tag, wanted = _parts(name)
         kept = await self._kept(_scope(kind, tag))
         found = [entry for entry in (kept.entries if kept else ()) if entry.item.id == wanted]
@@ -209,7 +209,7 @@ class MemoryAdmin:
         return min(found, key=lambda entry: -entry.archived.compressed_at if entry.archived else -1e12)
 
     async def log(self, name: str) -> Sequence[Event]:
-        """What became of an item, oldest first; of one that was forgotten too. Raises NotFound."""
+        """Return the log of an item, oldest event first, also of a forgotten item. Raises NotFound."""
         kind, tag, wanted = _parts(name)
         events = await self.scopes.store.log(_scope(kind, tag), wanted)
         if not events:
@@ -219,14 +219,14 @@ class MemoryAdmin:
     # --- changing ---
 
     async def restorable(self, name: str) -> ItemDetails:
-        """An item that can be taken back. Raises NotFound and NothingToChange."""
+        """Return an item if it can be restored. Raises NotFound, and NothingToChange if it is active."""
         entry = await self.item(name)
         if entry.state == "remembered":
             raise NothingToChange("The item is remembered as it is.")
         return entry
 
     async def restore(self, name: str) -> ItemDetails:
-        """Take an item back that was archived or superseded. Raises NotFound and NothingToChange."""
+        """Restore an item that was archived or superseded. Raises NotFound and NothingToChange."""
         entry, now = await self.restorable(name), self.clock.now()
         record = entry.archived
         item, event = reborn(entry.item, now) if record is None else restored(record, now)
@@ -236,23 +236,23 @@ class MemoryAdmin:
         return ItemDetails(entry.scope, entry.about, item)
 
     async def forget(self, name: str) -> ItemDetails:
-        """Forget an item, and what texts say of it. Raises NotFound."""
+        """Forget an item, and the lines of texts that mention it. Raises NotFound."""
         entry, kept, entries = await self._same(name)
         await self._forget(kept, entries)
         return entry
 
     async def forget_scope(self, scope: Scope) -> bool:
-        """Forget a scope; whether there was one."""
+        """Forget a scope; return whether it existed."""
         was_there = await self.scopes.store.forget(scope)
         self.scopes.forget(scope)
         return was_there
 
     async def forget_own_scope(self, key: SessionKey, tenant: str) -> bool:
-        """Forget what is remembered for a session alone; whether there was anything."""
+        """Forget a session's own scope; return whether it existed."""
         return await self.forget_scope(self.naming.scope(ScopeKind.THREAD, tenant, key.tag, key.sid))
 
     async def forget_session(self, key: SessionKey, tenant: str) -> int:
-        """Forget what was learned from a session, in whichever scope; how many items that were."""
+        """Forget what was learned from a session, in every scope; return the number of items forgotten."""
         name, forgotten = key.id_for(tenant), 0
         for kept in await self._all(_EVERY_SCOPE):
             entries = [each for each in kept.entries if each.item.source.session == name]
@@ -266,9 +266,9 @@ class MemoryAdmin:
         return forgotten
 
     async def forget_person(self, name: str, tenant: str = "") -> int:
-        """Forget a person's scope, and what they have said in others; how many items that were.
+        """Forget a person's scope and what they said in other scopes; return the number of items forgotten.
 
-        Raises NotFound, and InvalidType where several tenants have somebody of this name.
+        Raises NotFound, and InvalidType if several tenants have a person of this name.
         """
         found: list[tuple[ScopeDetails, list[ItemDetails]]] = []
         for kept in await self._all(_EVERY_SCOPE):
@@ -289,7 +289,7 @@ class MemoryAdmin:
         return sum(len(entries) for _, entries in found)
 
     async def would_forget(self, name: str) -> ForgetPreview:
-        """What forgetting an item would delete. Raises NotFound."""
+        """Return what forgetting an item would delete. Raises NotFound."""
         entry, kept, entries = await self._same(name)
         decide, known = await self._deletion(kept, entries)
         changes = decide(kept.copy, entries)
@@ -307,7 +307,7 @@ class MemoryAdmin:
         return ForgetPreview(entry, [*dict.fromkeys(lines)], passages)
 
     async def _same(self, name: str) -> tuple[ItemDetails, ScopeDetails, Sequence[ItemDetails]]:
-        """An item, its scope, and all that is kept of it there: it may have been put away before."""
+        """Return an item, its scope, and all records of it there: it may have been archived before."""
         entry = await self.item(name)
         kept = await self.scope(f"{entry.about.tenant}.{entry.scope.kind}.{entry.scope.tag}")
         return entry, kept, [each for each in kept.entries if each.item.id == entry.item.id]
@@ -319,7 +319,7 @@ class MemoryAdmin:
         session: SessionKey | None = None,
         said_of: Sequence[str] = (),
     ) -> None:
-        """Delete items of a scope, what its texts say of them, and what it knows of a session."""
+        """Delete items of a scope, the lines of its texts about them, and its record of a session."""
         decide, _ = await self._deletion(kept, entries, session, said_of)
         for first in range(0, max(len(entries), 1), _STEP):
             some = entries[first : first + _STEP]
@@ -334,9 +334,9 @@ class MemoryAdmin:
         session: SessionKey | None = None,
         said_of: Sequence[str] = (),
     ) -> tuple[Callable[[CachedScope, Sequence[ItemDetails]], Changes], Mapping[SessionKey, Thread]]:
-        """What is changed to forget some of the items, and what the scope knows of sessions.
+        """Return a function that computes the changes to forget some items, and the scope's session records.
 
-        Passages are deleted that other items have from the same messages.
+        The changes also delete the passages that other items quote from the same messages.
         """
         known, gone = await self.scopes.store.threads(kept.scope, THREADS), {each.item.id for each in entries}
         messages = {message for each in entries for message in each.item.source.messages}
@@ -372,13 +372,13 @@ class MemoryAdmin:
         return decide, known
 
     def _ttl(self, scope: Scope, about: About) -> float | None:
-        """Seconds that a thread's own scope lives."""
+        """Return the lifetime in seconds of a thread's own scope; None for other scopes."""
         if scope.kind is not ScopeKind.THREAD:
             return None
         return self._policy(about).store.ttl
 
     def _policy(self, about: About) -> Policy:
-        """The one by which a scope was remembered last; the server's, where there is none of its name."""
+        """Return the policy by which a scope was written last; the server's if that one is gone."""
         try:
             return self.policies(about.policy)
         except InvalidPolicy:
@@ -387,7 +387,7 @@ class MemoryAdmin:
     # --- a client's own ---
 
     async def own(self, homes: Iterable[MemoryHome]) -> ScopeDetails | None:
-        """The first of these homes that remembers anything; None where none does."""
+        """Return the first of these homes that exists as a scope; None if none does."""
         for home in homes:
             copy = (await self.scopes.of_home(home))[0]
             if copy.about is not None:
@@ -396,17 +396,17 @@ class MemoryAdmin:
 
 
 def _words_of(entry: ItemDetails) -> Sequence[str]:
-    """In which words an item stands, and stood."""
+    """Return the texts of an item: its current one, its original one, and the passage it came from."""
     return entry.text, entry.item.text, entry.item.source.passage
 
 
 def _unquoted(item: Item) -> Item:
-    """An item without the passage that it came from."""
+    """Return the item without the passage that it came from."""
     return replace(item, source=replace(item.source, passage=""))
 
 
 def _parts(name: str) -> tuple[str, str, str]:
-    """The three parts of an id. Raises NotFound."""
+    """Split an id into its three parts. Raises NotFound."""
     parts = name.split(".")
     if len(parts) != 3 or not all(part.isascii() and part.isalnum() for part in parts):
         raise NotFound("There is nothing of this id.")

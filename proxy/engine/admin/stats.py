@@ -1,4 +1,4 @@
-"""What requests took and cost over a time, by hour, day, model or session."""
+"""Statistics: the tokens and costs of requests over a period, by hour, day, model or session."""
 
 import asyncio
 from collections import defaultdict
@@ -15,7 +15,7 @@ from proxy.ports.bill_store import HOUR, KEPT
 
 By = Literal["hour", "day", "model", "session"]
 MOST_SESSIONS = 1_000
-"""Sessions that are told of, those used last."""
+"""How many sessions are listed, those used last."""
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,12 @@ class Row:
     key: str
     bill: Bill
     name: str = ""
-    """Of a session, as clients name it."""
+    """The name that clients give a session."""
 
 
 @dataclass(frozen=True)
 class Stats:
-    """Adds up bills for people."""
+    """Adds up bills and evidence for the admin API."""
 
     store: SessionAdmin
     bills: BillStore
@@ -38,9 +38,10 @@ class Stats:
     clock: Clock
 
     async def since(self, seconds: float, by: By) -> tuple[int, Bill, list[Row]]:
-        """From when on (seconds since 1970, a whole hour), the sum since then, and the rows.
+        """Return the start of the period (seconds since 1970, a whole hour), its total, and its rows.
 
-        Bills of sessions are of all their life: those of the sessions that were used since then.
+        ``seconds`` is the length of the period. Rows of sessions cover the whole life of each session that
+        was used in the period.
         """
         await self.billing.written()
         last = int(self.clock.now()) // HOUR
@@ -50,7 +51,7 @@ class Stats:
         return first * HOUR, summed, await self._sessions(first * HOUR) if by == "session" else rows
 
     async def evidence(self, seconds: float) -> list[tuple[str, str, Evidence]]:
-        """What was found out about cuts for so long back, by policy and model."""
+        """Return the evidence about cuts of the last ``seconds``, as (policy, model, evidence)."""
         await self.billing.written()
         last = int(self.clock.now()) // HOUR
         first = max(int(self.clock.now() - seconds) // HOUR, last - KEPT)
@@ -65,7 +66,7 @@ class Stats:
         return rows
 
     async def of_session(self, key: SessionKey) -> Bill:
-        """A session's bill until now."""
+        """Return a session's bill up to now."""
         await self.billing.written()
         return (await self.bills.of_sessions([key]))[0]
 
@@ -80,7 +81,7 @@ class Stats:
 
 
 def _grouped(hours: Mapping[int, Mapping[str, Bill]], by: By) -> tuple[Bill, list[Row]]:
-    """The sum of all, and of each hour, day or model."""
+    """Return the total, and the sums of each hour, day or model."""
     groups: defaultdict[str, list[Bill]] = defaultdict(list)
     for hour in sorted(hours):
         at = datetime.fromtimestamp(hour * HOUR, UTC)
