@@ -1,4 +1,4 @@
-"""Redis and Valkey behind the SessionStore port. What is in Redis: `keys.py`."""
+"""The SessionStore port over Redis and Valkey. The layout of the keys is documented in `keys.py`."""
 
 from __future__ import annotations
 

@@ -1,14 +1,15 @@
-"""Commands that come about together travel together: one trip to the server for all of them.
+"""Pipelining: commands issued at about the same time are sent as one group, in one round trip.
 
-Through redis-py's client a command costs this process 100 µs and more, nearly all of it beside the command:
-for a connection taken from the pool and given back, for timers, for words packed one by one. In a group it
-costs 10 to 40. While one group is under way, what comes meanwhile waits for the next; so a quiet process
-makes a trip for each command, and a busy one a trip for many. What nobody waits for may linger for company.
+Through redis-py's client a command costs this process 100 µs and more, nearly all of it overhead: taking a
+connection from the pool and returning it, timers, packing words one by one. In a group it costs 10 to 40.
+Commands that arrive while a group is under way wait for the next one; so a quiet process makes a trip for
+each command, and a busy one a trip for many. A command whose answer nobody waits for may be delayed
+("linger") to be sent with others.
 
-Every answer is read, that of a caller who has left too, and a group ends with a word that must come back in
-its place before anybody is told anything: so no answer becomes another's, were there one too many. A refusal
-is its own command's; where anything else goes wrong the connection is closed, and all who were to hear on it
-are told. Where no answer came in time, or there is no connection, so are all who wait.
+Every answer is read, even if its caller has been cancelled. Each group ends with an ECHO whose answer must
+come in its place before any answer is delivered; so a surplus answer cannot be taken for another command's.
+An error reply fails its own command only. On any other failure the connection is closed and the whole group
+fails; if there was no answer in time or no connection, all waiting commands fail too.
 """
 
 from __future__ import annotations
@@ -26,23 +27,23 @@ from redis.exceptions import InvalidResponse, ResponseError
 from proxy.adapters.stores.redis.timeouts import Timeouts
 
 LARGE: Final = 64 * 1024
-"""A command of more bytes goes alone, through the client: it would hold up the others."""
+"""A command of more bytes is sent alone, through the client: it would delay the others."""
 
 _MOST: Final = 128
-"""Commands of one group: the last of them waits for the first."""
+"""The most commands in a group; limited because the first answer is delivered with the last."""
 
 packed: Callable[[tuple[str | bytes | float, ...]], bytes] = cast("Any", hiredis).pack_command
-"""A command as it is sent."""
+"""Packs a command into bytes of the Redis protocol."""
 
 
 class _Command(NamedTuple):
-    """A command as it is sent, and who waits for its answer."""
+    """A packed command, and the future of its answer."""
 
     packed: bytes
     answer: asyncio.Future[Any]
 
     def succeed(self, answer: object) -> None:
-        if not self.answer.done():  # else its caller has left
+        if not self.answer.done():  # done: its caller was cancelled
             self.answer.set_result(answer)
 
     def fail(self, failure: Exception) -> None:
@@ -51,24 +52,27 @@ class _Command(NamedTuple):
 
 
 class AutoPipeline:
-    """Commands to the server of a pool, whoever sends them."""
+    """Sends the commands of all callers to the server of a pool, over one connection."""
 
     def __init__(self, pool: ConnectionPool, timeouts: Timeouts, linger: float) -> None:
-        """`linger`: seconds for which a command waits for company that may."""
+        """`linger`: seconds for which a command that may linger waits for others."""
         self._timeouts = timeouts
         self._linger = linger
         self._timer: asyncio.TimerHandle | None = None
-        """While all that waits may go on waiting."""
+        """Set while every waiting command may linger; starts the next trip when it fires."""
         self._pool = pool
         options: dict[str, Any] = dict(self._pool.connection_kwargs)
-        options["socket_timeout"] = None  # a group has its time as a whole, not each answer of it
+        options["socket_timeout"] = None  # the timeout is for a whole group, not for each answer
         self._connection: Any = self._pool.connection_class(**options)
         self._waiting: deque[_Command] = deque()
         self._sending: asyncio.Task[None] | None = None
         self._trips = 0
 
     def ask(self, command: bytes, *, may_linger: bool) -> asyncio.Future[Any]:
-        """The answer to a command as it is sent, or an error of redis-py's; TimeoutError where none came."""
+        """Send a packed command; the future has its answer.
+
+        The future fails with an error of redis-py, or with TimeoutError if no answer came in time.
+        """
         loop = asyncio.get_running_loop()
         asked = _Command(command, loop.create_future())
         self._waiting.append(asked)
@@ -79,7 +83,7 @@ class AutoPipeline:
         return asked.answer
 
     def _send_soon(self) -> None:
-        """What waits is sent as soon as the trip that is under way has ended."""
+        """Send the waiting commands as soon as the trip under way has ended."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -87,7 +91,7 @@ class AutoPipeline:
             self._sending = asyncio.get_running_loop().create_task(self._send(), name="autopipeline")
 
     async def aclose(self) -> None:
-        """Close the connection; whoever still waits is told so."""
+        """Close the connection; commands still waiting fail with ConnectionError."""
         if self._timer is not None:
             self._timer.cancel()
         if self._sending is not None:
@@ -97,10 +101,10 @@ class AutoPipeline:
         await self._connection.disconnect()
 
     async def _send(self) -> None:
-        """Make round trips for as long as anybody waits who may not linger."""
+        """Make round trips as long as commands wait that may not linger."""
         while self._timer is None and self._waiting:
             group = [self._waiting.popleft() for _ in range(min(len(self._waiting), _MOST))]
-            group = [each for each in group if not each.answer.done()]  # the others have left
+            group = [each for each in group if not each.answer.done()]  # drop those of cancelled callers
             if not group:
                 continue
             is_connected = False
@@ -138,7 +142,7 @@ class AutoPipeline:
                 each.succeed(answer)
 
     async def _answer(self) -> Any:
-        """The next answer; a refusal is one."""
+        """Read the next answer; an error reply is returned, not raised."""
         try:
             return await self._connection.read_response()
         except ResponseError as refusal:

@@ -1,7 +1,7 @@
-"""The BillStore port over Redis or Valkey: hashes of integers, to which the server adds.
+"""The BillStore port over Redis or Valkey: hashes of integers that the server increments.
 
-What the keys hold is in :mod:`proxy.adapters.stores.redis.keys`. An amount that is no number, and a name that
-is not known here, are left out.
+The keys are documented in :mod:`proxy.adapters.stores.redis.keys`. Amounts that are not numbers, and amounts
+with unknown names, are left out when reading.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from proxy.ports import Group, SessionKey
 from proxy.ports.bill_store import HOUR, KEPT
 
 _AT_ONCE: Final = 100
-"""Bills that are read before others are let go on."""
+"""How many bills are read in one call, so that other callers get their turn in between."""
 
 
 class RedisBills:
-    """Bills in one server, or in a cluster. The port says what each method does."""
+    """Bills in one server or a cluster. The methods are documented at the port."""
 
     def __init__(self, connection: Connection, scripts: Scripts) -> None:
         self._connection = connection

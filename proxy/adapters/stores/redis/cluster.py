@@ -1,12 +1,13 @@
-"""Who is sent a command: the one server, or in a cluster the node that holds the slot of its key.
+"""Routes commands: to the only server, or in a cluster to the node that holds the slot of the command's key.
 
 Keeps the rules of :mod:`proxy.adapters.stores.redis.connection`: nothing is sent again after a fault, calls
-wait for a free connection, and the loop is never blocked. Redis-py's own cluster client (8.1) keeps none of
-them: it runs each command of a transaction in a thread and waits for that, repeats what a slot on its way
-refuses, and takes no connections of ours; ten tests of `tests/contract/test_cluster.py` fail over it.
-What is sent again is what a node refused because its slot had moved (MOVED; cluster specification,
-"Redirection"). While a slot is on its way (ASK) its sessions are refused, for a script would find half of its
-keys.
+wait for a free connection, and the event loop is never blocked. Redis-py's own cluster client (8.1) keeps
+none of them: it runs each command of a transaction in a thread and waits for that, repeats commands refused
+by a migrating slot, and cannot use our connection classes; ten tests of `tests/contract/test_cluster.py` fail
+with it.
+Commands are sent again only if a node refused them because their slot had moved (MOVED; cluster
+specification, "Redirection"). While a slot is migrating (ASK), commands for its sessions fail, because a
+script would find only half of its keys.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ Word = str | bytes | float
 Command = tuple[Word, ...]
 
 _EVERYWHERE: Final = ("PING",)
-"""What is said to every node, having no key."""
+"""The command that is sent to every node, because it has no key."""
 
 _ASKED: Final = 4
-"""How many nodes may be asked for the slots within the time of making a connection and one trip."""
+"""How many nodes share the time of making one connection and one trip, when they are asked for the slots."""
 
 
 class Server:
@@ -42,7 +43,7 @@ class Server:
         self._client = cast("Any", Redis.from_pool(pool))
 
     async def run(self, commands: Sequence[Command], *, transaction: bool = False) -> list[Any]:
-        """The answers to commands, in their order, as redis-py reads them; a refusal is an answer."""
+        """Return the answers to commands in their order, as redis-py reads them; error replies included."""
         if len(commands) == 1:
             try:
                 return [await self._client.execute_command(*commands[0])]
@@ -58,14 +59,14 @@ class Server:
 
 
 class _Address(NamedTuple):
-    """Where a node listens."""
+    """The address on which a node listens."""
 
     host: str
     port: int
 
 
 class _Slots(NamedTuple):
-    """A range of slots, and who holds it."""
+    """A range of slots, and the node that holds it."""
 
     first: int
     last: int
@@ -73,7 +74,7 @@ class _Slots(NamedTuple):
 
 
 class Cluster:
-    """The nodes of a cluster. `seed` leads to any of them; `timeouts` is theirs."""
+    """The nodes of a cluster. `seed` is a pool to any one of them; `timeouts` applies to all."""
 
     def __init__(self, seed: BlockingConnectionPool, timeouts: Timeouts) -> None:
         self._seed = seed
@@ -88,9 +89,10 @@ class Cluster:
         self._lock = asyncio.Lock()
 
     async def run(self, commands: Sequence[Command], *, transaction: bool = False) -> list[Any]:
-        """As a server's: one trip to each node that they concern; in a transaction that is one.
+        """Do the same as :meth:`Server.run`, with one trip to each node that is concerned.
 
-        What is refused because its slot has moved is sent once more.
+        The commands of a transaction must concern one node only. Commands that are refused because their
+        slot has moved are sent once more.
         """
         if commands[0] == _EVERYWHERE:
             await self._learn_slots()
@@ -117,24 +119,24 @@ class Cluster:
     async def _sent(
         self, node: Server, commands: Sequence[Command], *, transaction: bool = False
     ) -> list[Any]:
-        """A node's answers; where none come, or a slot has moved, the next call asks for the slots."""
+        """Return a node's answers. If there are none, or a slot has moved, the next call reads the slots."""
         try:
             answers = await node.run(commands, transaction=transaction)
-        except MovedError as moved:  # of a transaction, of which nothing was done
+        except MovedError as moved:  # raised for a transaction; no command of it was executed
             answers = [moved] * len(commands)
         except BaseException as failure:
             self._has_slots = self._has_slots and isinstance(failure, ResponseError)
             raise
         for moved in (answer for answer in answers if isinstance(answer, MovedError)):
             host = cast("str", moved.host)  # pyright: ignore[reportUnknownMemberType]
-            if host:  # else the node that answered does not know its own name
-                # Ask whom it has named: others may not have heard of it yet.
+            if host:  # empty if the node that answered does not know its own name
+                # Ask the node that it named first: others may not know of the move yet.
                 self._sources.appendleft(_Address(host, moved.port))
             self._has_slots = False
         return answers
 
     async def _owner(self, slot: int) -> Server:
-        """The node that holds a slot. Raises RedisClusterException where none does."""
+        """Return the node that holds a slot. Raises RedisClusterException if none does."""
         await self._learn_slots()
         at = bisect_right(self._slots, slot, key=lambda slots: slots.first) - 1
         if at < 0 or slot > self._slots[at].last:
@@ -143,7 +145,7 @@ class Cluster:
         return self._nodes[self._slots[at].owner]
 
     async def _learn_slots(self) -> None:
-        """Ask one node after the other who holds which slots; the next time, begin with another."""
+        """Read the slots from the first node that answers; the next time, begin with another node."""
         if self._has_slots:
             return
         async with self._lock:
@@ -175,7 +177,7 @@ class Cluster:
         self._slots = sorted(slots)
         self._sources = deque(dict.fromkeys([*owners, self._first]))
         self._has_slots = True
-        for node in gone:  # calls that are under way end there
+        for node in gone:  # calls under way keep their connections until they end
             await node.pool.disconnect(inuse_connections=False)
 
     def _node(self, address: _Address) -> Server:
@@ -196,6 +198,6 @@ class Cluster:
 
 
 def _slot(words: Command) -> int:
-    """The slot of a command's first key: the others share its hash tag."""
+    """Return the slot of a command's first key; its other keys share the hash tag."""
     key = words[3] if str(words[0]).startswith("EVAL") else words[1]
     return key_slot(key if isinstance(key, bytes) else str(key).encode())

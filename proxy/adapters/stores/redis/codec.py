@@ -1,17 +1,17 @@
-"""The one codec of every stored record: a byte for the schema's version, then msgpack.
+"""The codec of all stored records: one byte for the version of the schema, then msgpack.
 
-Members that a record gained since it was written take their defaults, and those it lost are skipped, so
-the version changes only where a reader of the old schema would be wrong. What begins with a version that
-is not known here another release wrote: it is neither read nor replaced. No version is 0, 255 or a
-printable character, so what is no record at all can be told from that.
+Fields that a record type gained since a record was written take their defaults, and fields it lost are
+skipped; so the version changes only if a reader of the old schema would go wrong. A record with an unknown
+version was written by another release: it is neither read nor replaced. No version is 0, 255 or a printable
+character, so that bytes that are no record at all can be recognised as such.
 
-Where a keyring says so, the whole is sealed: AES-256-GCM, with keys that are derived from the server's
-secrets (HKDF, RFC 5869); sealed and plain records may stand side by side. A sealed one is
-:data:`SEALED`, the id of its secret's key (4 bytes), a nonce (12 bytes), then ciphertext and tag. Each
-session has a key of its own, so that random nonces stay far from their bound (2^32 records under one
-key, NIST SP 800-38D clause 8.3), and a record's place within the session is authenticated with it: one
-that was moved to another place, or into another session, is as unreadable as a damaged one. What is
-written is sealed with the newest secret; what is read is opened with the secret that it names.
+If the keyring says so, records are sealed, that is encrypted with AES-256-GCM, with keys derived from the
+server's secrets (HKDF, RFC 5869); sealed and plain records may be mixed. A sealed record consists of
+:data:`SEALED`, the id of its secret's key (4 bytes), a nonce (12 bytes), ciphertext and tag. Each session has
+a key of its own, so that random nonces stay far below their bound (2^32 records under one key, NIST SP
+800-38D clause 8.3). A record's place within the session is authenticated data: a record that was moved to
+another place or session is as unreadable as a damaged one. Records are sealed with the newest secret, and
+opened with the secret that they name.
 """
 
 from __future__ import annotations
@@ -38,33 +38,33 @@ from proxy.telemetry import log_warning
 
 
 SEALED: Final = b"\xe1"
-"""The first byte of a sealed record: the version of its schema with which a plain one begins, and 0xe0."""
+"""The first byte of a sealed record: 0xe0 plus the version byte of the plain record."""
 
 _ID: Final = 4
 _NONCE: Final = 12
 _KEY: Final = 32
 _HEADER: Final = len(SEALED) + _ID + _NONCE
 _SESSIONS: Final = 1024
-"""Sessions whose ciphers are kept ready."""
+"""How many sessions' ciphers are cached."""
 
 
 class ForeignRecord(UnreadableRecord):
-    """A record is not for this server to read. It is whole as far as anybody can tell, and stays as it is."""
+    """A record that this server cannot read, but that seems undamaged: it is left as it is."""
 
 
 class UnknownSecret(ForeignRecord):
-    """It is sealed with a secret that this server was not given."""
+    """A record is sealed with a secret that this server does not have."""
 
     default_message = "The store holds records that are encrypted with another UNABRIDGED_SECRET."
     reason = "unknown_secret"
 
 
 class DamagedRecord(UnreadableRecord):
-    """What the store holds is not what anybody writes, or stands where it was not written."""
+    """A stored value is not a record of any release, or was not written at this place."""
 
 
 class Keyring:
-    """Seals and opens. `secrets` are the server's, newest first; `encrypts` whether writes are sealed."""
+    """Seals and opens records with `secrets`, newest first; `encrypts` returns whether writes are sealed."""
 
     def __init__(self, secrets: Sequence[str], encrypts: Callable[[], bool]) -> None:
         self._keys = {
@@ -83,17 +83,17 @@ class Keyring:
 
     @property
     def ids(self) -> tuple[bytes, ...]:
-        """The ids of the secrets, newest first; they tell nothing else."""
+        """The ids of the secrets, newest first; they reveal nothing about the secrets."""
         return tuple(self._keys)
 
     def seal(self, record: bytes, session: str, place: bytes) -> bytes:
-        """The record, unreadable without the newest secret."""
+        """Return the record encrypted with the newest secret."""
         nonce = os.urandom(_NONCE)
         sealed = self._cipher(self._newest, session).encrypt(nonce, record, place)
         return b"".join((SEALED, self._newest, nonce, sealed))
 
     def open(self, sealed: bytes, session: str, place: bytes) -> bytes:
-        """The record as it was. Raises UnknownSecret, DamagedRecord."""
+        """Return the decrypted record. Raises UnknownSecret and DamagedRecord."""
         if len(sealed) < _HEADER:
             raise DamagedRecord
         key, nonce = sealed[1 : 1 + _ID], sealed[1 + _ID : _HEADER]
@@ -119,7 +119,7 @@ def _derived(secret: str, purpose: bytes, length: int) -> bytes:
 
 VERSION: Final = b"\x01"
 LINK: Final = b"\x1e"
-"""The version of a node with a digest in the place of its bytes, which another node of the session holds."""
+"""The version of a node that is a link: it has a digest instead of its bytes, which another node holds."""
 
 T = TypeVar("T")
 
@@ -128,26 +128,26 @@ _decoder_of: Callable[[type], msgspec.msgpack.Decoder[Any]] = cache(msgspec.msgp
 
 
 def digest(raw: bytes) -> bytes:
-    """What names the bytes of a message within its session."""
+    """Return the digest that identifies the bytes of a message within its session."""
     return hashlib.sha256(raw).digest()[: keys.DIGEST]
 
 
 class UnknownVersion(ForeignRecord):
-    """It was written by a release that knows more than this one."""
+    """A record was written by a newer release."""
 
     default_message = "The store holds records that a newer release of the proxy has written."
     reason = "newer_release"
 
 
 def beginnings(keyring: Keyring | None) -> tuple[bytes, ...]:
-    """With what the records begin that can be read here, and so may be replaced."""
+    """Return the first bytes of the records that can be read here, and therefore may be replaced."""
     return (VERSION, LINK, *(SEALED + known for known in keyring.ids)) if keyring else (VERSION, LINK)
 
 
 class Codec:
-    """Encodes and decodes the records of one session; a record's `place` is where in it that stands.
+    """Encodes and decodes the records of one session. A record's `place` identifies it within the session.
 
-    `warn_of_newer` is called where one was written by another release.
+    `warn_of_newer` is called for a record that was written by a newer release.
     """
 
     def __init__(
@@ -162,20 +162,20 @@ class Codec:
         self._warn_of_newer = warn_of_newer
 
     def encode(self, record: object, place: bytes, version: bytes = VERSION) -> bytes:
-        """The record as it is stored."""
+        """Return the bytes to be stored for a record."""
         plain = version + _encoder.encode(record)
         if self._keyring is None or not self._keyring.encrypts():
             return plain
         return self._keyring.seal(plain, self._session, place)
 
     def decode(self, stored: bytes, kind: type[T], place: bytes) -> T:
-        """The record as it was. Raises DamagedRecord and UnknownVersion, where it is sealed UnknownSecret."""
+        """Return a stored record. Raises DamagedRecord, UnknownVersion and (sealed records) UnknownSecret."""
         return self.decode_any(stored, kind, place, (VERSION,))[0]
 
     def decode_any(
         self, stored: bytes, kind: type[T], place: bytes, versions: Sequence[bytes]
     ) -> tuple[T, bytes]:
-        """The same where it is of one of these versions, and of which."""
+        """Return a stored record that has one of these versions, and its version. Raises as `decode` does."""
         plain = stored
         if stored[:1] == SEALED:
             if self._keyring is None:
@@ -192,11 +192,11 @@ class Codec:
             raise DamagedRecord from error
 
 
-# --- what the scripts merge: plain ---
+# --- plain values, which the scripts merge ---
 
 
 def integer(stored: bytes) -> int:
-    """A plain counter. Raises DamagedRecord, UnknownVersion."""
+    """Parse a plain counter. Raises DamagedRecord and UnknownVersion."""
     try:
         return int(stored)
     except ValueError as error:
@@ -204,7 +204,7 @@ def integer(stored: bytes) -> int:
 
 
 def seconds(stored: bytes) -> float:
-    """A plain time. Raises DamagedRecord, UnknownVersion."""
+    """Parse a plain time. Raises DamagedRecord and UnknownVersion."""
     try:
         return float(stored)
     except ValueError as error:
@@ -212,37 +212,37 @@ def seconds(stored: bytes) -> float:
 
 
 def hashes(stored: bytes, length: int) -> tuple[bytes, ...]:
-    """Hashes of ``length`` bytes that stand one after the other. Raises DamagedRecord, UnknownVersion."""
+    """Split concatenated hashes of ``length`` bytes each. Raises DamagedRecord and UnknownVersion."""
     if len(stored) % length:
         raise _fault(stored)
     return tuple(stored[start : start + length] for start in range(0, len(stored), length))
 
 
 SCORE: Final = "s"
-"""The letter of an event that changed a score alone,"""
+"""The letter of an event that changed only a score."""
 _OTHER: Final = "e"
-"""and that of others."""
+"""The letter of all other events."""
 _ROW: Final = struct.Struct(">cI")
 
 
 def row(record: bytes, *, is_score: bool) -> bytes:
-    """An event's record as it stands in a log."""
+    """Return an event's record as it is stored in a log: letter, length, record."""
     return _ROW.pack((SCORE if is_score else _OTHER).encode(), len(record)) + record
 
 
 def rows(log: bytes) -> Iterator[tuple[bool, bytes]]:
-    """The records of a log, oldest first, and whether each changed a score alone."""
+    """Iterate over the records of a log, oldest first, each after whether it changed only a score."""
     start = 0
     while start + _ROW.size <= len(log):
         letter, size = _ROW.unpack_from(log, start)
         start += _ROW.size + size
         if start > len(log):
-            return  # it is damaged from here on
+            return  # the log is damaged from here on
         yield letter == SCORE.encode(), log[start - size : start]
 
 
 def _fault(stored: bytes) -> DamagedRecord | UnknownVersion:
-    """Why a value that is not ours cannot be read."""
+    """Return the error for a value that cannot be read."""
     first = stored[:1].decode("latin-1")
     is_none = first in {"", "\0", "\xff"} or (first.isascii() and first.isprintable())
     return DamagedRecord() if is_none else UnknownVersion()

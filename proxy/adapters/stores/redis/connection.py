@@ -1,10 +1,9 @@
-"""The connection to a server: bounded in time, never retried, and the one place where redis-py's errors end.
+"""The connection to a server. Calls are limited in time and never retried; redis-py's errors are caught here.
 
-redis-py retries by default, which applies a write twice whose reply was lost; here every retry is the
-caller's, and every write can be repeated. RESP2 without CLIENT SETINFO needs no handshake on any server.
-How long a server is waited for, :mod:`proxy.adapters.stores.redis.timeouts` says. One that failed is
-left alone for a while, so that its failure costs requests time once (law 7), and is told to the operator
-once.
+redis-py retries by default, which executes a write twice if its reply was lost; here only callers retry, and
+every write is idempotent. RESP2 without CLIENT SETINFO needs no handshake on any server. The timeouts come
+from :mod:`proxy.adapters.stores.redis.timeouts`. A server that failed is not called for a while, so that its
+failure costs requests time only once (law 7), and it is logged once.
 """
 
 from __future__ import annotations
@@ -29,18 +28,18 @@ from proxy.errors import SettingsError, StoreUnavailable
 from proxy.ports import Clock
 from proxy.telemetry import log_warning
 
-# --- leaving a failed store alone ---
+# --- circuit breaker ---
 
 
 _AGAIN: Final = 3_600.0
-"""Seconds after which a refusal is told again."""
+"""Seconds after which the same kind of refusal is logged again."""
 
 
 class Breaker:
-    """Refuses calls for `rest` seconds after a failure, then lets one through to try.
+    """Circuit breaker: rejects calls for `rest` seconds after a failure, then lets one through as a trial.
 
-    While that one is under way the others are refused for another `rest`: a trial that never reports (it was
-    cancelled) delays the next one, and blocks nothing.
+    While the trial is under way, other calls are rejected for another `rest` seconds. A trial that never
+    reports (because it was cancelled) therefore only delays the next trial.
     """
 
     def __init__(self, clock: Clock, rest: float) -> None:
@@ -48,17 +47,17 @@ class Breaker:
         self._rest = rest
         self._next_trial: float | None = None
         self._kind = ""
-        """What is wrong, as the operator was told."""
+        """The kind of the failure that was logged last; empty while the store works."""
         self._refused: dict[str, float] = {}
-        """When the operator was told of each kind of refusal."""
+        """When each kind of refusal was logged last."""
 
     @property
     def is_open(self) -> bool:
-        """Whether the last call that reported had failed."""
+        """Whether the last call that reported has failed."""
         return self._next_trial is not None
 
     def admit(self) -> bool:
-        """Let a call pass; whether it is a trial. Raises StoreUnavailable while the store is left alone."""
+        """Let a call pass; return whether it is a trial. Raises StoreUnavailable if calls are rejected."""
         if self._next_trial is None:
             return False
         if self._clock.monotonic() < self._next_trial:
@@ -67,14 +66,14 @@ class Breaker:
         return True
 
     def failed(self, fault: Fault | None = None) -> None:
-        """A call found no store; the first of a row that fail alike is told to the operator."""
+        """Report that a call could not reach the store. Logs the first of several failures of one kind."""
         if fault is not None and fault.kind != self._kind:
             self._kind = fault.kind
             log_warning("the store cannot be used", why=fault.kind, detail=fault.detail)
         self._next_trial = self._clock.monotonic() + self._rest
 
     def refused(self, fault: Fault) -> None:
-        """A call was answered, with a refusal."""
+        """Report that the store answered a call with an error."""
         self.succeeded()
         now = self._clock.monotonic()
         if now - self._refused.get(fault.kind, -_AGAIN) >= _AGAIN:
@@ -88,7 +87,7 @@ class Breaker:
 
 
 def unusable(kind: str) -> StoreUnavailable:
-    """What callers are told of a store that is not there for them, and nothing of the inside."""
+    """Return the error for a store that cannot be used; it reveals nothing internal."""
     return StoreUnavailable(f"The store cannot be used: {kind}." if kind else None)
 
 
@@ -96,40 +95,40 @@ def unusable(kind: str) -> StoreUnavailable:
 
 
 CONNECTIONS: Final = 32
-"""At most this many connections a process; calls beyond them wait, within their time."""
+"""The most connections of a process; further calls wait for a free one, within their timeout."""
 
 CLUSTER: Final = "+cluster://"
-"""What stands in the URL of a cluster."""
+"""Part of the URL of a cluster."""
 
 _UNLIMITED: Final = nullcontext()
-"""By the caller: round trips have their own time, and a limit on each costs more than it takes to be told."""
+"""No timeout by the caller: the pipeline limits its round trips, and a timeout for each call is expensive."""
 
 _FOREIGN: Final = (
     RedisError,
     RedisClusterException,
     OSError,  # TimeoutError and TLS included
     EOFError,  # asyncio's IncompleteReadError
-    RuntimeError,  # uvloop, writing to a transport that has just closed
+    RuntimeError,  # uvloop, on writing to a transport that has just closed
 )
 
 
 class Use(NamedTuple):
-    """What a script is run for."""
+    """How a script is used."""
 
     op: str = ""
-    """As what it is timed; empty where it is not."""
+    """The name under which it is timed; empty: it is not timed."""
     script: str = ""
-    """Its name, where that is another."""
+    """The name of its source, if it differs."""
     may_linger: bool = False
-    """Whether it may wait for others to travel with."""
+    """Whether it may be delayed, to be sent together with other commands."""
     revises: bool = False
-    """Whether it may change what is found of a session, being no turn of it."""
+    """Whether it is a write other than a turn that may change the result of a lookup."""
     trips: int = 1
-    """Round trips for which it has time where it goes alone."""
+    """Its timeout, in round trips, if it is sent alone."""
 
 
 class Script(NamedTuple):
-    """A script, which the server keeps by its digest."""
+    """A Lua script, which the server caches by its digest."""
 
     source: str
     digest: str
@@ -137,18 +136,18 @@ class Script(NamedTuple):
 
 
 Timed = Callable[[str, float], object]
-"""Told what a call was for, and how many seconds it took."""
+"""Called with the purpose of a call, and with its duration in seconds."""
 
 
 def untimed(_: str, __: float) -> None:
-    """Let the time pass."""
+    """Ignore the duration of a call."""
 
 
 class Connection:
-    """A pool of connections to a server, or to each node of a cluster, and the rules by which it is called.
+    """A pool of connections to a server, or to each node of a cluster, and the rules for calls.
 
-    `timeout` is what a round trip may take beside what it usually takes, and `linger` the time for which a
-    call waits for others that may (half of that at most); both in seconds. Whatever goes wrong with a call is
+    `timeout` is how much longer than usual a round trip may take, and `linger` how long a call that may
+    linger waits for others (at most half of `timeout`); both in seconds. Every failure of a call is raised as
     StoreUnavailable.
     """
 
@@ -156,7 +155,7 @@ class Connection:
         self, url: str, timeout: float, breaker: Breaker, linger: float, timed: Timed = untimed
     ) -> None:
         self.revision = 0
-        """Another number once something may have been changed that is no turn, or a call has failed."""
+        """Changes when a write other than a turn may have happened, or a call has failed."""
         self._timed = timed
         self._timeouts = Timeouts(AdaptiveTimeout(timeout), AdaptiveTimeout(timeout), breaker.succeeded)
         self._pool = _pool(url.replace(CLUSTER, "://", 1), self._timeouts)
@@ -165,13 +164,13 @@ class Connection:
         linger = min(linger, timeout / 2)
         self._pipeline = None if is_cluster else AutoPipeline(self._pool, self._timeouts, linger)
         self._loaded: set[str] = set()
-        """Digests of the scripts that the server has."""
+        """Digests of the scripts that the server is known to have."""
         self._timeout = timeout
         self.breaker = breaker
 
     @contextmanager
     def patience(self) -> Generator[None]:
-        """Within, everything may take long: at the start nobody waits for it, and much else is under way."""
+        """Within the block, use long timeouts: at the start no request waits, and much else is going on."""
         trip, connect = self._timeouts.trip, self._timeouts.connect
         trip.least = connect.least = max(PATIENCE, self._timeout)
         try:
@@ -182,9 +181,9 @@ class Connection:
                 each.begin()
 
     async def ask(self, op: str, *command: Word, trips: int = 1) -> Any:
-        """What the server answers to a command, within the time of so many round trips; timed as ``op``.
+        """Return the answer to a command, with a timeout of ``trips`` round trips; timed as ``op``.
 
-        PING goes to every node of a cluster.
+        PING is sent to every node of a cluster.
         """
         return (await self.ask_all(op, command, trips=trips))[0]
 
@@ -196,9 +195,9 @@ class Connection:
         transaction: bool = False,
         raises: bool = True,
     ) -> list[Any]:
-        """What it answers to commands that travel together, in a transaction as one step.
+        """Return the answers to commands that are sent together; a transaction is executed atomically.
 
-        Unless it ``raises``, a refusal is an answer.
+        Error replies are raised if ``raises`` is set, and otherwise returned among the answers.
         """
         if not commands:
             return []
@@ -210,9 +209,9 @@ class Connection:
             return answers
 
     async def run(self, script: Script, keys: Sequence[str], args: Sequence[Word]) -> Any:
-        """What a script answers; the server is told it where it does not know it (yet, or any more).
+        """Run a script and return its answer. The source is sent only if the server does not have it.
 
-        To a server alone the calls of all callers travel together.
+        Except in a cluster, the calls of all callers are pipelined.
         """
         began = perf_counter()
         words = (len(keys), *keys, *args)
@@ -251,10 +250,10 @@ class Connection:
 
     @asynccontextmanager
     async def _call(self, op: str, trips: int) -> AsyncGenerator[None]:
-        """What must end within the time of some round trips, and is timed as ``op``, if that is not empty.
+        """Run the block with a timeout of ``trips`` round trips; time it as ``op`` unless that is empty.
 
-        A server that answers, if only to refuse (full, read-only, a key of another type), is there: it is
-        called again at once. One that cannot be reached, or not in time, is left alone for a while.
+        A server that answers, even with an error (full, read-only, a key of another type), is reachable: the
+        next call goes to it at once. If it cannot be reached, or not in time, it is not called for a while.
         """
         began, cancellations = perf_counter(), _cancellations()
         is_trial = self.breaker.admit()
@@ -269,23 +268,23 @@ class Connection:
             if op:
                 self._timed(op, perf_counter() - began)
             if _cancellations() > cancellations:
-                # redis-py loses a cancellation that comes together with a result (`asyncio.wait_for`, before
-                # Python 3.12) or while it cleans up: a request whose client has left would go on.
+                # redis-py swallows a cancellation that comes together with a result (`asyncio.wait_for`,
+                # before Python 3.12) or while it cleans up: a request whose client has left would go on.
                 raise asyncio.CancelledError
 
     def _time(self, trips: int, *, is_trial: bool) -> float:
-        """Seconds for a call, making a connection included, for which a mere trial does not wait long."""
+        """Return the timeout of a call in seconds, with that of connecting, which is short for a trial."""
         connect = self._timeout if is_trial else self._timeouts.connect.seconds
         return connect + trips * self._timeouts.trip.seconds
 
     def _failed(self, failure: Exception) -> StoreUnavailable:
-        """What is told of a failure, of which the breaker is, with the server's name."""
+        """Report a failure to the breaker, with the server's name, and return the error for the caller."""
         self.revision += 1
         fault = _fault(failure)
         if isinstance(failure, ResponseError):
             self.breaker.refused(fault)
             return StoreUnavailable(f"The store refuses: {fault.kind}.")
-        # Where the server is; its URL may hold a password, this does not.
+        # The server's address, not its URL, which may contain a password.
         options = self._pool.connection_kwargs
         name = options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
         self.breaker.failed(Fault(fault.kind, f"{name}: {fault.detail}"))
@@ -308,7 +307,7 @@ def _cancellations() -> int:
 
 def _pool(url: str, timeouts: Timeouts) -> BlockingConnectionPool:
     options: dict[str, Any] = {
-        "timeout": None,  # a call has its time as a whole, waiting for a free connection included
+        "timeout": None,  # the timeout of a call includes waiting for a free connection
         "socket_timeout": timeouts.trip.seconds,
         "socket_connect_timeout": PATIENCE,
         "max_connections": CONNECTIONS,
@@ -326,7 +325,7 @@ def _pool(url: str, timeouts: Timeouts) -> BlockingConnectionPool:
     return pool
 
 
-# --- what goes wrong, in words ---
+# --- failures in words ---
 
 _REFUSALS: Final = {
     "NOPERM": "its user may not do that",
@@ -339,13 +338,13 @@ _REFUSALS: Final = {
     "LOADING": "it is still loading",
     "CLUSTERDOWN": "the cluster is down",
 }
-"""By the first word of what a server says."""
+"""By the first word of an error reply."""
 
 
 def _fault(failure: Exception) -> Fault:
-    """What is told of a failure; of what a server says, which may quote a command, the first word alone."""
+    """Describe a failure. Of an error reply only the first word is used: the rest may quote a command."""
     code = getattr(failure, "status_code", None) or str(failure).partition(" ")[0]
-    if "has no permissions" in str(failure):  # said by a script, too
+    if "has no permissions" in str(failure):  # also in the message of a script's error
         code = "NOPERM"
     if code in _REFUSALS:
         return Fault(f"{_REFUSALS[code]} ({code})", str(failure) if code == "NOPERM" else "")

@@ -1,7 +1,7 @@
-"""The listing of sessions by their last use: one key for all of them, so turns enter it together.
+"""The listing of all sessions by their last use: one key, which is updated for several turns at once.
 
-While one trip is on its way, what comes meanwhile waits for the next; so a busy process makes a trip for many
-turns, and a quiet one a trip for each.
+Updates that arrive while a trip to the server is under way wait for the next one; so a busy process makes one
+trip for many turns, and a quiet one a trip for each.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from proxy.errors import StoreUnavailable
 from proxy.ports import SessionKey
 
 _MOST: Final = 1_000
-"""Sessions of one trip: a script's stack holds about 8,000 words."""
+"""The most sessions in one trip: a script's stack holds about 8,000 words."""
 
 
 Listed = tuple[SessionKey, Fields, bytes | None]
-"""A session, its fields, and whose turn it is in its line."""
+"""A session, its fields, and the first ticket in its queue."""
 
 
 class Listing:
-    """The listing; sessions enter it behind whoever used them."""
+    """The listing. Sessions are added in the background."""
 
     def __init__(self, connection: Connection, scripts: Scripts) -> None:
         self._connection = connection
         self._scripts = scripts
         self._used: dict[str, float] = {}
-        """What waits for the next trip: seconds since 1970, by the name in the listing."""
+        """What the next trip writes: the last use (seconds since 1970) by the session's member name."""
         self._ttl = 0
-        """Milliseconds."""
+        """The lifetime that the next trip gives to the listing, in milliseconds."""
         self._trip = asyncio.Lock()
         self._writing: set[asyncio.Task[None]] = set()
 
     def add(self, key: SessionKey, used: float, ttl: int) -> None:
-        """A session was used; the listing lives for another ``ttl`` (milliseconds) at least.
+        """Add a session that was used; the listing then lives another ``ttl`` (milliseconds) at least.
 
-        What cannot be written is left: a session's next turn lists it.
+        If the store is unavailable, the update is dropped: the session's next turn adds it.
         """
         if not self._used:
             writing = asyncio.create_task(self._write(), name="listing")
@@ -60,29 +60,29 @@ class Listing:
                     await self._scripts.of_key("list", keys.SESSIONS, ttl, keys.LISTED, *entries)
 
     async def written(self) -> None:
-        """Return once everything that was used so far is listed, or cannot be."""
+        """Return once all updates so far are written, or have failed."""
         if self._writing:
             await asyncio.wait(self._writing)
 
     async def drop(self, key: SessionKey) -> None:
-        """A session was deleted: it is listed no more, and will not be."""
+        """Remove a session that was deleted, after updates that are still under way."""
         await self.written()
         await self.remove([key])
 
     async def page(self, start: int, limit: int) -> list[Listed]:
-        """The sessions from this place on, those used last first."""
+        """Return at most ``limit`` sessions from position ``start`` on, last used first."""
         members: list[bytes] = await self._connection.ask(
             "inspect", "ZRANGE", keys.SESSIONS, start, start + limit - 1, "REV"
         )
         listed = [keys.unlisted(member.decode(errors="replace")) for member in members]
         commands = [command for key in listed for command in reading.session_commands(key)]
         answers = await self._connection.ask_all("inspect", *commands, raises=False)
-        # A key of another type under a session's name is an unreadable session, and no other's fault.
+        # If a session's name holds a key of another type, that session alone is unreadable.
         read: list[Any] = [reading.UNREADABLE if isinstance(each, Exception) else each for each in answers]
         return list(zip(listed, read[::2], read[1::2], strict=True))
 
     async def remove(self, gone: Sequence[SessionKey]) -> int:
-        """Take out sessions that have expired; how many were taken out."""
+        """Remove sessions from the listing; return how many were removed."""
         if not gone:
             return 0
         return await self._connection.ask("inspect", "ZREM", keys.SESSIONS, *map(keys.listed, gone))

@@ -1,7 +1,7 @@
-"""The MemoryStore port over Redis or Valkey: scripts that compare a scope's version.
+"""The MemoryStore port over Redis or Valkey, with scripts that compare a scope's version (compare and set).
 
-What the keys hold is in :mod:`proxy.adapters.stores.redis.keys`. What is damaged is left out, and
-stays; so is what another release has written, or what is sealed with another secret.
+The keys are documented in :mod:`proxy.adapters.stores.redis.keys`. Records that are damaged, written by
+another release, or sealed with another secret are left out when reading, and stay stored.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ from proxy.telemetry import log_warning
 T = TypeVar("T")
 
 _ScopeFields = list[bytes | None]
-"""In the order of :data:`keys.SCOPE_FIELDS`."""
+"""The fields of a scope, in the order of :data:`keys.SCOPE_FIELDS`."""
 
 _KINDS: Final = frozenset[str](ScopeKind)
-"""Those that this release knows."""
+"""The kinds of scopes that this release knows."""
 _AT_ONCE: Final = 500
-"""Records that are read before others are let go on."""
+"""How many records are decoded before other tasks get their turn."""
 _TRIPS: Final = 4
-"""Round trips for which a whole scope has time: ten thousand items are some megabytes."""
+"""The timeout of reading a whole scope, in round trips: ten thousand items are some megabytes."""
 _DAMAGED: Final = "damaged records of a memory are left out"
 _FOREIGN: Final = "a memory holds records that are not for this server; they stay as they are"
 _TOLD: Final = 10_000
-"""Scopes of which it is remembered that they were told of."""
+"""How many scopes are remembered as already logged."""
 
 
 class RedisMemories:
-    """Memories in one server, or in a cluster. The port says what each method does."""
+    """Memories in one server or a cluster. The methods are documented at the port."""
 
     def __init__(self, connection: Connection, scripts: Scripts, keyring: Keyring | None) -> None:
         self._connection = connection
@@ -96,7 +96,7 @@ class RedisMemories:
         )
 
     def _decoded(self, scope: Scope, stored: bytes | None, place: bytes, kind: type[T]) -> T | None:
-        """What is known of a scope; nothing where it is damaged. Raises ForeignRecord."""
+        """Decode a field of a scope; None if it is missing or damaged. Raises ForeignRecord."""
         try:
             return None if stored is None else self._codec(scope).decode(stored, kind, place)
         except DamagedRecord:
@@ -106,7 +106,7 @@ class RedisMemories:
     async def _read(
         self, scope: Scope, stored: Iterable[tuple[bytes, bytes | None]], part: str, kind: type[T]
     ) -> dict[str, T]:
-        """The records that can be read, by name."""
+        """Return the records that can be read, by name."""
         codec, read = self._codec(scope), dict[str, T]()
         for number, (name, record) in enumerate(stored, 1):
             try:
@@ -149,7 +149,7 @@ class RedisMemories:
         return await self._threads(scope, found[:most])
 
     async def _threads(self, scope: Scope, found: Sequence[tuple[bytes, float]]) -> dict[SessionKey, Thread]:
-        """Sessions by when they had their last turns, with what was read of each."""
+        """Return the records of these sessions, given with the times of their last turns."""
         members = [member for member, _ in found]
         name = keys.session(_key(scope)) + keys.READ
         ask = self._connection.ask
@@ -191,7 +191,7 @@ class RedisMemories:
         return version
 
     async def _enter(self, scope: Scope, life: int, workspace: str, *, is_there: bool = True) -> None:
-        """Enter a scope into the index of all and into its workspace, if it is there; else take it out."""
+        """Add a scope to the index of all scopes and to its workspace, or remove it unless ``is_there``."""
         run = self._scripts.of_session
         entering = run("memory_index", keys.INDEX, f"{scope.kind}/{scope.tag}", life if is_there else -1)
         channel = SessionKey(workspace, keys.MEMORY), scope.tag, int(is_there)
@@ -229,7 +229,7 @@ class RedisMemories:
 
 
 def _words(codec: Codec, changes: Changes) -> Iterator[Word]:
-    """Changes as the script is told them: of each part how many there are, and they; nothing deletes."""
+    """Encode changes for the script: each part as its count and its entries; an empty record deletes."""
     about, texts = changes.about, changes.texts
     yield codec.encode(about, keys.ABOUT_PLACE) if about else b""
     yield about.workspace if about else b""
@@ -259,7 +259,7 @@ def _key(scope: Scope) -> SessionKey:
 
 
 def _life(ttl: float | None) -> int:
-    """In milliseconds; 0 for ever."""
+    """Return a ttl in milliseconds; 0 means that the scope does not expire."""
     return milliseconds(ttl) if ttl is not None else 0
 
 

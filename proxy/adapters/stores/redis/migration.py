@@ -1,9 +1,9 @@
-"""Sessions and memories on their way from the names of an old secret to those of a new one.
+"""Moves sessions and memories from tags derived from an old secret to tags derived from a new one.
 
-The two names lie in different slots of a cluster, so nothing is renamed: what is there is read, written anew
-under the new name by one script, sealed by the newest secret where records are sealed, and only then deleted.
-Done twice, or by two workers at once, it is done once. What an interrupted move leaves under the old name
-ends with its ttl.
+The two tags lie in different slots of a cluster, so keys cannot be renamed: the data is read, written under
+the new tag by one script (sealed with the newest secret, if records are sealed), and only then deleted. A
+move that is repeated, or made by two workers at once, has the effect of one. What an interrupted move leaves
+under the old tag expires with its ttl.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _SORTED: Final = (keys.CHANGED, keys.GONE, keys.LOGGED, keys.DELETED, keys.THREA
 
 _Fields = dict[bytes, bytes]
 _Parts = dict[str, Any]
-"""The values of a session's keys, or a scope's, by their suffix; its own fields under the empty one."""
+"""The values of the keys of a session or a scope, by suffix; the empty suffix is the key of its fields."""
 
 
 class Migration:
-    """Takes what is under one tag to another. `codec_of` seals, and opens, what is there."""
+    """Moves data from one tag to another. `codec_of` returns the codec of a session or a scope."""
 
     def __init__(
         self, connection: Connection, scripts: Scripts, codec_of: Callable[[SessionKey], Codec]
@@ -43,7 +43,7 @@ class Migration:
     # --- sessions ---
 
     async def move_sessions(self, former: str, tag: str, tenant: str) -> bool:
-        """Take all sessions under the tag `former` to `tag`; whether there were any."""
+        """Move all sessions under the tag `former` to `tag`; return whether there were any."""
         named, tips_name = keys.session(SessionKey(former, NAMED)), keys.tips(former)
         is_named, remembered, tips, left = await self._ask_all(
             ("EXISTS", named), ("PTTL", named + keys.WAS), ("HGETALL", tips_name), ("PTTL", tips_name)
@@ -58,7 +58,7 @@ class Migration:
             renewed = [("PEXPIRE", new, max(1, left), when) for when in ("NX", "GT")]
             await self._ask_all(*entered, *renewed, transaction=True)
             await self._ask("DEL", tips_name)
-        if remembered > 0 and not is_named:  # it has expired, and appending clients must be told so
+        if remembered > 0 and not is_named:  # the session has expired; appending clients must learn of it
             was = keys.session(SessionKey(tag, NAMED)) + keys.WAS
             await self._ask("SET", was, 1, "PX", remembered, "NX")
         return bool(is_named or tips or remembered > 0)
@@ -81,11 +81,11 @@ class Migration:
             return
         moved = _session_resealed(parts, self._codec_of(former), self._codec_of(key), tenant)
         if not await self._put(key, moved, max(1, left)):
-            return  # it has begun anew there, or another worker was first
+            return  # a new session exists there, or another worker was first
         if key.sid == NAMED:
             life = max(1, left) + keys.milliseconds(keys.REMEMBERED)
             await self._ask("SET", keys.session(key) + keys.WAS, 1, "PX", life)
-        passing = (keys.LINE, keys.LEASES, keys.CLAIMS, keys.WAS)  # who waits just now: not taken along
+        passing = (keys.LINE, keys.LEASES, keys.CLAIMS, keys.WAS)  # deleted, not moved
         await self._ask("DEL", *(old + part for part in (*parts, *passing)))
         if first:
             await self._ask("DEL", keys.first(first.decode(errors="replace")))
@@ -95,7 +95,10 @@ class Migration:
             await self._ask("ZREM", keys.SESSIONS, keys.listed(former))
 
     async def _put(self, key: SessionKey, parts: _Parts, left: int) -> bool:
-        """Write all keys of a session or a scope, to live for what is `left` (milliseconds; 0: for ever)."""
+        """Write all keys of a session or a scope, with a ttl of `left` (milliseconds; 0: none).
+
+        Returns False if there is one already.
+        """
         words: list[Word] = []
         for part, value in parts.items():
             written: list[Any] = list(value)
@@ -112,7 +115,10 @@ class Migration:
     # --- memories ---
 
     async def move_scope(self, former: str, tag: str, about: dict[str, str]) -> bool:
-        """Take a scope to another tag, where none has begun. What is told `about` it replaces what was."""
+        """Move a scope to another tag unless one exists there; return whether it was moved.
+
+        The values in `about` replace those of its record.
+        """
         old, new = SessionKey(former, keys.MEMORY), SessionKey(tag, keys.MEMORY)
         was, hashes = keys.session(old), ("", *_RECORDS, keys.LOG)
         *values, channels, left = await self._ask_all(
@@ -136,7 +142,7 @@ class Migration:
 
 
 def _session_resealed(parts: _Parts, old: Codec, new: Codec, tenant: str) -> _Parts:
-    """The same with its records as they stand under the new name."""
+    """Return a session's keys with all records encoded for the new name, and with the new tenant."""
 
     def anew(stored: bytes, place: bytes) -> bytes:
         record, version = old.decode_any(stored, msgspec.Raw, place, (VERSION, LINK))
@@ -145,7 +151,7 @@ def _session_resealed(parts: _Parts, old: Codec, new: Codec, tenant: str) -> _Pa
     fields: _Fields = dict(parts[""])
     if b"record" in fields:
         members = old.decode(fields[b"record"], dict[str, msgspec.Raw], keys.RECORD_PLACE)
-        # Beside members that are not known here.
+        # A dict, so that fields unknown to this release are kept.
         fields[b"record"] = new.encode(members | {"tenant": tenant}, keys.RECORD_PLACE)
     if b"injection" in fields:
         fields[b"injection"] = anew(fields[b"injection"], keys.INJECTION_PLACE)
@@ -163,11 +169,11 @@ def _session_resealed(parts: _Parts, old: Codec, new: Codec, tenant: str) -> _Pa
 
 
 def _scope_resealed(parts: _Parts, old: Codec, new: Codec, about: dict[str, str]) -> _Parts:
-    """The same with its records as they stand under the new name, but for those that are damaged."""
+    """Return a scope's keys with all records encoded for the new name; damaged ones stay as they are."""
 
     def anew(stored: bytes, place: bytes, **told: str) -> bytes:
         try:
-            if told:  # beside members that are not known here
+            if told:  # as a dict, so that fields unknown to this release are kept
                 return new.encode(old.decode(stored, dict[str, msgspec.Raw], place) | told, place)
             return new.encode(old.decode(stored, msgspec.Raw, place), place)
         except DamagedRecord:

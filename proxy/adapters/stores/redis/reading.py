@@ -1,6 +1,7 @@
-"""What the server answers, as the records of a session; and what is damaged of it, taken out.
+"""Decodes the server's answers into the records of a session, and removes damaged records.
 
-Raises UnreadableRecord: DamagedRecord, or ForeignRecord where it is not for this server to read.
+The functions raise UnreadableRecord: DamagedRecord, or ForeignRecord for a record of another release or
+secret.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ from proxy.ports import COMPACTOR, Found, Lookup, Mark, SessionKey, Stored
 from proxy.telemetry import log_warning
 
 UNREADABLE: Final[Fields] = [b"" for _ in keys.FIELDS]
-"""The fields of a session that cannot be read."""
+"""Stands for the fields of a session that cannot be read."""
 
 
 def found(codec: Codec, answer: Sequence[Any], lookup: Lookup) -> Found:
-    """What a look-up has found."""
+    """Decode the answer to a lookup."""
     sid, fields, known, counts, stored, was_here, hides, injected, injection_, first_in_queue, user = answer
     record = session(codec, fields, first_in_queue)
     if record is None and not (stored or hides or injected):
@@ -59,18 +60,18 @@ def found(codec: Codec, answer: Sequence[Any], lookup: Lookup) -> Found:
 
 
 def injection(codec: Codec, stored: bytes | None) -> bytes | None:
-    """What was handed in for a session."""
+    """Decode a session's injection; None if it has none."""
     return None if stored is None else codec.decode(stored, bytes, keys.INJECTION_PLACE)
 
 
 def session_commands(key: SessionKey) -> tuple[Command, Command]:
-    """What asks for a session's fields, and for whose turn it is in its queue."""
+    """Return the commands that read a session's fields, and the first ticket in its queue."""
     name = keys.session(key)
     return ("HMGET", name, *keys.FIELDS), ("LINDEX", name + keys.LINE, 0)
 
 
 def session(codec: Codec, fields: Fields, first_in_queue: bytes | None = None) -> Session | None:
-    """A session with what stands beside its record, and why its turns wait; None where there is none."""
+    """Return a session: its record, its plain fields, and why its turns wait; None if there is none."""
     record, created, turns, tip, paused, unsaved, pins = fields
     if record is None:
         return None
@@ -87,7 +88,7 @@ def session(codec: Codec, fields: Fields, first_in_queue: bytes | None = None) -
 
 
 def news(codec: Codec, fields: NewsFields, since: Mark) -> Stored | None:
-    """A session with its messages since others were read; None where one of them tells of others."""
+    """Return a session with its messages written after ``since``; None if one of them is a link."""
     record, first_in_queue, stored = fields
     pairs = zip(stored[::2], stored[1::2], strict=True)
     read = {each: node(codec, each, message) for each, message in pairs}
@@ -99,18 +100,18 @@ def news(codec: Codec, fields: NewsFields, since: Mark) -> Stored | None:
 
 
 def hidden(codec: Codec, stored: Sequence[bytes]) -> tuple[HiddenCalls, ...]:
-    """A session's answers with hidden calls, in the order written."""
+    """Decode a session's answers with hidden calls, in the order written."""
     return tuple(codec.decode(each, HiddenCalls, keys.HIDDEN_PLACE) for each in stored)
 
 
 def epochs(codec: Codec, stored: Sequence[bytes], lane: str) -> tuple[Epoch, ...]:
-    """The epochs of a lane, in the order written."""
+    """Decode the epochs of a lane, in the order written."""
     place = keys.epoch_place(lane)
     return tuple(codec.decode(epoch, Epoch, place) for epoch in stored)
 
 
 def nodes(codec: Codec, stored: Mapping[bytes, bytes]) -> dict[bytes, Node]:
-    """A session's messages by chain hash."""
+    """Decode a session's messages, by chain hash. Links are replaced by the bytes they refer to."""
     read = {chain_hash: node(codec, chain_hash, record) for chain_hash, record in stored.items()}
     held = _texts(read.values()) if any(is_link for _, is_link in read.values()) else {}
     try:
@@ -123,25 +124,26 @@ def nodes(codec: Codec, stored: Mapping[bytes, bytes]) -> dict[bytes, Node]:
 
 
 def node(codec: Codec, chain_hash: bytes, stored: bytes) -> tuple[Node, bool]:
-    """A message, and whether it is a link: then it has a digest in the place of its bytes."""
+    """Decode a message, and return whether it is a link, which has a digest instead of its bytes."""
     read, version = codec.decode_any(stored, Node, keys.node_place(chain_hash), (VERSION, LINK))
     return read, version == LINK
 
 
 def _texts(read: Iterable[tuple[Node, bool]]) -> dict[bytes, bytes]:
-    """The bytes that messages hold, by their digests."""
+    """Return the bytes of the messages that are no links, by their digests."""
     return {digest(each.raw): each.raw for each, is_link in read if not is_link}
 
 
-# --- a session of which something is damaged ---
+# --- removing damaged records of a session ---
 
 
 async def discard_damaged(connection: Connection, codec: Codec, key: SessionKey, lane: str) -> None:
-    """Take out of a session what is damaged, and what a lane holds of it: its next turn writes it anew.
+    """Delete the damaged records of a session, its token counts, and the epochs of a lane.
 
-    Messages that can be read stay; a client that sends its whole history brings the others again. Where
-    anything is not for this server to read, nothing is taken out, and ForeignRecord is raised: who can read
-    it can tell better what is damaged. What is made again from the rest is read for that alone.
+    The session's next turn writes them again. Readable messages stay; a client that sends its whole history
+    sends the others again. If any record belongs to another release or secret, nothing is deleted and
+    ForeignRecord is raised: a server that can read it can tell better what is damaged. Counts and epochs are
+    read only to check for that.
     """
     name = keys.session(key)
     fields, injected, stored, hides, counts, lanes = await connection.ask_all(
@@ -172,7 +174,7 @@ async def discard_damaged(connection: Connection, codec: Codec, key: SessionKey,
     ]
     discarding: list[Command] = [
         ("DEL", name + keys.COUNTS, keys.epochs(key, lane)),
-        ("HDEL", name, "life"),  # so the next turn finds it changed
+        ("HDEL", name, "life"),  # so that readers notice the change
     ]
     if not is_session_whole:
         discarding.append(("DEL", name))
@@ -188,7 +190,7 @@ async def discard_damaged(connection: Connection, codec: Codec, key: SessionKey,
 
 
 def _is_whole(read: Callable[[], object]) -> bool:
-    """Whether a record can be read. Raises ForeignRecord."""
+    """Return whether a record is undamaged. Raises ForeignRecord."""
     try:
         read()
     except DamagedRecord:

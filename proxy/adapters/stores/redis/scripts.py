@@ -1,9 +1,10 @@
-"""The Lua scripts, each a step that the server takes whole, and what they are told of a turn.
+"""Runs the Lua scripts, each of which the server executes atomically, and encodes turns for them.
 
-Their sources stand in `lua/`, each beginning with what it does. A script is handed the session's key (or its
-bucket's) and derives the names of the parts by the suffixes of :mod:`proxy.adapters.stores.redis.keys`: which
-session it is may come out of the script itself, and all of them share a hash tag, so a cluster runs them too.
-Records are opaque here. A server that has forgotten a script (restarted, `SCRIPT FLUSH`) is told it again.
+The sources are in `lua/`; each begins with a description. A script gets the session's key (or its bucket's)
+and derives the keys of the parts with the suffixes of :mod:`proxy.adapters.stores.redis.keys`, because some
+scripts find out themselves which session is meant. All these keys share a hash tag, so the scripts run in a
+cluster too. Scripts cannot read records. If the server has lost a script (restart, `SCRIPT FLUSH`), it is
+sent again.
 """
 
 from __future__ import annotations
@@ -33,18 +34,18 @@ ANSWER: Final = "answer"
 PARTIAL: Final = "partial"
 
 NEWS: Final = 64
-"""How many of the messages written last a session knows to be so."""
+"""How many of its newest messages a session lists as such."""
 
 NEWS_ITEMS: Final = 500
-"""At most so many of a scope's items are told of as news: calls of others travel with them. Else all are."""
+"""The most items of a scope that are sent as changed, as they delay other calls; if more, all are read."""
 
 MOVING: Final = 20
-"""Round trips for which a move has time: a long session, or a scope, is read and written whole, once."""
+"""The timeout of a move in round trips: a long session, or a scope, is read and written whole, once."""
 
 _NO_JOINT: Final = bytes(keys.HASH)
 
 _BEGINNING: Final = re.compile(r"^--- (\w+)\n", re.MULTILINE)
-"""The line before a script."""
+"""The line before each script, with its name."""
 
 
 _USES: Final = {
@@ -95,18 +96,18 @@ _CONSTANTS: Final = {
     "DELETED_LOG_LIFE": DELETED_LOG_LIFE,
     "MOST_THREADS": THREADS,
 }
-"""What the scripts call by these names, those of the keys' parts among them."""
+"""The constants of the scripts by name, including the suffixes of keys."""
 
 
 def sources() -> dict[str, str]:
-    """The scripts as they stand in `lua/`, each after a line with its name."""
+    """Return the sources of the scripts in `lua/` by name."""
     lua = files("proxy.adapters.stores.redis") / "lua"
     parts = [_BEGINNING.split(file.read_text(encoding="utf-8")) for file in sorted(lua.iterdir(), key=str)]
     return {name: text for part in parts for name, text in zip(part[1::2], part[2::2], strict=True)}
 
 
 def _literal(value: object) -> str:
-    """A value in Lua."""
+    """Return a value as a Lua literal."""
     if isinstance(value, bytes):
         return '"' + "".join(f"\\{byte:03}" for byte in value) + '"'
     if isinstance(value, (tuple, list)):
@@ -118,13 +119,14 @@ Fields = list[bytes | None]
 """A session's fields, in the order of :data:`keys.FIELDS`."""
 
 NewsFields = tuple[Fields, bytes | None, list[bytes]]
-"""A session's fields, whose turn it is in its queue, and its new messages, each after its chain hash."""
+"""A session's fields, the first ticket in its queue, and its new messages, each after its chain hash."""
 
 
 class Scripts:
-    """The scripts by name, run by who can reach the server; each says what its arguments are.
+    """Runs the scripts by name, through `run`. Each source documents its arguments.
 
-    A record that begins with none of `ours` they leave as it is. Every ttl and lease is in milliseconds.
+    The scripts do not change a record that begins with none of `ours`. Every ttl and lease is in
+    milliseconds.
     """
 
     def __init__(
@@ -141,24 +143,25 @@ class Scripts:
             self._scripts[name] = Script(text, sha1, use)
 
     def of_session(self, name: str, key: SessionKey, *arguments: Word) -> Awaitable[Any]:
-        """What a script answers of a session. Its bucket, which is never a key itself, is named beside it.
+        """Run a script on a session. It is also passed the bucket's name, which is never a key itself.
 
-        Of a slot that is on its way a node refuses what lacks a key (TRYAGAIN, ASK) before it begins; with
-        the session's key alone a script would begin, and end at the first part of the session that has gone.
+        The reason: while a slot is migrating, a node refuses (TRYAGAIN, ASK) a script of which one key is
+        missing. With the session's key alone the script would start, and fail at the first part of the
+        session that has already migrated.
         """
         return self._run(self._scripts[name], [keys.session(key), keys.bucket(key.tag)], arguments)
 
     def of_bucket(self, name: str, key: SessionKey, *arguments: Word) -> Awaitable[Any]:
-        """What a script answers that writes to a session, and to the index that finds it."""
+        """Run a script that writes to a session and to the index by which it is found."""
         names = [keys.session(key), keys.tips(key.tag), keys.bucket(key.tag)]
         return self._run(self._scripts[name], names, arguments)
 
     def of_key(self, name: str, key: str, *arguments: Word) -> Awaitable[Any]:
-        """What a script answers of a key outside all sessions."""
+        """Run a script on a key that belongs to no session."""
         return self._run(self._scripts[name], [key], arguments)
 
     async def find(self, lookup: Lookup) -> Sequence[Any] | None:
-        """What `find.lua` says that it answers; None where the chain belongs to no session."""
+        """Run `find` and return its answer, as described in its source; None if no session is found."""
         known = (*lookup.seen, *lookup.hidden_seen, lookup.injected)
         asked = (b"".join(lookup.newest), b"".join(lookup.uncounted))
         joints = b"".join([joint or _NO_JOINT for joint in lookup.joints])
@@ -167,20 +170,20 @@ class Scripts:
         return await self._run(self._scripts["find"], names, arguments)
 
     async def ping(self) -> None:
-        """Look for a session that is never there."""
+        """Run `find` for a session that never exists."""
         names = [keys.tips("nobody"), keys.bucket("nobody")]
         await self._run(self._scripts["ping"], names, ("nobody", "", *[""] * 8))
 
     async def record(self, codec: Codec, key: SessionKey, turn: Turn, lives: keys.Lives) -> str:
-        """Write a turn; where all of it was there before, nothing moves.
+        """Write a turn; if all of it was written before, nothing changes.
 
-        Answers `kept`, or why nothing was written: `torn` (its past is not there), `moved` (the session of an
-        appended turn has gone on from elsewhere). `turns` counts completed answers that were new.
+        Returns `kept`, or why nothing was written: `torn` (messages before it are missing) or `moved` (it was
+        appended to a tip that is no longer the session's). `turns` counts completed answers that were new.
         """
         outer = sorted(turn.outer_parents)
         recorded = "kept"
         for record, nodes in pieces(codec, turn):
-            # Somebody waits for a piece, and for a turn that comes late or was appended.
+            # Somebody waits for pieces other than the last, and for late or appended turns.
             is_urgent = not record or turn.is_late or turn.begun_at is not None
             joint = turn.joint if record else None
             found_by = (joint.hash, joint.user.hex(), joint.first) if joint else (b"", "", "")
@@ -199,26 +202,27 @@ class Scripts:
         return recorded
 
 
-# --- a turn on its way into Redis: its messages encoded, in pieces where they are many ---
+# --- encoding the messages of a turn, in pieces if they are many ---
 
 
 _NODE: Final = 5
-"""Arguments of a node."""
+"""The number of arguments of a node."""
 
 LONG: Final = 1024
-"""Bytes from which on a message is stored once in a session: what says so takes some 100 itself."""
+"""Messages of at least this many bytes are stored only once in a session; a link takes some 100 bytes."""
 
 PIECE_NODES: Final = 500
 PIECE_BYTES: Final = 4 * 1024 * 1024
-"""A turn of more than this is written in pieces: no one step holds up the server, or runs out of time."""
+"""A larger turn is written in pieces, so that no step blocks the server for long, or times out."""
 
 
 def pieces(codec: Codec, turn: Turn) -> Iterator[tuple[bytes, Arguments]]:
-    """A turn's messages as arguments; in pieces where they are many, of which the last has the session too.
+    """Encode a turn's messages as arguments, in several pieces if they are many.
 
-    Our answer comes last, for it is counted there. There is always a last piece. Each message has its chain
-    hash, itself encoded, its tokens, MESSAGE, ANSWER or PARTIAL, and what is stored instead where its bytes
-    are there already: their digest and a link, or nothing.
+    Yields (session record, arguments); the record is empty except in the last piece, which always exists and
+    has our answer at its end, because answers are counted there. Each message has five arguments: its chain
+    hash, its encoded node, its tokens, MESSAGE, ANSWER or PARTIAL, and the digest of its bytes followed by a
+    link, which is stored instead if the session holds these bytes already (empty for short messages).
     """
     piece: list[Word] = []
     size = 0

@@ -1,7 +1,8 @@
-"""The SessionStore port over Redis or Valkey, alone or embedded.
+"""The SessionStore port over Redis or Valkey, separate or embedded.
 
-Keeps "no turn twice" by naming every message by its chain hash (each write can be repeated), and law 3 by
-compare-and-set for epochs. What the keys hold is in :mod:`proxy.adapters.stores.redis.keys`.
+No turn is stored twice, because every message is stored under its chain hash, so that each write is
+idempotent. Law 3 is kept by compare-and-set for epochs. The keys are documented in
+:mod:`proxy.adapters.stores.redis.keys`.
 """
 
 from __future__ import annotations
@@ -41,16 +42,17 @@ from proxy.ports import (
 from proxy.telemetry import log_warning
 
 _WARNED: Final = 10_000
-"""Sessions of which it is remembered that they were told of."""
+"""How many sessions are remembered as already warned about."""
 
 
 class RedisStore:
-    """Sessions in one server.
+    """Sessions in one server, or in a cluster.
 
-    `timeout` is what a round trip may take beside what it usually takes, and `rest` is the breaker's. Where
-    nobody else writes to the server, `linger` is the time for which a turn that nobody waits for waits for
-    company on its way; None where others may. All are in seconds. Without a keyring nothing is sealed, and
-    nothing that is can be read. `timed` is told what each call was for, and how many seconds it took.
+    `timeout` is how much longer than usual a round trip may take, and `rest` is that of the breaker. `linger`
+    is given only if no other process writes to the server: how long a turn that nobody waits for may be
+    delayed, to be sent together with others; otherwise None. All are in seconds. Without a keyring nothing is
+    sealed, and sealed records cannot be read. `timed` is called for each call, with its purpose and its
+    duration in seconds.
     """
 
     def __init__(
@@ -75,11 +77,14 @@ class RedisStore:
         self.memories = RedisMemories(self._connection, self._scripts, keyring)
 
     def revision(self) -> int | None:
-        """Another number once anything but turns was written through this store, or it could not be used."""
+        """Return a number that changes when anything but a turn is written by this store, or a call fails.
+
+        Returns None if other processes may write to the server.
+        """
         return self._connection.revision if self._is_ours else None
 
     async def find(self, lookup: Lookup) -> Found:
-        """The session, its epochs and counts: one script; another where it is kept under another tag."""
+        """Find a session with its epochs and counts by one script, or two if it is kept under another tag."""
         if not lookup.first:
             return await self._found(lookup, await self._scripts.find(lookup))
         answer, tags = await asyncio.gather(self._scripts.find(lookup), self._tags(lookup.first))
@@ -98,13 +103,13 @@ class RedisStore:
         except DamagedRecord:
             await reading.discard_damaged(self._connection, self._codec(key), key, lookup.lane)
             raise
-        if found.joint and not found.user:  # a link, which is rare: a long question that was asked twice
+        if found.joint and not found.user:  # its node is a link: a long question was asked twice (rare)
             _, place, _ = answer[-1]
             found = replace(found, user=(await self.nodes(key)).get(place))
         return found
 
     async def _tags(self, first: str) -> list[str]:
-        """The tags that are noted under the one of a first answer."""
+        """Return the tags that are noted under the tag of a first answer."""
         tags: list[bytes] = await self._scripts.of_key("first", keys.first(first))
         return sorted(tag.decode() for tag in tags)
 
@@ -121,7 +126,7 @@ class RedisStore:
     async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:
         lives, first = keys.lives(ttl), turn.joint.first if turn.joint else ""
         recording = self._scripts.record(self._codec(key), key, turn, lives)
-        if first:  # in a slot of its own, and in the same trip where that can be
+        if first:  # in another slot, but sent in the same trip if possible
             note = self._scripts.of_key("note_first", keys.first(first), key.tag, lives.session)
             answer, _ = await asyncio.gather(recording, note)
         else:
@@ -160,7 +165,7 @@ class RedisStore:
         return reading.injection(self._codec(key), stored)
 
     async def history(self, key: SessionKey, since: Mark | None = None) -> Stored:
-        """The session with every message, or with those that are new: one script."""
+        """Return the session with every message or only the new ones, normally by one script."""
         codec = self._codec(key)
         try:
             fields = await self._scripts.of_session("news", key, *since) if since else None
@@ -186,7 +191,7 @@ class RedisStore:
         return Stored(session, nodes, was_here=session is None and bool(was_here), mark=mark)
 
     async def delete(self, key: SessionKey) -> bool:
-        """Forget a session, all but that there was one; the listing too."""
+        """Delete a session and its entry in the listing, except the mark that it existed."""
         was_there, first = await self._scripts.of_bucket("delete", key, key.sid)
         if first:
             noted = keys.first(first.decode(errors="replace"))
@@ -248,9 +253,9 @@ class RedisStore:
         return reading.session(self._codec(key), fields, first)
 
     async def sessions(self, limit: int) -> Listed:
-        """The sessions used last, newest first. One that cannot be read is left out, not the others."""
+        """Return the sessions used last, newest first. Only those that cannot be read are left out."""
         await self._listing.written()
-        found: dict[SessionKey, Session] = {}  # one that is used between two pages stands in both
+        found: dict[SessionKey, Session] = {}  # a dict: a session used between two pages is in both
         left_out: dict[SessionKey, str] = {}
         start = 0
         while len(found) < limit and (page := await self._listing.page(start, limit)):
@@ -279,9 +284,9 @@ class RedisStore:
         return tuple(sorted(lane.decode(errors="replace") for lane in lanes))
 
     async def knows_secret(self) -> bool:
-        """Whether the store was written with one of our secrets, and remember the newest if so.
+        """Return whether the store was written with one of our secrets; if so, store the newest one's id.
 
-        It is the first call of all, at the start: the server is met here, however far away it is.
+        It is the first call, made at the start: it waits longer than others, to measure a server far away.
         """
         with self._connection.patience():
             await self.ping()
@@ -299,12 +304,12 @@ class RedisStore:
         return True
 
     async def ping(self) -> None:
-        """Return when the store answers, and runs a script for us."""
+        """Return when the store answers and has run a script."""
         await self._connection.ask("", "PING")
         await self._scripts.ping()
 
     async def aclose(self) -> None:
-        """Give connections back, once what was used is listed."""
+        """Close all connections, once all used sessions are in the listing."""
         await self._listing.written()
         await self._connection.aclose()
 
