@@ -1,4 +1,4 @@
-"""Where settings come from: variables with our prefix, files that they name, and a user's directories."""
+"""The environment of the settings: variables with our prefix, files named by them, user directories."""
 
 import os
 import re
@@ -13,17 +13,17 @@ from proxy.errors import SettingsError
 
 PREFIX = "UNABRIDGED_"
 ADMIN_TOKEN_FILE = "admin-token"  # noqa: S105 - a file's name
-"""In the data directory."""
+"""The file of the admin token in the data directory."""
 _FILE = "_file"
 OF_OTHERS = ("server",)
-"""Variables of other commands than `serve`, as settings are named."""
+"""Variables of commands other than `serve`, by the names of their settings."""
 _KUBERNETES_NAME = re.compile(r"\w*_(?:SERVICE|PORT)_\w*")
 _KUBERNETES_VALUE = re.compile(r"(?:tcp|udp|sctp)://.*")
-"""By which those are told that it sets in every container, for each service whose name begins like ours."""
+"""Recognise variables that Kubernetes sets in every container for services whose names have our prefix."""
 
 
 def variables() -> dict[str, str]:
-    """What is set, by the name of the setting; an empty variable is not set."""
+    """Return the variables that are set, by the name of the setting; empty ones count as not set."""
     sdks = os.environ.get("OPENAI_BASE_URL")
     ours = {
         name.upper().removeprefix(PREFIX).lower(): value
@@ -36,28 +36,31 @@ def variables() -> dict[str, str]:
 
 
 def unknown_variables(settings: Container[str]) -> list[str]:
-    """Variables that look like `settings` and are none."""
+    """Return the variables with our prefix that name none of `settings`, sorted."""
     return sorted(variable(name) for name in variables() if name not in settings and name not in OF_OTHERS)
 
 
 def variable(name: str) -> str:
-    """The variable of a setting."""
+    """Return the name of the variable of a setting."""
     return PREFIX + name.upper()
 
 
 def decided_by(values: Iterable[str]) -> frozenset[str]:
-    """The settings that these names decide: a value, or the file that holds it."""
+    """Return the settings that these names set: by a value, or by a file that contains it (`…_file`)."""
     return frozenset(name.removesuffix(_FILE) for name in values)
 
 
 def over(above: Mapping[str, object], below: Mapping[str, object]) -> dict[str, Any]:
-    """Values, and those below them that they do not decide."""
+    """Return the values of `above`, and those of `below` for settings that `above` does not set."""
     decided = decided_by(above)
     return {**above, **{name: value for name, value in below.items() if not decided_by([name]) <= decided}}
 
 
 def with_files_read(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The same with what stands in files in their place. Raises SettingsError."""
+    """Replace each `…_file` setting by the content of the file.
+
+    Raises SettingsError if a setting is given both ways, or a file cannot be read.
+    """
     found = {name: value for name, value in given.items() if not name.endswith(_FILE)}
     for name in sorted(decided_by(given.keys() - found)):
         if found.get(name) is not None:
@@ -72,17 +75,17 @@ def with_files_read(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def default_data_dir() -> Path:
-    """`unabridged` under the user's data directory."""
+    """Return the default data directory: `unabridged` under the user's data directory."""
     return _user_directory("XDG_DATA_HOME", ".local/share")
 
 
 def default_config() -> Path:
-    """The settings file that is read where no other is named; it need not be there."""
+    """Return the path of the settings file that is read if no other is named; it need not exist."""
     return _user_directory("XDG_CONFIG_HOME", ".config") / "config.toml"
 
 
 def _user_directory(variable: str, usual: str) -> Path:
-    """By the XDG base directories; a relative one does not count."""
+    """Return our directory by the XDG base directory specification; a relative value is ignored."""
     named = Path(os.environ.get(variable, ""))
     return (named if named.is_absolute() else Path.home() / usual) / "unabridged"
 
@@ -112,23 +115,23 @@ _WORDS = {
     "less_than_equal": "must be at most {le:g}",
     "value_error": "{error}",
 }
-"""By the kind of what pydantic finds."""
+"""Messages by pydantic's type of error."""
 
 
 def in_words(finding: ErrorDetails) -> str:
-    """What pydantic finds, as a predicate, to be read after the name of the key. Never a value."""
+    """Return a validation error as a predicate, to follow the name of the key. Never contains the value."""
     context = finding.get("ctx", {})
     if finding["type"] == "less_than_equal" and context["le"] == 1:
         return "must be at most 1 (0.8 is 80 %)"
     words = _WORDS.get(finding["type"])
     message = words.format(**context).replace("'", '"') if words else finding["msg"]
-    return " ".join(message.replace("Input should be", "must be").split())  # a pattern may have lines
+    return " ".join(message.replace("Input should be", "must be").split())  # patterns have line breaks
 
 
 def in_plain_words(error: ValidationError, flags: Container[str]) -> str:
-    """One line for each finding, after the flag, where it was given as one of these, else the variable.
+    """Return one line for each error, beginning with the flag if it is one of `flags`, else the variable.
 
-    Never a value: it may be a secret.
+    Never contains a value, which may be a secret.
     """
     lines: list[str] = []
     for finding in error.errors(include_url=False, include_input=False):

@@ -1,1 +1,1 @@
-"""One home for each outside library, behind a port."""
+"""The adapters: implementations of the ports. Each outside library is used in one place only."""

@@ -1,4 +1,4 @@
-"""What went wrong with a connection: in words that anybody may read, and in the library's own for the log."""
+"""Describes failures of connections: in words that are safe to publish, and in the library's for the log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import ssl
 from typing import Final, NamedTuple, cast
 
 _ERRNO: Final = re.compile(r"\[Errno (\d+)\]|^Error (\d+) connecting")
-"""asyncio tells by its text alone what became of several addresses of a name; redis-py too, of one."""
+"""asyncio (for a name with several addresses) and redis-py give the errno only in the message's text."""
 _CLOSED: Final = "connection closed"
 _TLS: Final = "TLS handshake failed"
 _WORDS: Final = {
@@ -25,17 +25,17 @@ class Fault(NamedTuple):
     """Why a connection could not be made, or ended."""
 
     kind: str
-    """No address, no path, nothing of the inside."""
+    """Words that contain no address, path or other internal detail."""
     detail: str
-    """For whoever runs the proxy."""
+    """Details for the operator."""
 
 
 def fault_of(error: BaseException) -> Fault:
-    """The fault behind an exception, or behind what it was raised from."""
+    """Return the fault of an exception, found in it or in the exceptions that caused it."""
     causes, at = list[BaseException](), error
     while at is not None:
         causes.append(at)
-        within = cast("tuple[BaseException, ...]", getattr(at, "exceptions", ()))  # of a group
+        within = cast("tuple[BaseException, ...]", getattr(at, "exceptions", ()))  # an ExceptionGroup
         at = within[0] if within else at.__cause__ or at.__context__
     for each in causes:
         if kind := _kind(each):

@@ -1,6 +1,6 @@
-"""What installed packages add by entry points: strategies, compactors and searches.
+"""Plugins: strategies, compactors and searches that installed packages add by entry points.
 
-Loaded once a process, before the first policy is read, so that policies may name them.
+They are loaded once per process, before the first policy is read, so that policies can name them.
 """
 
 from functools import cache
@@ -12,15 +12,15 @@ from proxy.errors import OperatorError
 
 
 class PluginError(OperatorError):
-    """An installed package offers what cannot be used; the message names its entry point."""
+    """An entry point of an installed package cannot be used; the message names it."""
 
 
 @cache
 def load_plugins() -> None:
-    """Make known what is installed. Raises PluginError, which names the entry point and its package.
+    """Register all installed plugins. Raises PluginError, which names the entry point and its package.
 
-    An entry point's name is what a policy says (`strategy.name`, `[[compactors]]`, `recall.search`); it
-    stands for such a thing, or for its class.
+    The name of an entry point is the one used in policies (`strategy.name`, `[[compactors]]`,
+    `recall.search`); the entry point refers to an object, or to its class.
     """
     for group, known, methods in (
         ("unabridged.strategies", values.STRATEGIES, ()),

@@ -1,7 +1,7 @@
-"""What `genai-prices` knows about models, windows and prices, from the snapshot that ships with it.
+"""Context windows and prices of models, from the data that ships with the package `genai-prices`.
 
-Its updater is never started. Names come from clients, so nothing here grows with them: the package's own
-lookup remembers every name that it ever missed, and is gone around.
+Its updater is never started. The package's own lookup is bypassed, because it stores every name that it did
+not find: names come from clients, and nothing here may grow with their number.
 """
 
 from __future__ import annotations
@@ -20,27 +20,28 @@ if TYPE_CHECKING:
 
 _LONGEST_NAME = 256  # characters
 _KEPT_FOR = {"*claude*": 300.0, "*deepseek*": 6 * 3_600.0}
-"""Seconds after which providers have certainly forgotten an idle prefix, by their models' names.
+"""Seconds after which an idle prefix has certainly left the provider's prompt cache, by model name pattern.
 
-Anthropic says five minutes, DeepSeek "a few hours", OpenAI five to ten minutes; for all others ten stand.
+Anthropic states five minutes, DeepSeek "a few hours", OpenAI five to ten minutes; for all others, ten minutes
+are assumed.
 """
 
 
 def load() -> None:
-    """Read the snapshot now (0.2 to 0.4 s, mostly the import): in a thread, before the first request."""
+    """Load the snapshot (0.2 to 0.4 s, mostly the import). Call it in a thread, before the first request."""
     _providers()
 
 
 def context_window(model: str) -> int | None:
-    """Tokens of the model's context window, or None where it is not known.
+    """Return the size of the model's context window in tokens; None if it is not known.
 
-    A provider's prefix ("openai/gpt-4o", "openrouter/openai/gpt-4o") chooses the provider if it is one.
+    A prefix that names a provider ("openai/gpt-4o", "openrouter/openai/gpt-4o") selects that provider.
     """
     return _known(model)[0]
 
 
 def prices_of(model: str) -> Prices:
-    """What the model's tokens cost; the defaults where it is not known, or costs nothing."""
+    """Return the prices of the model's tokens; the defaults if it is not known, or costs nothing."""
     return _known(model)[1]
 
 
@@ -50,7 +51,7 @@ def _known(model: str) -> tuple[int | None, Prices]:
 
 @lru_cache(maxsize=1024)
 def _looked_up(model: str) -> tuple[int | None, Prices]:
-    """The first window, and the first prices, of those who know the model."""
+    """Return the first context window and the first prices found among the providers of the model."""
     found = [provider.find_model(name, all_providers=_providers()) for name, provider in _candidates(model)]
     windows = (info.context_window for info in found if info and info.context_window)
     priced = (prices for info in found if info and (prices := _priced(info, model)))
@@ -58,7 +59,7 @@ def _looked_up(model: str) -> tuple[int | None, Prices]:
 
 
 def _priced(info: ModelInfo, model: str) -> Prices | None:
-    """A model that has no price for cached tokens gets no discount: its provider keeps nothing."""
+    """Return the prices of a model, None if it has none. Without a price for cached tokens: no discount."""
     listed = info.get_prices(datetime.now(UTC))
     fresh = _amount(listed.input_mtok)
     if not fresh:
@@ -74,31 +75,31 @@ def _priced(info: ModelInfo, model: str) -> Prices | None:
 
 
 def _amount(price: Decimal | TieredPrices | None) -> float:
-    """Dollars for a million tokens; of a price by tiers the first."""
+    """Return a price in dollars per million tokens; for tiered prices, that of the first tier."""
     if price is None:
         return 0.0
     return float(price if isinstance(price, Decimal) else price.base)
 
 
 def _candidates(model: str) -> Iterator[tuple[str, Provider]]:
-    """Whom to ask for which name, the most telling first."""
+    """Yield model names and the providers to look them up at, the most specific first."""
     providers = _providers()
     prefix, _, rest = model.partition("/")
     if rest and (named := next((provider for provider in providers if provider.id == prefix), None)):
         yield rest, named
     bare = model.rpartition("/")[2]
-    if bare.startswith("ft:"):  # ft:gpt-4o-2024-08-06:organisation::id, tuned from its second part
+    if bare.startswith("ft:"):  # ft:gpt-4o-2024-08-06:organisation::id; the second part is the base model
         bare = bare.split(":")[1]
     for provider in providers:
         if provider.model_match is not None and provider.model_match.is_match(bare):
             yield bare, provider
-    # Some names escape the rule by which a provider knows its own (chatgpt-4o-latest). We speak OpenAI's API.
+    # OpenAI's own pattern misses some of its names (chatgpt-4o-latest), and the API here is OpenAI's.
     yield from ((bare, provider) for provider in providers if provider.id == "openai")
 
 
 @cache
 def _providers() -> list[Provider]:
-    # Imported when first needed: it takes longer than all else that a short command imports.
+    # Imported when first needed: it takes longer than all other imports of a short command together.
     from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415
 
     return get_snapshot().providers

@@ -1,10 +1,10 @@
-"""Search by words over SQLite's full-text index (FTS5), in memory: it comes with Python.
+"""Full-text search with SQLite's FTS5, which comes with Python, in memory.
 
-Ranked by BM25, with English endings cut by Porter's stemmer (https://sqlite.org/fts5.html). Case and accents
-do not matter, and a term of several words is found where these stand side by side. A shelf is a database of
-its own that holds an index and no text. It is kept while it is used: a second search adds what is new. Should
-it hold anything that is not asked about, as after a restore or on another branch, it is made anew, because
-what else is there changes a word's weight.
+Results are ranked by BM25, with English endings removed by Porter's stemmer (https://sqlite.org/fts5.html).
+Case and accents do not matter, and a term of several words matches these words side by side. Each shelf is a
+database of its own, with an index but no text, and is cached: a second search only adds new passages. If it
+holds a passage that is not among those searched, for example after a restore or on another branch, it is
+built again, because other passages change the weights of words.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from proxy.errors import SearchUnavailable
 from proxy.ports import Passage
 
 MOST_PASSAGES = 20_000
-"""Of one search; of more, the newest are searched."""
+"""The most passages in one search; of more, only the newest are searched."""
 _SCHEMA = (
     "CREATE VIRTUAL TABLE passages USING fts5"
     "(words, content='', tokenize='porter unicode61 remove_diacritics 2')"
@@ -29,23 +29,23 @@ _SCHEMA = (
 _QUERY = "SELECT rowid, rank FROM passages WHERE passages MATCH ?"
 _SIZE = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
 _ROW_BYTES = 200
-"""What is kept of a passage beside the database: its key, and its row."""
+"""Estimated bytes of a passage outside the database: its key, and its row number."""
 _SHELF_BYTES = 100_000
-"""Of an index without any passage."""
+"""Estimated bytes of an empty index."""
 
 
 class _Shelf:
-    """One index; one search at a time."""
+    """One index. A lock allows one search at a time."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._lock = threading.Lock()
         self._rows: dict[bytes, int] = {}
         self._database = database
         self.bytes = _SHELF_BYTES
-        """What it takes."""
+        """Estimated memory in bytes."""
 
     def search(self, passages: Sequence[Passage], query: str, most: int) -> list[int]:
-        """Indexes of passages, best first; of two that are equal the first."""
+        """Return the indexes of the best passages, best first; equally good ones in their order."""
         wanted = {passage.key for passage in passages}
         with self._lock:
             if not self._rows.keys() <= wanted:
@@ -64,7 +64,7 @@ class _Shelf:
         return [index for _, index in nsmallest(most, hits)]
 
     def __del__(self) -> None:
-        """Once nobody searches it, nor keeps it."""
+        """Close the database once no search and no cache refers to the shelf."""
         self._database.close()
 
 
@@ -75,18 +75,18 @@ def _open() -> sqlite3.Connection:
 
 
 def _storable(text: str) -> str:
-    """Text that UTF-8 can say and SQLite reads to its end."""
+    """Replace characters that UTF-8 cannot encode, and NULs, at which SQLite would stop reading."""
     return text.encode("utf-8", "replace").decode().replace("\0", " ")
 
 
 class SqliteSearch:
-    """A `proxy.ports.Search`, whose shelves are kept in ``memory`` while there is room for them."""
+    """Implements `proxy.ports.Search`; its shelves are cached in ``memory`` while there is room."""
 
     def __init__(self, memory: Memory | None = None) -> None:
         self._shelves: Lru[str, _Shelf] = Lru(memory or Memory(), lambda shelf: shelf.bytes)
 
     async def search(self, shelf: str, passages: Sequence[Passage], query: str, most: int) -> list[int]:
-        """As the port says. Where SQLite was built without FTS5, SearchUnavailable."""
+        """Search as the port defines. Raises SearchUnavailable, for example if SQLite lacks FTS5."""
         terms = terms_of(query)
         if not passages or not terms:
             return []
@@ -98,7 +98,7 @@ class SqliteSearch:
         except sqlite3.Error as error:
             self._shelves.drop(shelf)
             raise SearchUnavailable from error
-        self._shelves.put(shelf, index)  # it weighs more than it did
+        self._shelves.put(shelf, index)  # its size may have grown
         return [skipped + place for place in found]
 
     async def aclose(self) -> None:

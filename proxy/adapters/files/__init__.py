@@ -1,1 +1,1 @@
-"""Files: policies that people write, secrets that the first start makes."""
+"""Files: policies and settings that people write, and secrets that the first start creates."""

@@ -1,7 +1,7 @@
-"""The library of policy files: found by name, `extends` followed, complaints with file, line and nearest key.
+"""The library of policy files: finds them by name, follows `extends`, and reports errors with file and line.
 
-A file says only what differs: tables are merged key by key over what it extends, anything else is replaced
-whole. The rules themselves are `core/policy/policy.py`.
+A file contains only what differs from the file that it extends: tables are merged key by key, all other
+values are replaced. The keys themselves are defined in `core/policy/policy.py`.
 """
 
 import json
@@ -20,14 +20,14 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 Stamp = tuple[int, ...]
-"""A file at one moment. Two are equal exactly where nothing wrote, replaced or unlocked it.
+"""The state of a file. Two are equal only if it was not written, replaced, or given other permissions.
 
-Of a copy its time of modification may be kept, never that of its change (not so on Windows).
+A copy may keep the modification time (mtime), but not the change time (ctime; except on Windows).
 """
 
 
 def stamp_of(path: Path) -> Stamp | None:
-    """The stamp of a file, links followed; None where there is none that can be looked at."""
+    """Return the stamp of a file, following links; None if it does not exist or cannot be examined."""
     try:
         found = path.stat()
     except (OSError, ValueError):  # ValueError: no file system takes such a name
@@ -39,7 +39,7 @@ def stamp_of(path: Path) -> Stamp | None:
 
 
 def _is_same_file(one: Path, other: Path) -> bool:
-    """Whether both are one file, by whatever names."""
+    """Return whether both paths refer to the same file."""
     stamp, another = stamp_of(one), stamp_of(other)
     return stamp is not None and another is not None and stamp[:2] == another[:2]
 
@@ -48,19 +48,19 @@ def _is_same_file(one: Path, other: Path) -> bool:
 
 
 def shipped_policies() -> Path:
-    """The directory of the presets: inside an installed package, else at the repository's root."""
+    """Return the directory of the presets: in the installed package, else at the repository's root."""
     package = Path(__file__).parents[2]
     installed = package / "policies"
     return installed if installed.is_dir() else package.parent / "policies"
 
 
 def is_path(name_or_path: str) -> bool:
-    """Whether a policy is named by the path of its file: what has a separator or ends in `.toml`."""
+    """Return whether this is the path of a policy file: it contains a separator or ends in `.toml`."""
     return name_or_path.endswith(".toml") or bool({"/", "\\"} & set(name_or_path))
 
 
 class PolicyFile(TomlFile):
-    """One file as it is written, before what it extends."""
+    """One policy file as it is written, without the file that it extends."""
 
     fault = PolicyError
 
@@ -72,13 +72,13 @@ class PolicyFile(TomlFile):
         return cast("PolicyError", super().error(message, *locations))
 
     def validated(self, below: Table, *, is_whole: bool = True) -> tuple[Table, list[PolicyError]]:
-        """The file over the table ``below`` without what is wrong, and what that is.
+        """Return the file merged over the table ``below``, without its invalid parts, and the errors.
 
-        Where not all is there that it extends, nothing can be said of keys that contradict each other.
+        If a file that it extends is missing (not ``is_whole``), contradictions between keys are not reported.
         """
         merged, mistakes = _merge(below, self.table), dict[str, PolicyError]()
         if not isinstance(merged.get("extends", ""), str):
-            del merged["extends"]  # which whoever followed it has said
+            del merged["extends"]  # reported already when `extends` was followed
         if "name" in merged:
             del merged["name"]
             error = self.error("unknown key `name`; a policy has the name of its file", ("name",))
@@ -99,9 +99,9 @@ class PolicyFile(TomlFile):
 
 
 class PolicyLibrary:
-    """Policies in directories: the first that has a name wins, and the presets stand behind them all.
+    """Policies in directories: the first directory that has a name wins, and the presets come last.
 
-    Every call reads the files anew.
+    Every call reads the files again.
     """
 
     def __init__(self, directories: Sequence[Path] = ()) -> None:
@@ -109,7 +109,7 @@ class PolicyLibrary:
 
     @classmethod
     def of(cls, directory: Path | None) -> Self:
-        """The library of `--policies DIR`, if there is one. Raises PolicyError where it is no directory."""
+        """Return the library of `--policies DIR`, if given. Raises PolicyError if it is not a directory."""
         if directory is not None and not directory.is_dir():
             raise PolicyError(str(directory), None, "is not a directory of policies")
         return cls(() if directory is None else (directory,))
@@ -118,7 +118,7 @@ class PolicyLibrary:
         return sorted({file.stem for file in self._files() if _NAME.fullmatch(file.stem)})
 
     def stamps(self, others: Iterable[Path]) -> Mapping[Path, Stamp | None]:
-        """Every policy file, and these beside them, as they are now."""
+        """Return the current stamps of all policy files, and of `others`."""
         return {file: stamp_of(file) for file in (*self._files(), *others)}
 
     def _files(self) -> Iterator[Path]:
@@ -126,19 +126,19 @@ class PolicyLibrary:
             yield from directory.glob("*.toml")
 
     def load(self, name_or_path: str | Path) -> Policy:
-        """A policy by its name, or by a path: what has a separator or ends in `.toml`.
+        """Return a policy by its name, or by a path (it contains a separator or ends in `.toml`).
 
-        A file named by its path may extend its neighbours. Raises PolicyError. For people who may read files;
-        what a client names goes to `named`.
+        A file given by its path may extend files in its directory. Raises PolicyError. Only for callers who
+        may read files: for a name given by a client use `named`.
         """
         return self.read(name_or_path)[0]
 
     def named(self, name: str) -> Policy:
-        """A policy by its name alone, never a path. Raises PolicyError."""
+        """Return a policy by its name; paths are not accepted. Raises PolicyError."""
         return self._read_named(name)[0]
 
     def read(self, name_or_path: str | Path) -> tuple[Policy, PolicyFile]:
-        """A policy as `load` finds it, and its own file. Raises PolicyError with every mistake."""
+        """Return a policy as `load` does, and its own file. Raises PolicyError with all errors found."""
         text = str(name_or_path)
         if isinstance(name_or_path, str) and not is_path(text):
             return self._read_named(text)
@@ -156,7 +156,7 @@ class PolicyLibrary:
         raise PolicyError(name or '""', None, self._absence(name, without.stem if without else ""))
 
     def _absence(self, name: str, own: str) -> str:
-        """Why there is no policy of a name but perhaps the policy `own`, and which there are."""
+        """Explain why no policy of this name was found (besides `own`, which asked for it)."""
         others = [each for each in self.names() if each != own]
         if not _NAME.fullmatch(name):
             stem = Path(name).stem
@@ -170,9 +170,9 @@ class PolicyLibrary:
         return f"there is no such policy{meant} there are {listed}"
 
     def _policy(self, file: PolicyFile, directories: Sequence[Path]) -> tuple[Policy, PolicyFile]:
-        """Each file over what it extends, checked in turn: a complaint is about the file that caused it.
+        """Merge each file over the one it extends, checking each in turn, so that an error names its file.
 
-        A file may extend the next of its own name.
+        A file may extend the next file of its own name in the directories.
         """
         files, mistakes = [file], list[PolicyError]()
         try:
@@ -213,7 +213,7 @@ def _merge(below: Table, above: Table) -> Table:
 
 
 def _without(table: Table, location: Location) -> Table:
-    """The table without a key; without the whole array where the key, or what lacks one, is in an array."""
+    """Return the table without a key; if the location is inside an array, without the whole array."""
     key, *rest = location
     inner = table.get(str(key))
     if rest and isinstance(inner, dict):

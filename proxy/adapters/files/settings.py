@@ -1,8 +1,8 @@
-"""What `serve` keeps, and is told, in files: the settings file, and secrets that nobody has set.
+"""The files of `serve`: the settings file, and generated secrets.
 
-The settings file says what flags and variables may say too, which win over it, and has rules for policies.
-Relative paths in it start at its own directory. Of the secrets, the admin token and the one of names, the
-first start makes what every later one finds.
+The settings file can hold every setting that flags and variables can (these take precedence), and rules for
+choosing policies. Relative paths in it are relative to its own directory. The secrets (the admin token, and
+the secret of names) are created by the first start if they are not set, and read by every later one.
 """
 
 import os
@@ -25,13 +25,13 @@ from proxy.errors import SettingsError
 
 
 class _Written(Settings):
-    """What a settings file may hold."""
+    """The content of a settings file."""
 
     use: tuple[Rule, ...] = ()
 
 
 DEFAULT = Settings().policy
-"""The server's policy where nothing decides it."""
+"""The server's policy if no setting names one."""
 _SECRET_BYTES = 32
 _PATHS = {
     name
@@ -42,20 +42,20 @@ _PATHS = {
 
 @dataclass(frozen=True)
 class SettingsFile:
-    """What a settings file says, by itself."""
+    """A settings file, as it was read."""
 
     file: TomlFile
     stamp: Stamp | None
-    """Of the file, before it was read."""
+    """The stamp of the file before it was read."""
     decided: frozenset[str]
-    """Settings that flags and variables decide, whatever the file says."""
+    """Settings that flags or variables set; the values in the file are ignored."""
     values: Mapping[str, object]
-    """What it decides."""
+    """The settings that the file sets."""
     rules: tuple[Rule, ...]
 
     @classmethod
     def read(cls, path: Path, decided: frozenset[str]) -> Self:
-        """Read and check a file. Raises FileError, with its line."""
+        """Read and check a settings file. Raises FileError with the line."""
         before, file = stamp_of(path), TomlFile.read(path)
         if "config" in file.table:
             raise file.error("unknown key `config`: a settings file names no other", ("config",))
@@ -74,20 +74,20 @@ class SettingsFile:
 
     @property
     def policy(self) -> str:
-        """The server's policy, a name or a path; empty where something else decides it."""
+        """The server's policy, a name or a path; empty if unset, or overridden by a flag or variable."""
         return str(self.values.get("policy", ""))
 
     def differs_from(self, other: Self) -> list[str]:
-        """The settings that both decide differently, but for the policy."""
+        """Return the names of the settings that differ between the two, except the policy."""
         one, two = self.values, other.values
         return sorted(name for name in {*one, *two} - {"policy"} if one.get(name) != two.get(name))
 
     def anew(self) -> Self:
-        """The same file as it is now. Raises FileError."""
+        """Read the same file again. Raises FileError."""
         return self.read(self.file.path, self.decided)
 
     def check(self, library: PolicyLibrary, known: Container[str] = ()) -> None:
-        """See that there are the policies that it names, but for those that are `known`. Raises FileError."""
+        """Check that the policies it names can be loaded, except the `known` ones. Raises FileError."""
         named: list[tuple[str, Location]] = [(self.policy, ("policy",))] if self.policy else []
         named += [(rule.policy, ("use", place, "policy")) for place, rule in enumerate(self.rules)]
         for name, location in named:
@@ -100,7 +100,7 @@ class SettingsFile:
 
 
 def load_settings(**flags: object) -> tuple[Settings, SettingsFile | None]:
-    """Settings from `flags`, the environment and the settings file, if there is one.
+    """Return the settings from `flags`, the environment and the settings file, and that file, if any.
 
     Raises SettingsError and FileError.
     """
@@ -114,28 +114,28 @@ def load_settings(**flags: object) -> tuple[Settings, SettingsFile | None]:
 
 
 def persistent_secret(path: Path) -> str:
-    """The secret in the file `path`, made on the first call: 43 characters that a URL and a header can hold.
+    """Return the secret in the file `path`, created on the first call: 43 characters for URLs and headers.
 
-    Of several processes that make it at once, all get the one that was there first. The file is its owner's
-    alone (0600), and so is a directory that has to be made for it (0700). Raises SettingsError where the file
-    is empty or cannot be kept.
+    If several processes create it at the same time, all get the one that was first. Only its owner can read
+    the file (0600), and enter a directory that is created for it (0700). Raises SettingsError if the file is
+    empty, or cannot be written or read.
     """
     try:
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            # Written beside it, then linked: the file is never there without its content.
+            # Written under another name, then linked, so that the file never exists without its content.
             descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # O_EXCL, 0600
             try:
                 with os.fdopen(descriptor, "w", encoding="ascii") as file:
                     file.write(secrets.token_urlsafe(_SECRET_BYTES) + "\n")
                     file.flush()
                     os.fsync(file.fileno())
-                with suppress(FileExistsError):  # another process was first; its secret counts
+                with suppress(FileExistsError):  # another process was first; use its secret
                     path.hardlink_to(draft)
             finally:
                 Path(draft).unlink()
         if path.stat().st_mode & 0o077:
-            path.chmod(0o600)  # volumes and copies widen it
+            path.chmod(0o600)  # a volume or a copy may have changed the mode
         secret = path.read_text(encoding="ascii").strip()
     except OSError as error:
         raise SettingsError(f"{path} cannot be kept: {error.strerror}") from error

@@ -1,8 +1,8 @@
-"""A TOML file that a person writes: read, and complained about by file, line and nearest key.
+"""Reads TOML files that people write, and reports errors with file, line and the nearest valid key.
 
-On which line a key stands tomllib does not tell. But TOML is a sequence of statements that end at a line's
-end, and no beginning of a statement is a statement. So tomllib itself finds them: lines are gathered until it
-accepts them behind the headers of the tables before them, and what is new then stands there.
+tomllib does not tell the line of a key. But TOML is a sequence of statements that end at the end of a line,
+and no prefix of a statement is a statement itself. So tomllib can find them: lines are collected until it
+accepts them after the headers of the preceding tables; keys that are new then belong to these lines.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _REWORDED = {
 
 
 class FileError(OperatorError):
-    """A file that a person writes is wrong; `line` counts from 1, None where the fault has no line.
+    """An error in a file that a person writes. `line` counts from 1; None if the error has no line.
 
-    `key` is dotted, empty where it is none's fault. `others` are the further mistakes of the same files.
+    `key` is dotted; empty if no key is at fault. `others` are further errors in the same files.
     """
 
     def __init__(
@@ -65,15 +65,15 @@ class FileError(OperatorError):
 
 
 class PolicyError(FileError):
-    """A policy file is wrong."""
+    """An error in a policy file."""
 
 
 @dataclass(frozen=True)
 class TomlFile:
-    """One file as it is written."""
+    """One TOML file as it is written."""
 
     fault: ClassVar[type[FileError]] = FileError
-    """What complaints about such a file are."""
+    """The class of errors about such a file."""
 
     path: Path
     text: str
@@ -81,7 +81,7 @@ class TomlFile:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read a file. Raises the complaint about one that cannot be read, or is not TOML."""
+        """Read a file. Raises `fault` if it cannot be read, or is not TOML."""
         try:
             text = path.read_text(encoding="utf-8-sig")
         except OSError as error:
@@ -96,18 +96,18 @@ class TomlFile:
             line = int(place[1]) if place and place[1] else text.count("\n") + 1
             why = _TOML_PLACE.sub("", str(error))
             raise cls.fault(str(path), line, f"is not TOML: {_REWORDED.get(why, why)}") from error
-        except (ValueError, RecursionError) as error:  # what Python itself bounds: digits, and depth
+        except (ValueError, RecursionError) as error:  # Python's own limits: digits, and depth
             is_deep = isinstance(error, RecursionError)
             reason = "it is nested too deeply" if is_deep else "a number is too long"
             raise cls.fault(str(path), None, f"cannot be read: {reason}") from error
 
     @cached_property
     def lines(self) -> Mapping[Location, int]:
-        """On which line each key of the file itself stands."""
+        """The line of each key in the file."""
         return key_lines(self.text)
 
     def error(self, message: str, *locations: Location) -> FileError:
-        """A complaint at the first of `locations` that the file itself has."""
+        """Return an error at the first of `locations` that is in the file, or else the nearest to one."""
         exact = (self.lines[location] for location in locations if location in self.lines)
         near = (line for location in locations if (line := line_of(location, self.lines)) is not None)
         key = dotted(locations[0]) if locations else ""
@@ -115,17 +115,17 @@ class TomlFile:
 
 
 def dotted(location: Location) -> str:
-    """A key as TOML writes it, without the places in arrays."""
+    """Return a location as a dotted TOML key, without indices of arrays."""
     return ".".join(toml_key(step) for step in location if isinstance(step, str))
 
 
 def toml_key(name: str) -> str:
-    """A part of a key as TOML writes it."""
+    """Return one part of a key in TOML syntax."""
     return name if _BARE_KEY.fullmatch(name) else json.dumps(name, ensure_ascii=False)
 
 
 def toml_value(value: Any) -> str:
-    """A value as TOML writes it, on one line."""
+    """Return a value in TOML syntax, on one line."""
     if isinstance(value, dict):
         pairs = cast("Mapping[str, Any]", value).items()
         return "{" + ", ".join(f"{toml_key(key)} = {toml_value(each)}" for key, each in pairs) + "}"
@@ -135,7 +135,7 @@ def toml_value(value: Any) -> str:
 
 
 def key_lines(text: str) -> dict[Location, int]:
-    """The first line, counted from 1, of every key and table in a valid TOML file."""
+    """Return the first line, counted from 1, of every key and table in a valid TOML file."""
     lines: dict[Location, int] = {}
     headers, statement, start = "", "", 1
     for number, line in enumerate(text.split("\n"), 1):
@@ -153,7 +153,7 @@ def key_lines(text: str) -> dict[Location, int]:
 
 
 def line_of(location: Location, lines: Mapping[Location, int]) -> int | None:
-    """The line of a key, else of the innermost table around it that the file has."""
+    """Return the line of a key, or else of the innermost enclosing table that is in the file."""
     around = (location[:end] for end in range(len(location), 0, -1))
     return next((lines[found] for found in around if found in lines), None)
 
@@ -165,22 +165,22 @@ def _keys(value: object, at: Location = ()) -> Iterator[Location]:
         yield from _keys(inner, (*at, key))
 
 
-# --- what pydantic finds, for people who write TOML ---
+# --- pydantic's errors, in words for people who write TOML ---
 
 
 class Complaint(NamedTuple):
-    """A mistake in a sentence, and where to look for it, best place first."""
+    """An error as a sentence, and the locations to report it at, best first."""
 
     message: str
     locations: Sequence[Location]
     is_between: bool = False
-    """Whether keys contradict each other, each of which may be right."""
+    """Whether it is a contradiction between keys that are each valid."""
 
 
 def complaints(
     error: ValidationError, table: Mapping[str, object], model: type[BaseModel]
 ) -> Iterator[Complaint]:
-    """What is wrong with `table`, read as a `model`, each place once."""
+    """Yield the errors of `table`, validated as a `model`, one per location."""
     places: dict[Location, list[ErrorDetails]] = {}
     for finding in error.errors(include_url=False):
         places.setdefault(_place(finding, table), []).append(finding)
@@ -198,13 +198,16 @@ def complaints(
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str:
-    """The end of a complaint: `; did you mean ...?`, or nothing."""
+    """Return the end of an error message: `; did you mean ...?`, or nothing."""
     found = similarity.nearest(name, candidates)
     return f"; did you mean `{found}`?" if found else ""
 
 
 def _unknown_key(location: Location, model: type[BaseModel]) -> str:
-    """Looks for the key that was meant: the only one of its name, one beside it, else any of its name."""
+    """Return the message for an unknown key.
+
+    It suggests the only key of that name, else a similar one in the same table, else any of that name.
+    """
     table, key = dotted(location[:-1]), str(location[-1])
     message = f"unknown key `{dotted(location)}`"
     if key == "extends":
@@ -217,7 +220,7 @@ def _unknown_key(location: Location, model: type[BaseModel]) -> str:
 
 
 def _predicate(findings: Sequence[ErrorDetails]) -> str:
-    """What a value must be; a value that may be several things has a finding for each."""
+    """Return the message for an invalid value; for a union, pydantic reports one error per member."""
     first, *others = dict.fromkeys(map(in_words, findings))
     for other in others:
         first = f"{first.replace(' or ', ', ')} or {other.removeprefix('must be ')}"
@@ -227,7 +230,7 @@ def _predicate(findings: Sequence[ErrorDetails]) -> str:
 
 
 def _place(finding: ErrorDetails, table: Mapping[str, object]) -> Location:
-    """Where in the file a finding is: pydantic's path without the branches of a union at its end."""
+    """Return the location of an error: pydantic's path without the union members at its end."""
     location: Location = ()
     value: object = table
     for step in finding["loc"]:

@@ -1,10 +1,10 @@
-"""The policies in force, and which request gets which: kept as their files are while the server runs.
+"""The policies in force, and the rules that choose among them, updated when their files change.
 
-A request asks for a policy by name and gets what is in memory, so that a name made up by a client costs no
-file's opening. A task of its own looks at the files. What it finds is taken when it has stayed the same from
-one look to the next: an editor that has written half a file is not believed. A file that cannot be used
-changes nothing, and the log, a metric and `stale` say so. Of the settings file the server's
-policy and the rules are followed; its other settings take effect at the next start.
+Requests get policies from memory, so that a name invented by a client never opens a file. A background task
+checks the files. A change is applied only if the files were the same in two checks, so that a file an editor
+has half written is not read. A file with errors changes nothing; the log, a metric and `stale` report it. Of
+the settings file, the server's policy and the rules are reloaded; other settings take effect at the next
+start.
 """
 
 import asyncio
@@ -19,27 +19,27 @@ from proxy.core.policy.policy import Policy, PolicySet
 from proxy.telemetry import Metrics, log_event, log_fault, log_warning
 
 _EVERY = 0.5
-"""Seconds between two looks; an edit is in force after two."""
+"""Seconds between two checks; an edit is in force after two checks."""
 
 
 class WatchedPolicies:
-    """Policies by name, each as its file was when it could last be used."""
+    """Policies by name, each in the last version of its file that was valid."""
 
     def __init__(
         self, library: PolicyLibrary, default: str, metrics: Metrics, written: SettingsFile | None = None
     ) -> None:
-        """Reads every policy; ``written`` is the settings file as it was read.
+        """Read all policies; ``written`` is the settings file as it was read.
 
-        Raises FileError where `default`, a name or a path, or a policy that a rule names cannot be used.
+        Raises FileError if `default` (a name or a path), or a policy that a rule names, cannot be used.
         """
         self._library = library
         self._source = default
         self._metrics = metrics
         self._written = self._began_with = written
         self._complaint = ""
-        """What is wrong with the settings file now."""
+        """The current error of the settings file; empty if there is none."""
         self._refused: dict[str, str] = {}
-        """What is wrong with policies now, by their names."""
+        """The current errors of policies, by name."""
         self._seen = self._applied = self._stamps()
         if written is not None:
             self._applied = {**self._applied, written.file.path: written.stamp}
@@ -52,34 +52,34 @@ class WatchedPolicies:
         self._refuse(_reasons(found))
 
     def named(self, name: str) -> Policy:
-        """The policy of that name now; without a name the default. Raises InvalidPolicy."""
+        """Return the current policy of that name, or the default if it is empty. Raises InvalidPolicy."""
         return self.in_force.named(name)
 
     def stale(self) -> list[str]:
-        """Policies whose files cannot be used now: what they said before, if anything, is in force."""
+        """Return the policies whose files have errors; their last valid versions, if any, are in force."""
         return sorted(self._refused)
 
     def encrypts(self) -> bool:
-        """Whether any policy in force wants the store encrypted: then all of it is."""
+        """Return whether any policy in force asks for encryption of the store; then all writes are sealed."""
         return self._encrypts
 
     def _put_in_force(self, by_name: Mapping[str, Policy]) -> None:
         rules = self._written.rules if self._written is not None else ()
         self.in_force = PolicySet(by_name[self._name], by_name, rules)
-        """What requests get now."""
+        """The policies that requests get now."""
         self._encrypts = any(policy.store.encrypt for policy in by_name.values())
 
     async def watch(self) -> None:
-        """Look again and again, off the event loop, until cancelled."""
+        """Check the files regularly, off the event loop, until cancelled."""
         while True:
             await asyncio.sleep(_EVERY)
             try:
                 await asyncio.to_thread(self.poll)
-            except Exception as error:  # noqa: BLE001 - policies serve on as they are; the next look may succeed
+            except Exception as error:  # noqa: BLE001 - policies stay as they are; the next check may succeed
                 log_fault("policy files could not be looked at", error)
 
     def poll(self) -> None:
-        """Apply what was edited, if it was so already at the poll before. Blocks while files are read."""
+        """Apply changed files if they are the same as at the last poll. Blocks while files are read."""
         now = self._stamps()
         has_settled, self._seen = now == self._seen, now
         if not has_settled or now == self._applied:
@@ -89,12 +89,12 @@ class WatchedPolicies:
         if self._written is not None:
             before = {**before, **self._reread(self._written)}
         found = self._read()
-        if former != self._name and former not in found:  # it had its name by its path alone
+        if former != self._name and former not in found:  # the former default was loaded by its path
             before = {name: policy for name, policy in before.items() if name != former}
         self._apply(found, before)
 
     def _stamps(self) -> Mapping[Path, Stamp | None]:
-        """Every file that may count, as it is now."""
+        """Return the current stamps of all relevant files."""
         others = [self._written.file.path] if self._written is not None else []
         if is_path(self._source):
             path = Path(self._source)
@@ -102,7 +102,7 @@ class WatchedPolicies:
         return self._library.stamps(others)
 
     def _read(self) -> dict[str, Policy | PolicyError]:
-        """Every policy, or what is wrong with it."""
+        """Return every policy, or its error, by name."""
         found = {name: _attempt(self._library, name) for name in self._library.names()}
         found[self._name] = _attempt(self._library, self._source)
         return found
@@ -122,9 +122,9 @@ class WatchedPolicies:
             log_event("policies were read anew", policies=edited)
 
     def _reread(self, before: SettingsFile) -> dict[str, Policy]:
-        """Take rules and policy out of the settings file as it is now, if all that it names is there.
+        """Reload rules and policy from the settings file, if all policies that it names can be used.
 
-        The server's policy, where that is another one now.
+        Returns the server's policy by its name if it has changed, else nothing.
         """
         try:
             edited = before.anew()
@@ -152,7 +152,7 @@ class WatchedPolicies:
         return {} if default is None else {default.name: default}
 
     def _refuse(self, reasons: dict[str, str]) -> int:
-        """Say once what cannot be used, and why; answers how many policies that is new for."""
+        """Log each new error of policies once; return how many policies have a new error."""
         news: defaultdict[str, list[str]] = defaultdict(list)
         for name, reason in sorted(reasons.items()):
             if self._refused.get(name) != reason:

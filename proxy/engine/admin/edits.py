@@ -30,7 +30,7 @@ from proxy.errors import InvalidType, NotFound, NothingToChange, SessionBusy
 from proxy.ports import COMPACTOR, Clock, SessionKey, SessionStore
 
 _RACES = 4
-"""How many times a change is attempted; it fails if somebody else has changed the same lane meanwhile."""
+"""The most attempts at a change; an attempt fails if somebody else changed the same lane meanwhile."""
 
 Ranges = Sequence[range]
 """Ranges of message numbers, as the transcript numbers them."""

@@ -66,10 +66,10 @@ class Forks:
         return await self.inspection.read(key)
 
     def _place(self, found: Inspected, name: str | None) -> tuple[SessionKey, str]:
-        """Where the fork is kept, and the name by which its caller finds it.
+        """Return the fork's key, and the name by which its caller finds it.
 
-        The fork of a session that a header names is named by a header too: messages of the two kinds of
-        session have different places. Raises InvalidSessionId.
+        The fork of a session that is named by a header is named by a header too, because the two kinds of
+        session are stored under different kinds of keys. Raises InvalidSessionId.
         """
         tenant = found.session.tenant
         if name is None and found.key.sid != NAMED:

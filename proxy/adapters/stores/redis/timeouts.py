@@ -1,8 +1,8 @@
-"""Connections that measure how far away the server is, and are waited for accordingly.
+"""Connections that measure their round trips to the server, and derive their timeouts from them.
 
-What a round trip may take follows from those before it, as for TCP itself (RFC 6298). To make a connection
-takes several of them (TCP, TLS, a password, a database), so it is made to its end whoever has stopped waiting
-for it: the next caller finds it there, and what it has measured.
+The timeout of a round trip follows from earlier ones, as in TCP itself (RFC 6298). Connecting takes several
+round trips (TCP, TLS, a password, a database); it is therefore completed even if its caller has stopped
+waiting: the next caller finds the connection ready, and the measured times.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from redis.asyncio.connection import (
 from redis.exceptions import ResponseError
 
 PATIENCE: Final = 4.0
-"""Seconds that TCP and TLS may take, which nobody waits for but at the start."""
+"""Seconds that TCP and TLS may take together; callers wait that long only at the start."""
 _HANDSHAKE: Final = 3.0
-"""Seconds that TLS may take of these."""
+"""Seconds of these that TLS may take."""
 _FARTHEST: Final = 1.0
-"""Seconds that an answer may take while a connection is made; a server farther away is no store."""
+"""Seconds that an answer may take while connecting; a server farther away is not usable as a store."""
 _LONGEST: Final = 2.0
-"""Seconds that anything is waited for, at most, whatever was measured; more where the setting is more."""
+"""The longest timeout in seconds, whatever was measured, unless the setting is longer."""
 
 
 class AdaptiveTimeout:
-    """How long something may take, in `seconds`: what is usual, and beside it four times what it varies by.
+    """A timeout in `seconds` that adapts to measured times: the mean plus four times the mean deviation.
 
-    `least` is the least room beside what is usual, and all that may be taken before anything was measured.
+    `least` is the least time added to the mean, and the whole timeout before anything was measured.
     """
 
     def __init__(self, least: float) -> None:
@@ -47,13 +47,13 @@ class AdaptiveTimeout:
 
     @property
     def seconds(self) -> float:
-        """RFC 6298, section 2, with the least room for the granularity of the clock."""
+        """The timeout by RFC 6298, section 2, with `least` in place of the granularity of the clock."""
         if self._usual is None:
             return self.least
         return min(self._usual + max(self.least, 4 * self._variation), max(self.least, _LONGEST))
 
     def measured(self, seconds: float) -> None:
-        """It has taken so long once more."""
+        """Add a measured time."""
         self._quickest = min(self._quickest, seconds)
         if self._usual is None:
             self._usual, self._variation = seconds, seconds / 2
@@ -62,44 +62,44 @@ class AdaptiveTimeout:
             self._usual += (seconds - self._usual) / 8
 
     def begin(self) -> None:
-        """Begin with the quickest so far: at the start it was we who were slow."""
+        """Start again from the quickest time so far: during the start this process itself was slow."""
         if self._usual is not None:
             self._usual, self._variation = self._quickest, self._quickest / 2
 
 
 @dataclass
 class Timeouts:
-    """How long a server is waited for, shared by all connections to it."""
+    """The timeouts for a server, shared by all connections to it."""
 
     trip: AdaptiveTimeout
-    """Of a round trip,"""
+    """The timeout of a round trip."""
     connect: AdaptiveTimeout
-    """and of making a connection."""
+    """The timeout of connecting."""
     reached: Callable[[], None]
-    """Called whenever a connection was made, and the server has answered on it."""
+    """Called whenever a connection was made and the server has answered on it."""
     failure: Exception | None = None
-    """What became of the connection that was to be made last; told where the next one takes too long."""
+    """The failure of the last attempt to connect, if it failed; raised if the next one takes too long."""
 
 
 class _Measuring(AbstractConnection):
-    """What connections of every kind do alike."""
+    """The common behaviour of all kinds of connections."""
 
     def __init__(self, *, timeouts: Timeouts, **options: Any) -> None:
         super().__init__(**options)  # pyright: ignore[reportUnknownMemberType]
         self._timeouts = timeouts
         self._is_timed = self.socket_timeout is not None
-        """Whether each answer has its time; else whoever uses the connection sees to it."""
+        """Whether each answer has a timeout; otherwise the user of the connection sets one."""
         self._connecting: asyncio.Task[None] | None = None
         self._sent = 0.0
 
     async def connect(self) -> None:
-        """Wait until it is connected. TimeoutError where that takes too long; it is made nevertheless."""
+        """Wait until it is connected. Raises TimeoutError if that takes too long, but goes on connecting."""
         connecting = self._connecting
         if connecting is None or connecting.done():
             connecting = self._connecting = None
             if not self.is_connected:
                 connecting = self._connecting = asyncio.create_task(self._make(), name="connecting")
-                # Its failure is that of whoever waits for it, if anybody does: asyncio need not complain.
+                # Retrieve the failure here, so that asyncio does not log it if nobody waits for the task.
                 connecting.add_done_callback(lambda task: task.cancelled() or task.exception())
         if connecting is not None:
             await asyncio.wait({connecting}, timeout=self._timeouts.connect.seconds)
@@ -115,7 +115,7 @@ class _Measuring(AbstractConnection):
         try:
             await super().connect()
             await self.send_command("PING", check_health=False)
-            with suppress(ResponseError):  # a user who may not say so is answered, too
+            with suppress(ResponseError):  # a user without the right to PING gets an answer too
                 await self.read_response()
         except BaseException as failure:
             self._timeouts.failure = failure if isinstance(failure, Exception) else None
@@ -126,7 +126,7 @@ class _Measuring(AbstractConnection):
         self._timeouts.reached()
 
     async def disconnect(self, *args: Any, **options: Any) -> None:
-        """End it, also while it is being made."""
+        """Close the connection, also while it is being made."""
         connecting = self._connecting
         if connecting is not None and connecting is not asyncio.current_task():
             self._connecting = None
@@ -139,7 +139,7 @@ class _Measuring(AbstractConnection):
         self._sent = monotonic()
 
     async def read_response(self, *args: Any, **options: Any) -> Any:
-        """The next answer; the first to what was sent last ends a round trip."""
+        """Read the next answer; the first one after a send ends a round trip, which is measured."""
         answer = cast("Any", await super().read_response(*args, **options))
         if self._sent:
             self._timeouts.trip.measured(monotonic() - self._sent)
@@ -153,7 +153,7 @@ class _Plain(_Measuring, Connection):
 
 class _Encrypted(_Measuring, SSLConnection):
     def _connection_arguments(self) -> dict[str, Any]:
-        """A server that knows nothing of TLS may wait for more, and say nothing."""
+        """Add a timeout for TLS: a server that does not speak it may wait silently for more data."""
         arguments = cast("dict[str, Any]", super()._connection_arguments())  # pyright: ignore[reportUnknownMemberType]
         return {**arguments, "ssl_handshake_timeout": _HANDSHAKE}
 
@@ -167,4 +167,4 @@ MEASURING: Final[dict[type[AbstractConnection], type[AbstractConnection]]] = {
     SSLConnection: _Encrypted,
     UnixDomainSocketConnection: _Local,
 }
-"""By the kind of connection that a URL asks for."""
+"""Our connection classes, by the class that redis-py chooses for a URL."""
