@@ -43,7 +43,7 @@ class InProcessBills:
             del hours[each]
 
     async def add_to_session(self, key: SessionKey, bill: Bill, ttl: float, group: Group) -> None:
-        """`ttl` says nothing here: the session takes its bill along when it goes."""
+        """Add to the bill. `ttl` is not used: a session's bill is dropped together with the session."""
         if self._is_gone(key):
             return
         self._sessions[key] = self._sessions.get(key, NOTHING) + bill
@@ -61,5 +61,5 @@ class InProcessBills:
         return [self._sessions.get(key, NOTHING) for key in keys]
 
     def drop(self, key: SessionKey) -> None:
-        """The session has gone."""
+        """Drop the bill of a session that is gone."""
         self._sessions.pop(key, None)

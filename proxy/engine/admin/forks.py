@@ -68,8 +68,8 @@ class Forks:
     def _place(self, found: Inspected, name: str | None) -> tuple[SessionKey, str]:
         """Return the fork's key, and the name by which its caller finds it.
 
-        The fork of a session that is named by a header is named by a header too, because the two kinds of
-        session are stored under different kinds of keys. Raises InvalidSessionId.
+        The fork of a session that is named by a header is named by a header too, because messages have
+        different places in the chains of the two kinds of session. Raises InvalidSessionId.
         """
         tenant = found.session.tenant
         if name is None and found.key.sid != NAMED:

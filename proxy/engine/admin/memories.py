@@ -384,7 +384,7 @@ class MemoryAdmin:
         except InvalidPolicy:
             return self.policies("")
 
-    # --- a client's own ---
+    # --- a client's own memory ---
 
     async def own(self, homes: Iterable[MemoryHome]) -> ScopeDetails | None:
         """Return the first of these homes that exists as a scope; None if none does."""

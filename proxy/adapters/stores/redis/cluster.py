@@ -169,7 +169,7 @@ class Cluster:
     async def _take_slots(self, source: _Address, found: list[Any]) -> None:
         slots: list[_Slots] = []
         for first, last, (host, port, *_), *_ in found:  # the primary is named before its replicas
-            name = host.decode() if host not in {None, b"", b"?"} else source.host  # it may not know its own
+            name = host.decode() if host not in {None, b"", b"?"} else source.host  # unknown to itself
             slots.append(_Slots(first, last, _Address(name, port)))
         owners = {each.owner for each in slots}
         gone = [self._nodes[address] for address in self._nodes.keys() - owners]

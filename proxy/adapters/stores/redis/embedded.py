@@ -63,7 +63,7 @@ class EmbeddedValkey:
 
     @property
     def url(self) -> str:
-        """The store's URL, from `start` to `stop`."""
+        """The store's URL; available from `start` to `stop`."""
         if self._socket is None:
             raise RuntimeError("The embedded store is not started.")
         return f"unix://{quote(str(self._socket))}"

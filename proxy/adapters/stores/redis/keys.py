@@ -6,7 +6,7 @@ that a script can use them together. Law 6 depends on the tag, which is derived 
 | key | type | holds |
 |---|---|---|
 | `u1:{tag}:tips` | hash | chain hash or joint of an answer → sids: finds a session that no header names |
-| `u1:{tag}:first` | set | tags (at most two) of the session whose first answer has this tag |
+| `u1:{tag}:first` | set | tags (at most two) of sessions whose first answer has this tag |
 | `u1:{tag}:<sid>` | hash | the session, by the fields of :data:`FIELDS` |
 | `u1:{tag}:<sid>:nodes` | hash | chain hash → Node: the transcript |
 | `u1:{tag}:<sid>:texts` | hash | digest of a long message → chain hash of the Node that holds it |

@@ -195,7 +195,7 @@ class RedisStore:
         was_there, first = await self._scripts.of_bucket("delete", key, key.sid)
         if first:
             noted = keys.first(first.decode(errors="replace"))
-            await self._scripts.of_key("note_first", noted, key.tag, 0)  # no longer
+            await self._scripts.of_key("note_first", noted, key.tag, 0)  # a ttl of 0 removes it
         await self._listing.drop(key)
         return bool(was_there)
 
