@@ -1,1 +1,1 @@
-"""How many tokens a request may have: windows, what is kept free, and what our count is worth."""
+"""How many tokens a request may have: context windows, reserves, and the accuracy of the token count."""

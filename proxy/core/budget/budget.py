@@ -1,7 +1,7 @@
-"""The token budget of a request, the window that it comes from, and the stage that a view of it has reached.
+"""The token budget of a request, the context window behind it, and the stage that a view reaches.
 
-Two units of tokens occur. *Counted* tokens are what our counter says; *tokens* are what the model makes of
-them: counted tokens times a learned ratio. Planning happens in counted tokens, everything shown in tokens.
+There are two units. *Counted tokens* are the proxy's own count; *tokens* are those of the model: counted
+tokens times a learned ratio. Planning uses counted tokens; everything shown to people is in tokens.
 """
 
 import math
@@ -13,15 +13,15 @@ from msgspec.structs import replace
 from proxy.core.policy.sections import Stages
 
 MESSAGE_TOKENS = 4
-"""Counted tokens that a message costs beside its text."""
+"""Counted tokens that a message costs in addition to its text."""
 REQUEST_TOKENS = 3
-"""Counted tokens that a request costs beside its messages."""
+"""Counted tokens that a request costs in addition to its messages."""
 _ANY = 2**40
-"""Tokens: more than anything has."""
+"""Tokens, more than any request has: no limit."""
 
 
 class WindowSource(StrEnum):
-    """Who says how large a window is."""
+    """Where the size of a window is known from."""
 
     POLICY = "policy"
     REFUSAL = "refusal"
@@ -32,16 +32,16 @@ class WindowSource(StrEnum):
 
 
 class Window(msgspec.Struct, frozen=True):
-    """A context window as far as it is known."""
+    """A model's context window, as far as it is known."""
 
     tokens: int | None = None
     source: WindowSource = WindowSource.UNKNOWN
     is_least: bool = False
-    """Whether it is only known to be at least so large: an answer took more than its source states."""
+    """Whether this is only a lower bound: a request longer than its source states was answered."""
 
     @property
     def limit(self) -> int | None:
-        """Tokens that a request may have, prompt and answer together; None where nobody knows."""
+        """Tokens that a request may have, prompt and answer together; None where unknown."""
         return None if self.is_least else self.tokens
 
 
@@ -59,15 +59,15 @@ class Stage(StrEnum):
 
     @property
     def is_pressing(self) -> bool:
-        """Whether nothing waits at it, neither for growth nor for better prices."""
+        """Whether an epoch at this stage must not wait, neither for growth nor for better prices."""
         return self in (Stage.COMPACT, Stage.EMERGENCY)
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """What a view may cost."""
+    """The tokens that a view may have."""
 
     tokens: int | None
-    """The model's tokens that head and view may have together; None: nothing is cut for its tokens."""
+    """The model's tokens that head and view may have together; None where there is no budget."""
     ratio: float
     """The model's tokens over counted tokens."""
     head: int
@@ -77,14 +77,15 @@ class Budget(msgspec.Struct, frozen=True):
     last_user_tokens: int = 0
     """Counted tokens of the last user message, which like the head is never cut."""
     whole: int = 0
-    """Counted tokens of the chain: what shares are taken of where there is no budget."""
+    """Counted tokens of the chain, of which shares are taken where there is no budget."""
 
     @property
     def limit(self) -> int:
-        """The budget in counted tokens, rounded down, as an epoch is planned by it.
+        """The budget in counted tokens, rounded down, that epochs are planned with.
 
-        Without a budget, an epoch that begins for another reason takes its shares of what there is. In a
-        window that head and last message alone exceed, half of it is for what follows the head.
+        Without a budget it is all that there is: an epoch that begins for another reason takes its shares of
+        that. Where head and last user message alone exceed the window, what follows the head gets half of
+        the window.
         """
         if self.tokens is None:
             return self.head + self.whole
@@ -94,13 +95,13 @@ class Budget(msgspec.Struct, frozen=True):
 
     @property
     def is_overrun(self) -> bool:
-        """Whether head and last message alone exceed the window, so that cutting more cannot help."""
+        """Whether head and last user message alone exceed the window, so that cutting more cannot help."""
         window = self.window.limit
         return window is not None and self.real(self.head + self.last_user_tokens) > window
 
     @property
     def earned(self) -> int:
-        """Counted tokens by which a conversation must grow from one epoch to the next in such a window."""
+        """Counted tokens by which an overrun conversation must grow from one epoch to the next."""
         return math.floor((self.window.limit or 0) / 4 / self.ratio)
 
     @property
@@ -109,31 +110,34 @@ class Budget(msgspec.Struct, frozen=True):
         return max(self.limit - self.head, 0)
 
     def usage(self, view: int) -> float:
-        """Head and ``view`` (counted tokens) over the budget."""
+        """Head and ``view`` (counted tokens) divided by the budget; 0.0 without a budget."""
         if self.tokens is None:
             return 0.0
         return (self.head + view) / max(math.floor(self.tokens / self.ratio), 1)
 
     def is_over(self, view: int) -> bool:
-        """Whether a view of so many counted tokens is more than an epoch may leave."""
+        """Whether a view of this many counted tokens is more than an epoch may leave."""
         return self.tokens is not None and view > self.room
 
     def left(self, sent: int) -> int:
-        """Counted tokens that may still follow where so many were ``sent``."""
+        """Counted tokens that are left of the budget after ``sent`` ones."""
         return _ANY if self.tokens is None else math.floor(self.tokens / self.ratio) - sent
 
     def share(self, part: float) -> int:
-        """Counted tokens of a view that, with the head, fills the head and ``part`` of the room."""
+        """Counted tokens of a view that fills ``part`` of the room."""
         return math.floor(part * self.room)
 
     def filled(self, view: int, usage: float) -> "Budget":
-        """The same for fewer tokens, of which head and ``view`` (counted tokens) are ``usage``."""
+        """Return a budget so small that head and ``view`` (counted tokens) have this ``usage`` of it.
+
+        It is never larger than the present one.
+        """
         tokens = max(math.floor((self.head + view) / usage * self.ratio), 1)
         tokens = tokens if self.tokens is None else min(tokens, self.tokens)
         return replace(self, tokens=tokens, window=UNKNOWN_WINDOW)
 
     def real(self, counted: int) -> int:
-        """The model's tokens for ``counted`` tokens, rounded up."""
+        """Convert ``counted`` tokens to the model's tokens, rounded up."""
         return math.ceil(counted * self.ratio)
 
 
@@ -156,12 +160,12 @@ def budget_tokens(
     *,
     counts_answer: bool = False,
 ) -> int | None:
-    """The budget: the smaller of a set limit and what the window leaves beside the reserved output.
+    """The budget in tokens: the smaller of ``limit`` and the window without what is reserved for the answer.
 
-    None where there is neither. ``reserve`` is the request's own limit of output tokens, or the policy's; an
-    eighth of the window where there is none. It takes at most half of what the window leaves beside the
-    tokens that are ``needed``, whatever a client asks for; ``counts_answer``: all of it, where the upstream
-    refuses what is more together and there is room.
+    None where neither limit nor window is known. ``reserve`` is the output limit of the request, or of the
+    policy; without one an eighth of the window is reserved. Whatever a client asks for, at most half of the
+    window without its ``needed`` tokens is reserved. With ``counts_answer``, for an upstream that refuses
+    prompt and output limit that together exceed the window, all of ``reserve`` is, if it fits.
     """
     if window is None:
         return None if limit is None else max(limit, 1)

@@ -1,1 +1,1 @@
-"""A conversation: when a message is the same, what belongs together, and what is kept of it."""
+"""Conversations: message identity, units that are cut or kept together, notes, and stored records."""

@@ -1,14 +1,15 @@
-"""The body's own member `unabridged`: what a client tells the proxy, and the upstream never sees.
+"""The body member `unabridged`: a client's instructions to the proxy, which the upstream never sees.
 
-It pins messages (``pin``), and hands in what its session is to begin with (``inject``): a text, and results
-that it had already. Keeps law 1 (transparent): the member is spliced out and every other byte stays; a body
-without it is not touched. Its members are ours alone, so one that we do not know is a mistake of the
-client's, who is told.
+It pins messages (``pin``), and hands in what the session is to begin with (``inject``): a text, and tool
+results that the client already had. Keeps law 1 (transparent): the member is spliced out and every other byte
+stays; a body without it is not touched. Its members are defined by the proxy alone, so an unknown one is a
+client's mistake and is refused.
 
-What is handed in stands before the conversation in every request of its session, as messages of our own. They
-are a pure function of what is stored (law 3), in the flow that every upstream knows: something said, then
-calls, each with its result (law 2). The text is data inside a fence that does not occur in it, so it can
-close none. What is remembered of other sessions stands before it, fenced by itself, and is stored with it.
+What is handed in comes before the conversation in every request of its session, as messages of the proxy's.
+They are a pure function of what is stored (law 3), in the order that every upstream accepts: a user's text,
+then tool calls, each with its result (law 2). The text is data inside a fence whose name does not occur in
+it, so the text cannot close it. What is remembered of other sessions comes before it, in a fence of its own,
+and is stored with it.
 """
 
 import hashlib
@@ -30,80 +31,80 @@ MEMBER = "unabridged"
 _PARAMETERS = ("pin", "inject")
 MOST_TOOLS = 100
 MOST_BYTES = 1 << 20
-"""Text, names, arguments and results together."""
+"""Bytes of text, names, arguments and results together."""
 MOST_EXCHANGES = 1_000_000
 ROLE = "user"
 _MEMBERS = ("text", "tools")
 _TOOL_MEMBERS = ("name", "arguments", "result", "cache_exchanges", "call_id")
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
-"""What the API takes for a function's name."""
+"""Function names that the API accepts."""
 _CALL_ID = re.compile(r"[!-~]{1,64}\Z")
 _ID_LENGTH = 9
-"""Characters of an id that we give: nine letters and digits, the one form that every API takes."""
+"""Characters of an id that the proxy assigns: nine letters and digits, a form that every API accepts."""
 _MEMBER_LENGTH = 40
-"""Characters of an unknown member's name that are told."""
+"""Characters of an unknown member's name that the error quotes."""
 
 
 @dataclass(frozen=True, slots=True)
 class InjectedResult:
-    """A tool's result that the caller had already."""
+    """A tool result that the caller already had."""
 
     name: str
     arguments: str
-    """A JSON object, as text."""
+    """A JSON object as text."""
     result: str
     cache_exchanges: int | None = None
-    """For how many exchanges it is fresh; None: as the policy says of the tool."""
+    """Number of exchanges for which the result is fresh; None: as the policy says for the tool."""
     call_id: str = ""
 
 
 @dataclass(frozen=True)
 class Injection:
-    """What a session begins with: what is remembered, and what was handed in.
+    """What a session begins with: what is remembered of other sessions, and what was handed in.
 
-    Made by :func:`read_injection` and :meth:`after`, or from the ``raw`` bytes that were stored.
+    Made by :func:`read_injection` and :meth:`after`, or from stored ``raw`` bytes.
     """
 
     raw: bytes
-    """JSON, in one form: the same thing handed in gives the same bytes."""
+    """Canonical JSON: the same content gives the same bytes."""
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256: by it, one is told from another."""
+        """SHA-256 of ``raw``, which identifies the injection."""
         return hashlib.sha256(self.raw).digest()
 
     @classmethod
     def after(cls, memory: str, handed_in: Self | None = None) -> Self:
-        """What a session begins with that is told this of others, and was handed in that."""
+        """Combine what is remembered of other sessions with what was handed in."""
         members = as_mapping(loads(handed_in.raw) if handed_in else {"text": "", "tools": []})
         told = {"memory": memory} if memory else {}
         return cls(dumps(told | {name: members[name] for name in _MEMBERS}))
 
     @cached_property
     def memory(self) -> str:
-        """What is remembered of other sessions; empty where nothing is told."""
+        """What is remembered of other sessions; empty where there is nothing."""
         return cast("str", self._members.get("memory", ""))
 
     @cached_property
     def text(self) -> str:
-        """What a caller says; empty where only results were handed in."""
+        """The text that a caller handed in; empty where there are only results."""
         return cast("str", self._members["text"])
 
     @cached_property
     def handed_in(self) -> Self | None:
-        """The part that came from a caller; None where there is none."""
+        """The part that a caller handed in; None where there is none."""
         if not (self.text or self.tools):
             return None
         return type(self).after("", self) if self.memory else self
 
     @cached_property
     def tools(self) -> tuple[InjectedResult, ...]:
-        """The results, in their order."""
+        """The tool results, in order."""
         tools = cast("Sequence[Mapping[str, Any]]", self._members["tools"])
         return tuple(InjectedResult(**tool) for tool in tools)
 
     def messages(self, dialect: Dialect) -> tuple[bytes, ...]:
-        """What stands before the conversation: something said by the user's side, then calls and results."""
+        """The messages to put before the conversation: texts as user messages, then calls and results."""
         if self._written is None or self._written[0] is not dialect:
             said = [remembered(self.memory, language_of(self.memory))] if self.memory else []
             said += [handed_in(self.text, language_of(self.text))] if self.handed_in else []
@@ -117,7 +118,7 @@ class Injection:
 
     @cached_property
     def _written(self) -> tuple[Dialect, tuple[bytes, ...]] | None:
-        """The messages, once they are asked for."""
+        """The messages and the dialect that wrote them; None until they are first needed."""
         return None
 
     @property
@@ -126,29 +127,29 @@ class Injection:
 
 
 class Extension(msgspec.Struct, frozen=True):
-    """What the member says."""
+    """The content of the member."""
 
     sent: int
-    """Messages of the request that it came with."""
+    """Number of messages in the request that it came with."""
     pins: Sequence[int] = ()
-    """Indexes of messages of that request."""
+    """Indexes of the pinned messages in that request."""
     inject: Injection | None = None
-    """What the caller hands in."""
+    """What the caller hands in; None where it is nothing."""
 
     def pins_from_end(self, head: int) -> tuple[int, ...]:
-        """The pins as places before the end of the chain that the request's messages end: 1 is the last.
+        """The pins as distances from the end of the chain, where 1 is the request's last message.
 
-        ``head`` is how many of the request's messages are leading system messages: those always go.
+        ``head`` is the number of leading system messages in the request; those are always sent.
         """
         return tuple(self.sent - index for index in self.pins if index >= head)
 
 
 ABSENT = Extension(0)
-"""What nobody has sent."""
+"""The extension of a request without the member."""
 
 
 def take_extension(body: Body) -> tuple[Body, Extension]:
-    """The body as it is forwarded, and what was in the member.
+    """Split a body into the body to forward and the content of the member.
 
     Raises InvalidType, InvalidValue, MissingParameter or UnknownParameter, each naming the parameter.
     """
@@ -167,7 +168,7 @@ def take_extension(body: Body) -> tuple[Body, Extension]:
 
 
 def read_injection(value: object, name: str) -> Injection | None:
-    """What a client hands in; None where that is nothing. ``name`` is the parameter that it came in.
+    """Read what a client hands in; None where that is nothing. ``name`` is the parameter that holds it.
 
     Raises InvalidType, InvalidValue, MissingParameter or UnknownParameter, each naming its parameter.
     """
@@ -191,7 +192,7 @@ def read_injection(value: object, name: str) -> Injection | None:
 
 
 def _result(value: object, name: str) -> dict[str, Any]:
-    """One result, in the form in which it is stored; its call may have no id yet."""
+    """Read one result into the form in which it is stored; its call may have no id yet."""
     tool = _object(value, name, _TOOL_MEMBERS)
     for required in ("name", "arguments", "result"):
         if required not in tool:
@@ -215,7 +216,7 @@ def _result(value: object, name: str) -> dict[str, Any]:
 
 
 def _arguments(value: object, name: str) -> str:
-    """Arguments as the text of a JSON object."""
+    """Return arguments as the text of a JSON object."""
     if isinstance(value, Mapping):
         return _written(cast("object", value), name)
     if not isinstance(value, str):
@@ -230,7 +231,7 @@ def _arguments(value: object, name: str) -> str:
 
 
 def _name_calls(results: Sequence[dict[str, Any]], name: str) -> None:
-    """Give each call without an id one of its own. Raises InvalidValue where one was given twice."""
+    """Assign a unique id to each call without one. Raises InvalidValue where a client gave one twice."""
     taken: set[str] = set()
     for index, each in enumerate(results):
         if each["call_id"] in taken:
@@ -246,7 +247,10 @@ def _name_calls(results: Sequence[dict[str, Any]], name: str) -> None:
 
 
 def _object(value: object, name: str, allowed: Collection[str]) -> Mapping[str, Any]:
-    """The value, if it is an object with none but the ``known`` members."""
+    """Check that a value is an object with only ``allowed`` members, and return it.
+
+    Raises InvalidType or UnknownParameter where it is not.
+    """
     if not isinstance(value, Mapping):
         raise _wrong_type(name, "an object")
     members = as_mapping(cast("object", value))

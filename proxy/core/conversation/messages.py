@@ -1,11 +1,11 @@
-"""What is known of a message wherever it came from: its role, what identifies it, its calls.
+"""Facts about a message that do not depend on its dialect: role, identity, tool calls.
 
-A :class:`Message` holds no content, so a process can remember it for as long as it likes; content is read
-from the raw slice again in the rare moment that an epoch is planned.
+A :class:`Message` holds no content, so a process can keep it in memory; content is read again from the raw
+slice in the rare case that an epoch is planned.
 
 Clients do not send an answer back as they received it: SDKs drop nulls and unknown members, reorder keys,
-parse and re-print arguments, strip white space. The identity leaves out exactly what they change, so that two
-messages are the same, and a history continues another, whichever SDK carries them.
+parse and re-print arguments, strip white space. The identity leaves out exactly what they change, so the same
+message has the same identity, and a history continues another, whichever SDK sent it.
 """
 
 import hashlib
@@ -19,29 +19,29 @@ from proxy.core.dialects.dialect import Content
 from proxy.core.formats.json import dumps, loads
 
 HEAD_ROLES = frozenset({"system", "developer"})
-"""Roles are those of policies; a dialect reads each message that it knows as one of these."""
+"""Roles are named as in policies; a dialect maps the role of each message that it knows to one of these."""
 TOOL_ROLES = frozenset({"tool", "function"})
 _DEEPEST = 64
-"""Nesting from which values compare as they are written, so that no body can exhaust the stack."""
+"""Nesting depth from which values are compared as written, so that no body can exhaust the stack."""
 _EXACT = 2**53
-"""Up to here JavaScript prints 20.0 as 20 and loses nothing."""
+"""Largest number that JavaScript holds exactly; up to it, 20.0 is printed as 20 without loss."""
 _UNSTABLE_PART_MEMBERS = frozenset({"cache_control", "annotations"})
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """What must be known of a message to place it in a chain and a unit."""
+    """The facts about a message that are needed to place it in a chain and a unit."""
 
     role: str
     identity: bytes
-    """SHA-256 over what SDKs keep of a message."""
+    """SHA-256 over the parts of a message that SDKs do not change."""
     calls: tuple[str, ...] = ()
     """Ids of the tool calls that it makes."""
     answers: tuple[str, ...] = ()
-    """Ids of the tool calls that it answers; an API may have the results of several in one message."""
+    """Ids of the tool calls whose results it carries; some APIs put several results into one message."""
 
     @property
     def is_result(self) -> bool:
-        """Whether it brings results of tool calls, though a user may say something beside them."""
+        """Whether it carries results of tool calls; a user may say something beside them."""
         return bool(self.answers) or self.role in TOOL_ROLES
 
     @property
@@ -51,7 +51,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
 
 def head_length(roles: Sequence[str]) -> int:
-    """How many leading messages are system or developer messages: the part of the head that is messages."""
+    """Number of leading system and developer messages: those that belong to the head."""
     for index, role in enumerate(roles):
         if role not in HEAD_ROLES:
             return index
@@ -70,7 +70,7 @@ def last_user(messages: Sequence[Message]) -> int | None:
 
 
 def read_message(content: Content) -> Message:
-    """Everything that placing a message needs, content left behind."""
+    """Return the :class:`Message` for a decoded message."""
     exact = content if content.is_exact else content.exact
     made = [(call_id, name, canonical_arguments(text)) for call_id, name, text in exact.calls]
     parts: list[object] = []
@@ -89,7 +89,10 @@ def read_message(content: Content) -> Message:
 
 
 def canonical_arguments(text: str) -> object:
-    """Arguments compare as JSON where they are JSON; a string that only looks like it stays a string."""
+    """Return arguments in a form to compare them by: parsed where they are JSON, else as stripped text.
+
+    A tag keeps text apart from a JSON string with the same characters.
+    """
     try:
         return ["json", _canonical(loads(text.strip() or "{}"))]
     except ValueError:
@@ -97,7 +100,7 @@ def canonical_arguments(text: str) -> object:
 
 
 def exact_arguments(text: str) -> object:
-    """The same with null and empty members: to a tool they may mean something else than nothing."""
+    """As :func:`canonical_arguments`, with null and empty members: to a tool they may differ from none."""
     try:
         return ["json", _canonical(loads(text.strip() or "{}"), keeps_empty=True)]
     except ValueError:
@@ -105,7 +108,7 @@ def exact_arguments(text: str) -> object:
 
 
 def _canonical(value: object, depth: int = 0, *, keeps_empty: bool = False) -> object:
-    """A JSON value, keys in order (as it is from ``_DEEPEST`` on), without null and empty members."""
+    """A JSON value with sorted keys, without null and empty members; unchanged from depth ``_DEEPEST`` on."""
     if depth == _DEEPEST:
         return value
     if isinstance(value, dict):
@@ -123,7 +126,7 @@ def _canonical(value: object, depth: int = 0, *, keeps_empty: bool = False) -> o
 
 
 def has_only_lost(now: Content, before: Content) -> bool:
-    """Whether each line of a message's text was in it ``before`` too, when it may have said more."""
+    """Whether a message has only lost text: each of its lines was in the message ``before`` as well."""
     was = _spaced(before.text)
     lines = [line for line in map(_spaced, now.text.splitlines()) if line]
     return bool(lines) and all(line in was for line in lines)
@@ -134,7 +137,7 @@ def _spaced(text: str) -> str:
 
 
 def root(person: str = "") -> bytes:
-    """h₀ of a chain; ``person`` (``user`` or ``safety_identifier``) where no header names the session."""
+    """h₀ of a chain; ``person`` (``user`` or ``safety_identifier``) if no header names the session."""
     return _root(person) if person else _NOBODYS
 
 
@@ -143,7 +146,7 @@ def _root(person: str) -> bytes:
 
 
 _NOBODYS = _root("")
-"""Of every chain that a header names, and of those that name no person."""
+"""The root of chains without a person: those that a header names, and those that name nobody."""
 
 
 def extend(previous: bytes, identity: bytes) -> bytes:
@@ -152,7 +155,7 @@ def extend(previous: bytes, identity: bytes) -> bytes:
 
 
 def joint(start: bytes, answer: bytes) -> bytes:
-    """What names an answer (its identity) to words that begin after ``start``, whatever they are."""
+    """A hash of an answer's identity and ``start``, whatever messages stand between the two."""
     return hashlib.sha256(b"joint" + start + answer).digest()
 
 

@@ -1,8 +1,8 @@
-"""The notes that stand where messages were cut: summaries, notices, and what they quote.
+"""The text of notes, which replace cut messages: summaries, notices, and quotes.
 
-A note is fenced data in the past tense. Its fence is named after the chain hash of what it stands for, which
-nothing inside could have known, so text that imitates the closing line closes nothing. It carries neither
-clock nor counter: the same cut gives the same bytes.
+A note is fenced data in the past tense. The name of its fence comes from the chain hash of the messages that
+it replaces. No text inside can know that name, so text that imitates the closing line closes nothing. A note
+has no time and no counter in it: the same cut gives the same bytes.
 """
 
 import hashlib
@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 QUOTE_LENGTH = 160
-"""Characters of a handled request that a note quotes."""
+"""Characters that a note quotes of an earlier request."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Wording:
     frame: str
     summary: tuple[str, str]
-    """Of one message, and of more; so are the next two."""
+    """Singular and plural, for one message and for several; so are the next two."""
     omitted: tuple[str, str]
     removed: tuple[str, str]
     above: str
@@ -29,7 +29,7 @@ class _Wording:
     handed_in: str
     remembered: str
     said_by_model: str
-    """Behind what the model said, and nobody else."""
+    """Follows an item that only the model said."""
 
 
 _WORDINGS = {
@@ -131,28 +131,28 @@ _WORDINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What a note has to say."""
+    """The content of a note."""
 
     count: int
-    """Messages that it stands for."""
+    """Number of messages that it replaces."""
     seal: bytes
     """Chain hash of the last of them."""
     language: str = "en"
     summaries: tuple[tuple[int, str], ...] = ()
-    """Each with the number of messages that it is about."""
+    """Summaries, each with the number of messages that it covers."""
     failed: bool = False
-    """A summary was asked for and could not be had."""
+    """Whether a summary was requested and could not be obtained."""
     answers_above: bool = False
-    """The message above is a request that these messages answered."""
+    """Whether the message above is a request that the cut messages answered."""
     under_way: bool = False
-    """It is still being worked on."""
+    """Whether that request is still being worked on."""
     quotes: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
-        """The note's text, fence and all."""
+        """The note's text, including its fence."""
         wording = _WORDINGS[self.language]
-        # A summary without a frame in the past tense revives what is over:
+        # A summary without a frame in the past tense makes models resume finished work:
         # https://github.com/anthropics/claude-code/issues/46602
         lines = [wording.frame]
         lines += [wording.summary[count > 1].format(n=count, text=text) for count, text in self.summaries]
@@ -168,17 +168,17 @@ class Note:
 
 
 def handed_in(text: str, language: str) -> str:
-    """A caller's own text as a note."""
+    """Return the text that a caller handed in, as a note."""
     return _quoting(b"inject\0", text, _WORDINGS[language].handed_in)
 
 
 def remembered(text: str, language: str) -> str:
-    """What is remembered of other sessions, as a note."""
+    """Return what is remembered of other sessions, as a note."""
     return _quoting(b"memory\0", text, _WORDINGS[language].remembered)
 
 
 def _quoting(kind: bytes, text: str, frame: str) -> str:
-    """A text as a note; its fence is the first of its digests that does not occur in it."""
+    """Return a text as a note. Its digest is hashed again until the fence does not occur in the text."""
     seal = kind + text.encode(errors="surrogatepass")
     while _fence(seal) in text:
         seal = hashlib.sha256(seal).digest()
@@ -186,7 +186,7 @@ def _quoting(kind: bytes, text: str, frame: str) -> str:
 
 
 SAID_BY_MODEL = {language: wording.said_by_model for language, wording in _WORDINGS.items()}
-"""What stands behind something that the model said, and nobody else, by language."""
+"""The remark that follows an item that only the model said, by language."""
 
 
 def _fenced(seal: bytes, lines: Sequence[str]) -> str:
@@ -199,7 +199,7 @@ def _fence(seal: bytes) -> str:
 
 
 def ledger_lines(constraints: Sequence[str], identifiers: str, language: str) -> str:
-    """The ledger as it stands in a note: sentences, then exact things, on a line each."""
+    """Return the ledger as a note shows it: the constraints, one per line, then the identifiers."""
     wording = _WORDINGS[language]
     lines: list[str] = []
     if constraints:
@@ -210,23 +210,23 @@ def ledger_lines(constraints: Sequence[str], identifiers: str, language: str) ->
 
 
 def result_lines(results: Sequence[str], language: str) -> str:
-    """Tool results as they stand in the ledger, on a line each; nothing without any."""
+    """Return tool results as the ledger shows them, one per line; empty if there are none."""
     return "\n".join([_WORDINGS[language].results, *(f"> {text}" for text in results)]) if results else ""
 
 
 def with_ledger(text: str, ledger: str) -> str:
-    """A note's text with the ledger as the last thing that it says."""
+    """Insert the ledger into a note's text, before the closing fence."""
     body, line, fence = text.rpartition("\n")
     return f"{body}\n{ledger}{line}{fence}"
 
 
 def without_ledger(text: str, ledger: str) -> str:
-    """The note's text as it was before it had this ledger."""
+    """Remove this ledger from a note's text."""
     body, line, fence = text.rpartition("\n")
     return body.removesuffix("\n" + ledger) + line + fence
 
 
 def quote(text: str) -> str:
-    """A request in one short line."""
+    """Shorten a request to one line of at most ``QUOTE_LENGTH`` characters."""
     line = " ".join(text.split())
     return line if len(line) <= QUOTE_LENGTH else line[: QUOTE_LENGTH - 1] + "…"

@@ -1,7 +1,7 @@
-"""What is kept of a session: one record a message, and one for the session as a whole.
+"""The stored records of a session: one for each message, and one for the session as a whole.
 
-Messages are named by their chain hash, so writing one twice is writing it once (no turn twice), and a
-session is a tree: each record names its parent, a branch is a walk from a tip to the root.
+A message's key is its chain hash, so writing it twice has no further effect (no turn twice). A session is a
+tree: each record names its parent, and a branch is the path from a tip to the root.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,153 +14,153 @@ from proxy.core.dialects.answers import Reply
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """One message of a transcript, at one place of the tree."""
+    """One message of a transcript, at one place in the tree."""
 
     hash: bytes
     parent: bytes
     raw: bytes
-    """The message's bytes as the client first sent them, or as our collected answer."""
+    """The message's bytes, as the client first sent them or as collected from the upstream's answer."""
     tokens: int
     """Counted tokens (not calibrated)."""
     at: float
-    """Arrival, seconds since 1970, UTC."""
+    """Time of arrival in seconds since 1970, UTC."""
     sequence: int
-    """The message's place in its chain, from 0: order never rests on the clock."""
+    """The message's position in its chain, from 0, so that the order never depends on the clock."""
     answer: bool = False
-    """An answer that we gave; only below one of these is a session recognised without a header."""
+    """Whether the proxy sent it as an answer; a session without a header is recognised only after one."""
     complete: bool = True
-    """False for an answer that was cut off: in the transcript, never in a view."""
+    """False for an answer that was cut off: it is in the transcript, never in a view."""
     reply: Reply | None = None
-    """Of an answer to an appended turn that had a key."""
+    """How it was sent, if it answers an appended turn with an Idempotency-Key."""
     scope: str = ""
-    """Tag of the memory in which it was said, which alone may remember it; empty where none may."""
+    """Tag of the only memory scope that may remember the message; empty where none may."""
     person: str = ""
-    """Whom its request named, where it may be remembered."""
+    """The person that its request named, if the message may be remembered."""
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A session's own record: what the last turn left, for the admin API and the next reader."""
+    """A session's own record: its state after the last turn, for the admin API and the next request."""
 
     name: str
-    """The header's value, or the id that we issued."""
+    """The header's value, or the id that the proxy issued."""
     tenant: str
     created: float
     updated: float
     began_with: str = ""
-    """The first words of its first user message; empty in records from before they were kept."""
+    """The first words of its first user message; empty in records older than this field."""
     turns: int = 0
     tip: bytes = b""
     """Chain hash of the newest completed turn on the main line."""
     head: tuple[bytes, ...] = ()
     """The leading system and developer messages of the latest turn, as raw JSON."""
     dialect: str = "chat"
-    """Name of that in which the messages are written.
+    """Name of the dialect in which the messages are written.
 
-    A record leaves out what is as by default, so those from before there was another dialect say the same.
+    Records omit default values, so records older than this field mean the same.
     """
     lane: str = ""
     model: str = ""
     policy: str = ""
     chosen_by: str = ""
-    """What chose the policy, in words; empty in records from before it was kept."""
+    """What chose the policy, in words; empty in records older than this field."""
     is_shadow: bool = False
-    """Whether the last request was forwarded as it came, whatever was decided on it."""
+    """Whether the last request was in shadow: forwarded unchanged, whatever was decided."""
     stage: str = "calm"
     tokens: int = 0
-    """Tokens of the last view, calibrated; in shadow nobody got that."""
+    """Tokens of the last view, calibrated; in shadow that view was not sent."""
     full_tokens: int = 0
     """Tokens of the last request before pruning, calibrated."""
     budget: int = 0
-    """Tokens; 0 where nothing is cut for its tokens."""
+    """The budget in tokens; 0 where there is none."""
     window: int = 0
-    """Tokens of the model's context window, as the last turn knew it; 0 where nobody knew it."""
+    """Tokens of the model's context window, as known at the last turn; 0 where unknown."""
     window_from: str = "unknown"
     ratio: float = 1.0
     head_tokens: int = 0
     """Counted tokens of the head: tools, response format, leading system messages."""
     exchanges: int = 0
     lacking: int = 0
-    """Counted tokens that an epoch lacked to pay at the last turn, and waited for; 0 where none did."""
+    """Counted tokens that were missing for a waiting epoch to pay at the last turn; 0 where none waited."""
     newest_from: bytes = b""
-    """Chain hash after which the newest appended turn stands."""
+    """Chain hash of the message that the newest appended turn follows."""
     newest_to: bytes = b""
-    """Chain hash of the last message that the client appended in it; empty where it was not appended."""
+    """Chain hash of the last message that the client appended in that turn; empty where none was appended."""
     newest_key: str = ""
-    """Digest of its Idempotency-Key."""
+    """Digest of that turn's Idempotency-Key."""
     unsaved: bytes = b""
-    """Chain hash of an answer whose client was told that it is not saved; kept beside the record."""
+    """Chain hash of an answer that the client was told is not saved; stored beside the record."""
     pins: tuple[bytes, ...] = ()
-    """Chain hashes of the messages that the client has pinned; kept beside the record."""
+    """Chain hashes of the messages that the client has pinned; stored beside the record."""
     blocked: str = ""
-    """Why turns wait: `paused`, `compacting`, or not at all; kept beside the record."""
+    """Why turns wait: `paused` or `compacting`; empty where they do not. Stored beside the record."""
 
     @property
     def is_compacting(self) -> bool:
-        """Whether a compaction that a person asked for is under way."""
+        """Whether a compaction requested by a person is in progress."""
         return self.blocked == "compacting"
 
 
 class HiddenCalls(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What stands upstream in the place of one of our answers, in which we have answered calls ourselves.
+    """What the upstream gets in place of an answer in which the proxy answered tool calls itself.
 
-    It replaces the client's version of the message in later views exactly while that has this chain hash.
+    In later views it replaces the client's version of the message, as long as that has this chain hash.
     """
 
     hash: bytes
-    """Chain hash of the answer as the client was told it."""
+    """Chain hash of the answer as the client got it."""
     messages: tuple[bytes, ...]
-    """The assistant messages as the upstream said them, each followed by the results that we gave it."""
+    """The assistant messages as the upstream wrote them, each followed by the proxy's tool results."""
     tokens: int
-    """Counted tokens of them all (not calibrated), framing included."""
+    """Counted tokens of all these messages (not calibrated), including framing."""
     at: float
     """Seconds since 1970, UTC."""
 
 
 class Joint(msgspec.Struct, frozen=True):
-    """An answer by its words and its place alone: the same where the message that it answers has changed."""
+    """Identifies an answer by its content and its place, even if the message that it answers has changed."""
 
     hash: bytes
-    """:func:`proxy.core.conversation.messages.joint`, from where the last answer before it ends."""
+    """:func:`proxy.core.conversation.messages.joint`, with the end of the previous answer as its start."""
     user: bytes
     """Chain hash of the user message that it answers."""
     first: str = ""
-    """The tag under which it is noted where the session is kept, if that depends on what may change."""
+    """Tag of the entry that says where the session is stored, if that place depends on what may change."""
 
 
-class Turn(msgspec.Struct, frozen=True, kw_only=True, dict=True):  # a dict for what is reckoned once
-    """One turn to be recorded: the messages that were new in it, our answer, and the session after it."""
+class Turn(msgspec.Struct, frozen=True, kw_only=True, dict=True):  # the dict holds cached properties
+    """One turn to be recorded: its new messages, the answer, and the session's record after it."""
 
     session: Session
     nodes: tuple[Node, ...]
-    """New messages in order, our answer last; each one's parent is known or stands before it."""
+    """New messages in order, the answer last; each one's parent is stored or comes before it."""
     advances_tip: bool
     """Whether ``session.tip`` may become the session's tip (an answer that was completed)."""
     headerless: bool
-    """Recognised by its chain: its answers are entered in the index that finds it again."""
+    """Whether the session is recognised by its chain, so that its answers go into the index for that."""
     begun_at: bytes | None = None
-    """Of an appended turn, the session's tip when it began; None for a client that sends its history."""
+    """The session's tip when an appended turn began; None for a client that sends its history."""
     joint: Joint | None = None
-    """Of a session without a header: what finds it again where the message before our answer has changed."""
+    """Finds a session without a header again if the message before the proxy's answer has changed."""
     is_joined: bool = False
-    """Whether its session was found so: it goes on from there, though messages before it are other ones."""
+    """Whether the session was found by a joint: the turn continues it, though earlier messages differ."""
     is_late: bool = False
-    """Whether it could not be written at its time: it waits for nothing more."""
+    """Whether the turn could not be written in time; then it does not wait for anything else."""
 
     @cached_property
     def outer_parents(self) -> frozenset[bytes]:
-        """Messages that it is said upon, and does not bring; the first of a chain is said upon none."""
+        """Parents of the new messages that are not among them; the first message of a chain has no parent."""
         within = {node.hash for node in self.nodes}
         return frozenset({node.parent for node in self.nodes if node.sequence} - within)
 
 
-# --- a session's tree of messages: each knows the one before it; a branch is the way to one from the root ---
+# --- a session's tree of messages: each names its parent; a branch is the path from the root to a message ---
 
 
 def way_to(nodes: Mapping[bytes, Node], last: bytes, after: AbstractSet[bytes] = frozenset()) -> list[Node]:
-    """The messages up to the one of chain hash ``last``, first to last.
+    """Return the messages up to the one with chain hash ``last``, in order.
 
-    It begins behind those in ``after``, else at the root. Where messages are missing it begins after the gap:
-    then the first one's ``sequence`` is not 0.
+    They begin after the nearest message in ``after``, else at the root. If a message is missing, they begin
+    after that gap, and the ``sequence`` of the first is not 0.
     """
     way: list[Node] = []
     while last not in after and (node := nodes.get(last)) is not None:
@@ -169,13 +169,13 @@ def way_to(nodes: Mapping[bytes, Node], last: bytes, after: AbstractSet[bytes] =
     return way[::-1]
 
 
-# --- what stands upstream for an answer in which calls were hidden, in its place among a chain's messages ---
+# --- stand-ins: what the upstream gets in place of answers with hidden calls, at their place in a chain ---
 
 
 def outgoing_slices(
     raws: Sequence[bytes], hashes: Sequence[bytes], stand_ins: Mapping[bytes, Sequence[bytes]]
 ) -> Sequence[bytes]:
-    """The messages with ``stand_ins`` in the place of some; several are one slice, joined by commas.
+    """Replace messages by their ``stand_ins``; several messages for one are one slice, joined by commas.
 
     So positions stay those of the chain, and an array joined from the slices holds all of the messages.
     """
@@ -188,6 +188,6 @@ def outgoing_slices(
 
 
 def single_messages(slices: Sequence[bytes], stand_ins: Mapping[bytes, Sequence[bytes]]) -> list[bytes]:
-    """The single messages of such slices."""
+    """Split such slices into single messages."""
     several = {b",".join(messages): messages for messages in stand_ins.values()}
     return [raw for each in slices for raw in several.get(each, (each,))]

@@ -1,12 +1,12 @@
-"""Retention classes: what a policy's rules say of messages, and what follows for their units.
+"""Retention classes: the classes that a policy's rules give to messages, and so to their units.
 
-Each message is matched by itself, first rule wins; a unit has the firmest class that is said of one of its
-messages. A call that no rule names says nothing, so a rule for a tool's results speaks for the whole unit;
-any other message that no rule names is `compressible`. Later system and developer messages are `critical`
-without a rule, and `disposable` where an identical one stands later.
+Each message is matched separately, and the first matching rule wins; a unit has the firmest class of its
+messages. A message with calls that no rule matches has no say, so a rule for a tool's results decides for the
+whole unit; any other unmatched message is `compressible`. System and developer messages after the head that
+no rule matches are `critical`, and `disposable` where an identical one follows.
 
-When a unit goes is its class's business. Whether a message may be *told* of once it is cut is the message's
-own: what is ephemeral stays out of summaries even where something firmer keeps it company.
+When a unit is cut depends on the unit's class. Whether a message may be summarised or quoted once it is cut
+depends on the message's own class: an ephemeral one stays out of summaries even in a unit of a firmer class.
 """
 
 import re
@@ -27,12 +27,12 @@ FIRMEST: Sequence[RetentionClass] = (
     "disposable",
     "ephemeral",
 )
-"""The classes, the firmest first."""
+"""The classes, firmest first."""
 _UNTOLD = frozenset({"disposable", "ephemeral"})
 
 
 class Classes:
-    """The classes of one chain's units, each found when it is asked for."""
+    """The classes of one chain's units, each computed on first use."""
 
     def __init__(
         self,
@@ -62,21 +62,21 @@ class Classes:
         return "critical" if self._newest[message.identity] == start else "disposable"
 
     def may_be_summarised(self, position: int) -> bool:
-        """Whether the text of the message at ``position`` may stand in a summary's source."""
+        """Whether the text of the message at ``position`` may be given to a model to summarise."""
         return self._own(position) not in _UNTOLD
 
     def may_be_quoted(self, position: int) -> bool:
-        """Whether anything of the message may outlive its cut: in a quote, in the ledger, in memory."""
+        """Whether any text of the message may be kept after its cut: in a quote, the ledger or memory."""
         return self._own(position) != "ephemeral"
 
     def _own(self, position: int) -> RetentionClass | None:
-        """What the rules say of a message, or, where they are silent, of its unit."""
+        """The class that the rules give to a message, or, if none matches it, to its unit."""
         if not self._rules:
             return None
         return self._of_message(position) or self._by_rule(self._unit_at[position])
 
     def _by_rule(self, index: int) -> RetentionClass | None:
-        """The firmest class that the rules give to a message of the unit; None where they are silent."""
+        """The firmest class that the rules give to a message of the unit; None where no rule matches."""
         if index not in self._ruled:
             unit = self._units[index]
             found = {place: self._of_message(place) for place in range(unit.start, unit.end)}
@@ -95,7 +95,7 @@ class Classes:
                 next((rule.class_ for rule in self._rules if self._matches(rule, position, tool)), None)
                 for tool in self._tools_of(position)
             ]
-            if "ephemeral" in found or not any(found):  # one secret keeps all of it
+            if "ephemeral" in found or not any(found):  # one ephemeral result makes the message ephemeral
                 self._by_message[position] = "ephemeral" if any(found) else None
             else:
                 classes = {each or "compressible" for each in found}
@@ -111,9 +111,9 @@ class Classes:
         return match.content is None or bool(re.search(match.content, self._content(position).text))
 
     def _tools_of(self, position: int) -> Sequence[str | None]:
-        """The tools that a message calls, or those whose results it brings; None alone where there is none.
+        """The tools that a message calls, or whose results it carries; a single None where there are none.
 
-        A result's tool is that of the nearest call by its id before it in its unit.
+        The tool of a result is that of the nearest earlier call in its unit with the same id.
         """
         message = self._messages[position]
         if not any(rule.match.tool for rule in self._rules):
@@ -126,7 +126,7 @@ class Classes:
         return [each or self._content(position).name or None for each in called]
 
     def _called(self, answered: str, position: int) -> str:
-        """The tool that a call of this id has called, nearest before a message in its unit; else empty."""
+        """The tool of the nearest earlier call with this id in the message's unit; empty if there is none."""
         for place in range(position - 1, self._units[self._unit_at[position]].start - 1, -1):
             if answered in self._messages[place].calls:
                 named = {call: name for call, name, _ in self._content(place).calls}
@@ -139,11 +139,11 @@ class Classes:
 
     @cached_property
     def _newest(self) -> Mapping[bytes, int]:
-        """Where each identity stands last."""
+        """The last position of each identity."""
         return {message.identity: place for place, message in enumerate(self._messages)}
 
 
 def terms_of(rules: Sequence[Retention]) -> str:
-    """What tells summaries apart that were written under other rules; empty without any."""
+    """A digest of the rules, which keeps apart summaries written under other rules; empty without rules."""
     terms = repr([rule.model_dump(mode="json") for rule in rules])
     return sha256(terms.encode(errors="surrogatepass")).hexdigest()[:12] if rules else ""

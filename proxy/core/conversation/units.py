@@ -1,10 +1,10 @@
-"""Units: what is kept or cut together, so that no tool call is ever parted from its results (law 2).
+"""Units: messages that are kept or cut together, so that no tool call is separated from its results (law 2).
 
-A unit is an assistant message with tool calls and all of its results, else one message. Results belong to
-the nearest preceding assistant message with that id, by position: ids repeat in real life, and one message
-may bring the results of several calls. An odd sequence
-(a result without a call, a call without its result in mid-history) is one unit up to the next user message,
-so that it goes out as odd as it came in, or not at all.
+A unit is an assistant message with tool calls and all of its results, else one message. A result belongs to
+the nearest preceding assistant message that made a call with its id, since ids repeat in practice. One
+message may carry the results of several calls. A malformed sequence (a result without a call, or a call
+without its result in mid-history) is one unit up to the next user message, so that it is either sent
+unchanged or not at all.
 """
 
 from bisect import bisect_left, bisect_right
@@ -20,7 +20,7 @@ from proxy.core.persistent import Incremental
 
 
 class Unit(msgspec.Struct, frozen=True, gc=False):
-    """Messages ``start`` up to and without ``end`` of a chain."""
+    """The messages of a chain from ``start`` up to but not including ``end``."""
 
     start: int
     end: int
@@ -31,7 +31,7 @@ class Unit(msgspec.Struct, frozen=True, gc=False):
 
 
 def units_of(messages: Sequence[Message], offset: int = 0) -> list[Unit]:
-    """The units of messages of which the first stands at place ``offset``, in order and without gaps."""
+    """The units of messages, in order and without gaps; ``offset`` is the first message's position."""
     bound = list(range(1, len(messages) + 1))
     for start, end in _bound_spans([*messages]):
         bound[start] = max(bound[start], end)
@@ -39,7 +39,7 @@ def units_of(messages: Sequence[Message], offset: int = 0) -> list[Unit]:
     position = 0
     while position < len(messages):
         start, end = position, bound[position]
-        while position + 1 < end:  # to where each message of the unit is bound
+        while position + 1 < end:  # extend the unit to the end of each span that begins in it
             position += 1
             end = max(end, bound[position])
         units.append(Unit(offset + start, offset + end))
@@ -48,11 +48,11 @@ def units_of(messages: Sequence[Message], offset: int = 0) -> list[Unit]:
 
 
 def _bound_spans(messages: Sequence[Message]) -> Iterator[tuple[int, int]]:
-    """Spans of messages that may not be parted; they can overlap."""
+    """Spans of messages that may not be separated; they can overlap."""
     callers: dict[str, int] = {}
     unanswered: dict[int, set[str]] = {}
     odd: list[tuple[int, int]] = []
-    """Where a span begins, and the message from which it reaches to the next user message."""
+    """Malformed spans: the start, and the message after which the next user message ends the span."""
     for position, message in enumerate(messages):
         if message.calls:
             callers.update(dict.fromkeys(message.calls, position))
@@ -76,7 +76,7 @@ def _bound_spans(messages: Sequence[Message]) -> Iterator[tuple[int, int]]:
 
 
 def joined(units: Sequence[Unit], places: Collection[int]) -> list[Unit]:
-    """The units, those that begin at one of these places joined to the one before."""
+    """Join each unit that begins at one of ``places`` to the unit before it."""
     found: list[Unit] = []
     for unit in units:
         found.append(Unit(found.pop().start, unit.end) if found and unit.start in places else unit)
@@ -84,7 +84,10 @@ def joined(units: Sequence[Unit], places: Collection[int]) -> list[Unit]:
 
 
 def open_from(messages: Sequence[Message], units: Sequence[Unit]) -> int:
-    """The first unit that the model is still to answer: the last, and what a trailing prefill hangs on."""
+    """Index of the first unit that the model still has to answer.
+
+    It is the last unit, or the one before if the last is a prefill: an assistant message without calls.
+    """
     if not units:
         return 0
     last = len(units) - 1
@@ -92,14 +95,14 @@ def open_from(messages: Sequence[Message], units: Sequence[Unit]) -> int:
     return max(last - 1, 0) if message.is_final else last  # a prefill
 
 
-class OpenTurn(msgspec.Struct, frozen=True, dict=True):  # a dict for what is reckoned once
-    """What a chain asks of the model, of which nothing may be cut or clipped."""
+class OpenTurn(msgspec.Struct, frozen=True, dict=True):  # the dict holds cached properties
+    """The open part of a chain, which the model still has to answer; none of it may be cut or clipped."""
 
     messages: Sequence[Message]
     raws: Sequence[bytes] = ()
-    """The same messages as they came; without them no units are kept."""
+    """The raw bytes of the same messages; without them the units found are not kept for later turns."""
     found: Incremental[Unit] = msgspec.field(default_factory=Incremental[Unit])
-    """Units of its first messages, and from now on those that were found here."""
+    """Units found for the chain's first messages at earlier turns; those found here are added."""
 
     @cached_property
     def last_user(self) -> int | None:
@@ -108,12 +111,12 @@ class OpenTurn(msgspec.Struct, frozen=True, dict=True):  # a dict for what is re
 
     @cached_property
     def settled(self) -> int:
-        """Messages, the oldest, of which any may be edited; found without a look at what was before."""
+        """Number of oldest messages that may surely all be edited; found from the later messages alone."""
         user = self.last_user
         return user if user is not None and self.is_apart(user) else 0
 
     def is_apart(self, place: int) -> bool:
-        """Whether every result from a message on answers a call from there on."""
+        """Whether every result from ``place`` on answers a call from ``place`` on."""
         calls = set[str]()
         for message in self.messages[place:]:
             calls.update(message.calls)
@@ -123,7 +126,7 @@ class OpenTurn(msgspec.Struct, frozen=True, dict=True):  # a dict for what is re
 
     @cached_property
     def units(self) -> list[Unit]:
-        """All units of the chain: those before the last stay, unless a call of theirs is answered later."""
+        """All units of the chain. All but the last are reused later, unless a later result answers them."""
         units = self.found.continued(
             self.raws, self.is_apart, lambda first: units_of(self.messages[first:], first)
         )
@@ -133,11 +136,11 @@ class OpenTurn(msgspec.Struct, frozen=True, dict=True):  # a dict for what is re
 
     @property
     def open_from(self) -> int:
-        """Where the open unit begins."""
+        """Position of the first message of the open part."""
         return self.units[open_from(self.messages, self.units)].start if self.units else 0
 
     def is_spared(self, gaps: Sequence[tuple[int, int]], clipped: Sequence[int]) -> bool:
-        """Whether edits leave it whole."""
+        """Whether these gaps and clipped messages leave the open part and the last user message whole."""
         cut_until = gaps[-1][1] if gaps else 0
         if cut_until <= self.settled and (not clipped or max(clipped) < self.settled):
             return True
@@ -148,14 +151,14 @@ class OpenTurn(msgspec.Struct, frozen=True, dict=True):  # a dict for what is re
 
 
 def request_points(messages: Sequence[Message]) -> list[int]:
-    """Lengths of the prefixes that were requests: before each assistant message, and the whole."""
+    """Lengths of the prefixes that were sent as requests: up to each assistant message, and the whole."""
     points = [
         position for position, message in enumerate(messages) if message.role == "assistant" and position
     ]
     return [*points, len(messages)]
 
 
-# --- exchanges: a request and everything up to the next one. Requests in a row are one ---
+# --- exchanges: a user's message and everything up to the next one; user messages in a row are one ---
 
 
 _start: Callable[[Unit], int] = attrgetter("start")
@@ -174,9 +177,9 @@ def beginnings(messages: Sequence[Message]) -> list[int]:
 
 
 def exchanges_of(begun: Sequence[int], units: Sequence[Unit], wanted: Iterable[int]) -> list[list[int]]:
-    """The ``wanted`` indexes of units by exchange, in order.
+    """Group the ``wanted`` indexes of units by exchange, in order.
 
-    ``begun`` is where exchanges begin; what stands before the first request belongs to the first.
+    ``begun`` holds the positions where exchanges begin; units before the first belong to the first exchange.
     """
     first = bisect_left(begun, units[bisect_right(units, begun[0], key=_start) - 1].end) if begun else 0
     numbered = groupby(wanted, key=lambda index: max(bisect_left(begun, units[index].end), first))

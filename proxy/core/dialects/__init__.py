@@ -1,1 +1,1 @@
-"""How an API writes a conversation, one folder each."""
+"""How each API writes a conversation, one folder per API."""

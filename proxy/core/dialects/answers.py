@@ -1,6 +1,6 @@
-"""What an answer is, whatever API it comes by: what is asked and kept of it, how it is read and edited.
+"""Types for answers of any API: what is read from them, what is stored, and how they are edited.
 
-These are the words in which a :class:`~proxy.core.dialects.dialect.Dialect` speaks of answers.
+A :class:`~proxy.core.dialects.dialect.Dialect` takes and returns these.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ import msgspec
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """What the upstream counted, in tokens. Cached tokens are part of the prompt's."""
+    """The upstream's token counts. Cached tokens are included in the prompt's."""
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cached_tokens: int | None = None
     written_tokens: int | None = None
-    """Those of the prompt that were written to the provider's cache, where it bills them."""
+    """Prompt tokens that were written to the provider's cache, if it bills them."""
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """How an answer was told whose turn had an Idempotency-Key: who sends that again gets it again."""
+    """How an answer was sent whose turn had an Idempotency-Key, so that a retry gets the same answer."""
 
     key: str
-    """Digest of the key."""
+    """Digest of the Idempotency-Key."""
     after: bytes
-    """Chain hash of the message after which the turn stands."""
+    """Chain hash of the message that the turn follows."""
     id: str = ""
     model: str = ""
     finish_reason: str = "stop"
@@ -40,20 +40,21 @@ class Ask:
     """One question to the upstream model."""
 
     task: str
-    """What is to be done: the system message, where it goes on from no conversation."""
+    """The instructions: the system message, unless the question continues a conversation."""
     text: str
-    """What it is to be done with."""
+    """The text that the instructions apply to."""
     max_tokens: int
     temperature: float
     is_structured: bool = False
-    """Whether the answer is asked for as JSON with one member, `summary`."""
+    """Whether the answer is requested as JSON with one member, `summary`."""
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What is kept of an answer.
+    """What is read from an answer.
 
-    `message` is that of the first choice as bytes, such as a client sends it back, and `error` the error
-    object; None where there was none. `choices` counts the distinct ones seen.
+    `message` is the message of the first choice as bytes, in the form in which a client sends it back.
+    `error` is the error object as JSON. Both are None where there was none. `choices` counts the distinct
+    choices seen.
     """
 
     message: bytes | None = None
@@ -61,7 +62,7 @@ class Answer(msgspec.Struct, frozen=True):
     usage: Usage | None = None
     complete: bool = False
     is_odd: bool = False
-    """Whether some of it is nothing that an answer may say, and missing in the message."""
+    """Whether some of the answer was not valid and is missing in the message."""
     tool_calls: bool = False
     choices: int = 0
     error: bytes | None = None
@@ -70,155 +71,159 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Overflow(msgspec.Struct, frozen=True):
-    """A context window that was exceeded, in tokens; None where the refusal does not say."""
+    """A context window that was exceeded, in tokens; None where the refusal does not state a number."""
 
     window: int | None = None
     prompt_tokens: int | None = None
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """What a refusal says that another request may heed; nothing where it is about anything else."""
+    """The reasons for a refusal that a changed request can avoid; all unset for any other reason."""
 
     overflow: Overflow | None = None
     """The request is too long for the model's context window."""
     wants_alternation: bool = False
-    """One user message is taken after each assistant message, and no other."""
+    """The upstream accepts only strictly alternating user and assistant messages."""
     takes_no_tools: bool = False
-    """No tools are taken, or not so many."""
+    """The upstream accepts no tools, or fewer."""
     is_of_reasoning: bool = False
-    """Signed reasoning in its messages is not taken back: it was made in another conversation."""
+    """The upstream rejects signed reasoning in the messages: it was made in another conversation."""
     is_invalid: bool = False
-    """The request is called invalid: whatever was added to it may be why."""
+    """The upstream calls the request invalid; something that the proxy added may be the reason."""
     is_of_parameter: bool = False
-    """One of its parameters is not known, whichever that is."""
+    """The upstream does not know one of the parameters; it need not say which."""
     is_of_cache_key: bool = False
-    """The parameter that names the provider's cache is spoken of."""
+    """The refusal mentions the parameter with the prompt cache key."""
 
 
 class AnswerStream(Protocol):
-    """Collects the answer out of a stream's bytes while they pass."""
+    """Collects the answer from a stream's bytes as they pass through."""
 
     @property
     def overflowed(self) -> bool:
-        """Whether it gave up: the stream went on, but how the answer ends is not known."""
+        """Whether collecting was given up: the stream went on, but the end of the answer is not known."""
         ...
 
     @property
     def truncated(self) -> bool:
-        """At the end of the stream: whether it broke off, so that the client must be told."""
+        """At the end of the stream, whether it broke off and the client must be told."""
         ...
 
     @property
     def separator(self) -> bytes:
-        """What must stand before an event that is appended, so that it is one of its own."""
+        """The bytes to send before an appended event, so that it is an event of its own."""
         ...
 
     def feed(self, chunk: bytes) -> None:
-        """Take the next bytes of the stream, cut anywhere."""
+        """Take the next bytes of the stream, which may be split anywhere."""
         ...
 
     def answer(self) -> Answer:
-        """What has been collected so far."""
+        """The answer as collected so far."""
         ...
 
 
 class StreamFilter(Protocol):
-    """Lets a stream's bytes pass, but for something: the usage, or the event that says that it is over."""
+    """Passes a stream's bytes on without one thing: the usage, or the final event."""
 
     has_found: bool
-    """Whether that has begun, or cannot be found any more."""
+    """Whether that thing has begun, or can no longer be found."""
 
     def feed(self, chunk: bytes) -> bytes:
-        """The bytes that may go on to the client, now that this chunk is here."""
+        """Take a chunk and return the bytes that may go to the client now."""
         ...
 
     def rest(self) -> bytes:
-        """What is left when the stream has ended."""
+        """The remaining bytes when the stream has ended."""
         ...
 
 
-# --- calls that the proxy answers by itself: an answer without them, as if they had never been made ---
+# --- tool calls that the proxy answers itself: they are removed from the answer that the client gets ---
 
 
 @dataclass(frozen=True)
 class Rules:
-    """Which calls the proxy may answer by itself."""
+    """Which tool calls the proxy may answer itself."""
 
     holds: Callable[[str], bool]
-    """Whether calls of a tool are held until it is known who answers them."""
+    """Whether calls of this tool are held back until it is known who answers them."""
     is_ours: Callable[[str], bool]
-    """Whether only the proxy knows a tool: its calls never reach the client, answered or not."""
+    """Whether this tool is the proxy's own: its calls never reach the client, answered or not."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call in an answer that is whole."""
+    """A complete tool call of an answer."""
 
     place: int
-    """Among the calls of its message, in the order in which they began."""
+    """Index among the calls of its message, in the order in which they began."""
     id: str
     tool: str
     arguments: str | None
-    """None where they are no readable text."""
+    """None where they are not readable text."""
 
 
 class AnswerEditor(Protocol):
-    """Makes one answer of several, streamed or not, without the calls in them that the proxy has answered.
+    """Joins several answers of the upstream into one, without the tool calls that the proxy has answered.
 
-    Of a stream, what is no held call passes at once; an answer in one piece is told at its end.
+    Each of the upstream's answers is a round. In a stream, everything but held calls passes at once; an
+    answer that is not streamed is returned at its end.
     """
 
     has_given_up: bool
     """Whether the newest answer cannot be edited to its end: it broke off, is too large or cannot be read."""
     has_ended: bool
-    """Whether the round has said that it is over."""
+    """Whether the upstream has said that the round is over."""
     is_over: bool
-    """Whether nothing of the round is to come."""
+    """Whether no more bytes of the round are to come."""
 
     @property
     def visible(self) -> bytes:
-        """The message that the client is told."""
+        """The message that the client gets."""
         ...
 
     @property
     def spent(self) -> Usage:
-        """What the answers before the newest have used."""
+        """The summed usage of all answers before the newest."""
         ...
 
     def feed(self, chunk: bytes) -> bytes:
-        """Take the next bytes of the round, all of one in one piece: those that the client gets now."""
+        """Take the next bytes of the round, and return those that the client gets now.
+
+        An answer that is not streamed is given as a whole.
+        """
         ...
 
     def rest(self) -> bytes:
-        """The round's bytes are at their end: what goes to the client now."""
+        """Take note that the round's bytes have ended, and return what goes to the client now."""
         ...
 
     def requested(self) -> list[ToolCall]:
-        """The calls of the round that the proxy may answer, in their order."""
+        """The round's tool calls that the proxy may answer, in order."""
         ...
 
     def shown(self) -> list[ToolCall]:
-        """The calls of the round that are the client's without asking."""
+        """The round's tool calls that go to the client without the proxy trying to answer them."""
         ...
 
     def message(self, without: Collection[ToolCall] = ()) -> bytes:
-        """The round's message as the upstream said it, ``without`` these calls."""
+        """The round's message as the upstream wrote it, ``without`` these tool calls."""
         ...
 
     def go_on(self, *, may_ask: bool) -> None:
-        """All calls of the round have been answered: what is fed next is the upstream's next answer.
+        """Begin the next round, all calls of this one being answered: the next bytes are its answer.
 
-        ``may_ask`` says whether its calls may be answered, too.
+        ``may_ask`` says whether the proxy may answer its calls too.
         """
         ...
 
     def settle(self, hidden: Collection[ToolCall]) -> None:
-        """The answer ends with this round. ``hidden`` calls were answered; the others are the client's."""
+        """End the answer with this round. ``hidden`` calls were answered; the client gets the others."""
         ...
 
     def end(self, comment: bytes = b"") -> bytes:
-        """The last bytes of a settled answer, or all of one in one piece.
+        """Return the last bytes of a settled answer, or all of one that is not streamed.
 
-        Of a stream what follows passes, and a ``comment`` stands before its final event.
+        In a stream, a ``comment`` goes before the final event, and later bytes pass unchanged.
         """
         ...

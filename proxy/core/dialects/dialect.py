@@ -1,11 +1,11 @@
-"""What a dialect brings: how one API writes a conversation, its requests and its answers.
+"""The interfaces that a dialect implements: how one API writes conversations, requests and answers.
 
-A message is what stands in one slice of a body: a message of Chat Completions, an item of Responses, a
-message of Anthropic's. Whoever plans, remembers or sends knows it by :class:`Content` alone, a request by
-:class:`Body`, an answer by :mod:`proxy.core.dialects.answers`, and writes none but through a
-:class:`Dialect`. So another API is a folder beside this file, an entry in ``registry.py``, a route in
-``proxy/http/front.py``, and an engine that is assembled with it in ``proxy/app.py``; planning, sessions and
-store stay as they are.
+A message is one slice of a body: a message of Chat Completions, an item of Responses, a message of
+Anthropic's API. Code that plans, remembers or sends sees a message only as :class:`Content`, a request only
+as :class:`Body`, and an answer only through :mod:`proxy.core.dialects.answers`; it writes them only through
+a :class:`Dialect`. So supporting another API takes a folder beside this file, an entry in ``registry.py``, a
+route in ``proxy/http/front.py``, and an engine assembled with it in ``proxy/app.py``; planning, sessions and
+store do not change.
 """
 
 from __future__ import annotations
@@ -29,71 +29,72 @@ from proxy.core.persistent import Grown
 Call = tuple[str, str, str]
 """A tool call: id, name, and arguments as text."""
 Size = tuple[int, int]
-"""Of a picture: width and height in pixels."""
+"""A picture's width and height in pixels."""
 
 
 class Content(ABC):
-    """A decoded message, every odd shape tolerated: what is not as expected reads as absent.
+    """A decoded message. Malformed shapes are tolerated: a member of an unexpected type counts as absent.
 
-    In the place of lone surrogates it has U+FFFD, so that what is read of it can be written elsewhere.
+    Lone surrogates are replaced with U+FFFD, so that its texts can be encoded and written elsewhere.
     """
 
     __slots__ = ()
 
     role: str
-    """In the words of policies: user, assistant, or one of those in :mod:`.conversation.messages`."""
+    """The role as policies name it: user, assistant, or one of those in :mod:`.conversation.messages`."""
     parts: Sequence[Mapping[str, Any]]
-    """What it says and shows, part by part; a part that is text has it under ``text``."""
+    """The content parts; a text part has its text under ``text``."""
     calls: Sequence[Call] = ()
-    """The calls that it makes."""
+    """The tool calls that the message makes."""
     answers: Sequence[str] = ()
-    """The ids of the calls whose results it brings; empty text where a result names none."""
+    """Ids of the tool calls whose results the message carries; an empty string where a result names none."""
     name: str = ""
-    """Of who speaks, or of the tool that does."""
+    """Name of the speaker, or of the tool."""
     refusal: str = ""
-    """What an assistant says in refusing."""
+    """The text of an assistant's refusal."""
     is_exact: bool = True
-    """Whether it is the message as it was written: it had no lone surrogates."""
+    """Whether nothing was replaced: the original message had no lone surrogates."""
 
     @abstractmethod
     def with_texts(self, texts: Sequence[str]) -> Self:
-        """The message with these in the place of :meth:`texts`, and all else as it was."""
+        """Return the message with its :meth:`texts` replaced by these; everything else is unchanged."""
 
     @abstractmethod
     def with_text(self, text: str) -> Self:
-        """The message with this for all that it says and shows, and all else as it was."""
+        """Return the message with all of its content replaced by this text; the rest is unchanged."""
 
     @abstractmethod
     def written(self) -> bytes:
-        """The message as it goes into a body."""
+        """The message's bytes as they go into a body."""
 
     @property
     def exact(self) -> Self:
-        """The message as it was written, lone surrogates and all."""
+        """The message as originally written, including lone surrogates."""
         return self
 
     def without_pictures(self, line: Callable[[Size | None], str]) -> Self | None:
-        """The message with a ``line`` for each picture; None where it has none, or more than texts beside.
+        """Return the message with each picture replaced by a ``line`` of text.
 
-        ``line`` is told a picture's size, if that can be seen.
+        None if it has no pictures, or has parts other than texts and pictures. ``line`` gets the picture's
+        size, or None if that cannot be determined.
         """
         del line
         return None
 
     def pieces(self) -> Sequence[Content]:
-        """Each result that it brings, in the order of ``answers``, then what is said beside them.
+        """Split the message: each tool result, in the order of ``answers``, then the rest of its content.
 
-        Each is a message by itself, with the role of whoever says that; one is all of the message.
+        Each piece is a message of its own, with its speaker's role; a single piece is the whole message.
         """
         return (self,)
 
     def with_results(self, texts: Sequence[str]) -> Content:
-        """The message with these for the results that it brings, and all else as it was."""
+        """Return the message with the texts of its tool results replaced; everything else is unchanged."""
         (text,) = texts
         return self.with_text(text)
 
     def shown_tokens(self, model: str) -> int:
-        """Tokens that ``model`` takes for what it shows rather than says."""
+        """Tokens that ``model`` counts for content other than text, such as images, audio and files."""
         return 0
 
     def texts(self) -> list[str]:
@@ -102,11 +103,11 @@ class Content(ABC):
 
     @property
     def text(self) -> str:
-        """All text parts, one under the other."""
+        """All text parts, joined by newlines."""
         return "\n".join(self.texts())
 
     def countable(self) -> str:
-        """The text that costs tokens: content, names and arguments of calls, refusal."""
+        """The text that costs tokens: content, names and arguments of calls, speaker's name, refusal."""
         texts = self.texts()
         for _, name, arguments in self.calls:
             texts += [name, arguments]
@@ -115,144 +116,150 @@ class Content(ABC):
 
 
 class Body(ABC):
-    """A request's body as the client wrote it; what is made of it keeps every other byte."""
+    """A request's body as the client wrote it; changed copies keep every other byte."""
 
     raw: bytes
     messages: Grown[bytes]
     """Each message's bytes, in order."""
     members: Mapping[str, Any]
-    """What stands in it beside one another, by name, in whatever form."""
+    """The top-level members by name, in whatever form the dialect keeps them."""
     model: str = ""
     person: str = ""
-    """Who is talking, where the client says so."""
+    """The person who is talking, if the client names one."""
     is_streamed: bool = False
-    """Whether its answer is to be a stream of events."""
+    """Whether the answer is requested as a stream of events."""
     wants_usage: bool = False
-    """Whether a streamed answer is to tell its usage."""
+    """Whether a streamed answer is to include its usage."""
     wants_several: bool = False
-    """Whether several answers are asked for, to choose from."""
+    """Whether several alternative answers are requested."""
     names_cache: bool = False
-    """Whether it names the provider's cache."""
+    """Whether the body sets a key for the provider's prompt cache."""
     output_limit: int | None = None
-    """Tokens that its answer may have; None where it does not say."""
+    """Limit of the answer in tokens; None where the body sets none."""
     has_tools: bool = False
     may_hide_calls: bool = False
-    """Whether calls may be answered out of the client's sight: one answer, which may call any tool."""
+    """Whether the proxy may answer tool calls unseen by the client.
+
+    It may if one answer is requested and the choice of tools is left to the model.
+    """
     leaves_answer_open: bool = False
-    """Whether the model may answer in plain words: no format is asked for, and no call must be made."""
+    """Whether the model may answer in plain text: no response format is set and no tool call is required."""
 
     @abstractmethod
     def get(self, name: str) -> Any:
-        """The value of one of its members, decoded leniently; None where it is absent."""
+        """The value of a top-level member, decoded leniently; None where it is absent."""
 
     @abstractmethod
     def head_members(self) -> list[bytes]:
-        """What stands in it beside messages and costs tokens: tools, the response format."""
+        """The members other than messages that cost tokens: tools, the response format."""
 
     @abstractmethod
     def tool(self, name: str, description: str, parameters: Mapping[str, Any]) -> bytes:
-        """A tool of ours as this body writes tools; ``parameters`` is a JSON schema.
+        """A tool of the proxy's, written in the form of this body; ``parameters`` is a JSON schema.
 
-        Empty where the client does not leave to the model which tool it calls, or has one of this name.
+        Empty where the client does not leave the choice of tools to the model, or has a tool of this name.
         """
 
     @abstractmethod
     def with_tool(self, tool: bytes) -> Body:
-        """The body with one more tool, after the client's."""
+        """Return the body with one more tool, after the client's."""
 
     @abstractmethod
     def without(self, name: str) -> Body:
-        """The body without one of its members (never the only one)."""
+        """Return the body without one of its members (never the only one)."""
 
     @abstractmethod
     def with_messages(self, messages: Iterable[bytes | bytearray]) -> bytes:
-        """The body with other messages."""
+        """Return the body's bytes with its messages replaced by these."""
 
     @abstractmethod
     def beginning(self) -> Beginning | None:
-        """The body up to its last message; None where that cannot be told from what follows it."""
+        """The body up to the end of its last message; None where that end cannot be located."""
 
 
 class Beginning(Protocol):
-    """What a body began with, to read one after it that begins with the same bytes."""
+    """The leading part of a body, used to read a later body that begins with the same bytes."""
 
     @property
     def end(self) -> int:
-        """How many bytes these are."""
+        """Length of that part in bytes."""
         ...
 
     @property
     def weight(self) -> int:
-        """Bytes that remembering it takes beside the messages."""
+        """Bytes of memory that keeping this takes, without the messages."""
         ...
 
     def continued(self, raw: bytes, max_messages: int) -> Body | None:
-        """The body whose first ``end`` bytes are known to be the same.
+        """Read a body whose first ``end`` bytes are known to be the same.
 
-        None where it must be read as a whole, if only to say what is wrong with it.
+        None where the body must be read from its start, for instance to report what is wrong with it.
         """
         ...
 
 
 class Dialect(Protocol):
-    """How an API is spoken; it has no state."""
+    """Reads and writes one API's messages, requests and answers. It has no state."""
 
     name: str
-    """By which a stored session says that its messages are written so."""
+    """The name under which a stored session records the format of its messages."""
     path: str
-    """Where its requests go, behind the base URL."""
+    """Path of the API's requests, relative to the base URL."""
 
     # --- messages ---
 
     def read(self, raw: bytes) -> Content:
-        """Decode a message's bytes; what is no message reads as an empty one."""
+        """Decode a message's bytes; anything that is not a message is read as an empty one."""
         ...
 
     def may_hold_pictures(self, raw: bytes) -> bool:
-        """Whether a message may have pictures, at a glance: others are not decoded to look for them."""
+        """Cheap check whether a message may have pictures, so that others need not be decoded."""
         ...
 
     def holds_reasoning(self, raw: bytes) -> bool:
-        """Whether a message, or one of several joined by commas, has what a model thought, signed or not."""
+        """Whether a message, or one of several joined by commas, has a model's reasoning, signed or not."""
         ...
 
     def holds_signed_reasoning(self, raw: bytes) -> bool:
-        """Whether a message has reasoning that its provider takes back only after what it was made after."""
+        """Whether a message has reasoning that its provider accepts only after an unchanged prefix."""
         ...
 
     def without_reasoning(self, raw: bytes) -> bytes:
-        """A message, or several joined by commas, without such reasoning, every other byte as it was."""
+        """Remove such signed reasoning from a message, or from several joined by commas.
+
+        Every other byte is unchanged.
+        """
         ...
 
     def note(self, text: str, role: str) -> bytes:
-        """A text of our own as a message: a note, or what a caller has handed in."""
+        """Write a text as a message of the proxy's: a note, or a text that a caller handed in."""
         ...
 
     def call(self, call_id: str, name: str, arguments: str) -> bytes:
-        """A call of a tool as a message of the assistant's."""
+        """Write a tool call as an assistant message."""
         ...
 
     def result(self, call_id: str, text: str) -> bytes:
-        """What came of a call, as a message."""
+        """Write the result of a tool call as a message."""
         ...
 
     def alternating(
         self, view: Sequence[bytes], notes: Collection[int], prelude: Sequence[bytes] = ()
     ) -> list[bytes]:
-        """``prelude`` and ``view`` for a model that wants alternating roles.
+        """Return ``prelude`` and ``view`` as one list, for a model that wants alternating roles.
 
-        ``notes`` are places in the view.
+        ``notes`` are the positions of notes in the view.
         """
         ...
 
     # --- requests ---
 
     def model_of(self, raw: bytes) -> str:
-        """The model that a body names, read before the rest; empty where it is no text, or no body."""
+        """The model that a body names, read before the rest; empty where it is not text or cannot be read."""
         ...
 
     def read_body(self, raw: bytes, max_messages: int) -> Body:
-        """Split a request's body.
+        """Split a request's body into its members and messages.
 
         Raises InvalidEncoding, InvalidJSON (with the offset in bytes), JSONTooDeep, InvalidType,
         MissingParameter, EmptyArray or TooManyMessages.
@@ -260,82 +267,86 @@ class Dialect(Protocol):
         ...
 
     def question(self, ask: Ask, model: str, *, plain: bool) -> bytes:
-        """A request of our own; ``plain`` leaves out schema and temperature, which some refuse."""
+        """Write a request of the proxy's; ``plain`` leaves out schema and temperature, which some refuse."""
         ...
 
     def question_after(self, raw: bytes, ask: Ask, *, plain: bool) -> bytes:
-        """A request of our own that goes on from another's body, which its provider has kept, if possible.
+        """Write a request of the proxy's that continues another request, to reuse its prompt cache.
 
-        It has the same messages, byte for byte, what else the provider's prompt depends on, and one more user
-        message: ``ask``. It has nothing else of the body: not who is talking, nor what is kept of it.
+        It has the same messages, byte for byte, the other members that the provider's prompt depends on, and
+        one more user message: ``ask``. Other members are left out, such as the user and storage options.
         """
         ...
 
-    # What follows is made of bodies that were read before, and keeps every other byte.
+    # The next methods take bodies that have been read without error, and keep every other byte.
 
     def repeated(self, raw: bytes) -> bytes:
-        """A client's request as we ask it once more: in one piece, in nobody's name, and not to be kept."""
+        """A client's request for the proxy to repeat: not streamed, without a user, not to be stored."""
         ...
 
     def asking_for_usage(self, raw: bytes) -> bytes:
-        """A streamed request's body that also asks for the usage of its answer, if it can."""
+        """A streamed request's body that also asks for the usage of its answer, if that can be added."""
         ...
 
     def with_cache_key(self, raw: bytes, key: str) -> bytes:
-        """A request's body, which names no cache of the provider's, with this plain ASCII name for it."""
+        """Add a key for the provider's prompt cache, in plain ASCII, to a request's body that has none."""
         ...
 
     def followed_by(self, raw: bytes, messages: Sequence[bytes]) -> bytes:
-        """A request's body with these messages after its own."""
+        """Append messages to those of a request's body."""
         ...
 
     def without_tools(self, raw: bytes, is_meant: Callable[[str], bool]) -> bytes:
-        """A request's body without these tools; without anything about tools, where none is left."""
+        """Remove the tools whose names ``is_meant`` accepts from a request's body.
+
+        If no tool is left, everything else about tools is removed too.
+        """
         ...
 
     # --- answers ---
 
     def refusal(self, status: int, body: bytes, request: bytes = b"") -> Refusal:
-        """What a refusal says that another request may heed.
+        """Read from an upstream's refusal why it refused, as far as a changed request could avoid it.
 
-        ``body`` is that of an error response, or the data of an error event in a stream of status 200.
+        ``body`` is the body of an error response, or the data of an error event in a stream of status 200.
         ``request`` is the body that was refused.
         """
         ...
 
     def read_answer(self, body: bytes) -> Answer:
-        """Read an answer that came in one piece."""
+        """Read an answer that was not streamed."""
         ...
 
     def answer_stream(self) -> AnswerStream:
-        """Collects one that streams."""
+        """Return a collector of one streamed answer."""
         ...
 
     def stream_editor(self, rules: Rules) -> AnswerEditor:
-        """Edits one that streams."""
+        """Return an editor of one streamed answer."""
         ...
 
     def answer_editor(self, rules: Rules) -> AnswerEditor:
-        """Edits one that comes in one piece."""
+        """Return an editor of one answer that is not streamed."""
         ...
 
     def usage_remover(self) -> StreamFilter:
-        """Takes the usage out of one stream whose client did not ask for it (law 1)."""
+        """Return a filter that removes the usage from one stream whose client did not ask for it (law 1)."""
         ...
 
     def final_event(self) -> StreamFilter:
-        """Holds back the final event of one stream."""
+        """Return a filter that holds back the final event of one stream."""
         ...
 
     def error_event(self, body: Mapping[str, Any]) -> bytes:
-        """The event of a stream that tells an error."""
+        """Write an error as an event of a stream."""
         ...
 
     def stored_answer(
         self, message: bytes, reply: Reply, *, name: str, created: float, stream: bool, with_usage: bool
     ) -> bytes:
-        """An answer out of a transcript, told once more; a stream tells its usage only ``with_usage``.
+        """Write an answer from a transcript as a response, to send it again.
 
-        ``name`` identifies it where it had no id of its own; ``created`` is in seconds since 1970.
+        A stream includes its usage only ``with_usage``. ``name`` identifies the answer where it had no id of
+        its own; ``created`` is in seconds since 1970.
         """
         ...

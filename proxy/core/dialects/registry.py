@@ -1,4 +1,4 @@
-"""The dialects that are spoken: whoever needs one is given it from here."""
+"""All supported dialects; other code gets a dialect from here."""
 
 from collections.abc import Mapping
 
@@ -6,6 +6,6 @@ from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.dialects.dialect import Dialect
 
 DIALECTS: Mapping[str, Dialect] = {each.name: each for each in (CHAT,)}
-"""By name."""
+"""Dialects by name."""
 
 __all__ = ["CHAT", "DIALECTS"]

@@ -1,1 +1,1 @@
-"""Chat Completions, as OpenAI's API reference writes them."""
+"""The Chat Completions API, as OpenAI's API reference describes it."""

@@ -34,18 +34,18 @@ from proxy.core.formats.splice import BOM, JSONObject
 from proxy.errors import RequestError
 
 _MODEL_FIRST = re.compile(rb'\s*{\s*"model"\s*:\s*"([ !#-[\]-~]+)"')
-"""Where most clients write it; in ASCII, without escapes."""
+"""The model, where most clients write it: as the first member, in ASCII, without escapes."""
 _ABOUT_TOOLS = ("tools", "tool_choice", "parallel_tool_calls")
-"""What the API refuses in a request without tools."""
+"""Members that the API refuses in a request without tools."""
 _OF_THE_PROMPT = (
     *("model", "messages", "tools", "tool_choice", "parallel_tool_calls", "functions", "function_call"),
     *("prompt_cache_key", "prompt_cache_retention", "cache_control", "cache_prompt", "id_slot"),
     *("reasoning_effort", "reasoning", "thinking", "enable_thinking", "verbosity", "chat_template_kwargs"),
     *("service_tier", "provider"),
 )
-"""What decides how a prompt begins, and where its provider, or a local server, looks for what it has kept."""
+"""Members that decide how a prompt begins, and where the provider or a local server looks for its cache."""
 _OF_THE_CLIENT = ("stream", "stream_options", "store", "metadata", "user", "safety_identifier")
-"""How an answer comes, who asks, and what its provider keeps of it."""
+"""Members about how the answer is delivered, who asks, and what the provider stores."""
 _SUMMARY: dict[str, Any] = {
     "type": "object",
     "properties": {"summary": {"type": "string"}},
@@ -66,7 +66,7 @@ _NAMED = msgspec.json.Decoder(_Named)
 
 
 class ChatCompletions:
-    """How ``POST /v1/chat/completions`` is spoken."""
+    """The dialect of ``POST /v1/chat/completions``."""
 
     name = "chat"
     path = "/chat/completions"
@@ -86,7 +86,7 @@ class ChatCompletions:
     stored_answer = staticmethod(stored_answer)
 
     def may_hold_pictures(self, raw: bytes) -> bool:
-        """Told from its bytes, of which the name of a part may be escaped."""
+        """Check the raw bytes; an escape may hide the name of a picture part, so it counts as one."""
         return b"image_url" in raw or b"\\u" in raw
 
     # --- messages of our own ---
@@ -104,12 +104,12 @@ class ChatCompletions:
     def alternating(
         self, view: Sequence[bytes], notes: Collection[int], prelude: Sequence[bytes] = ()
     ) -> list[bytes]:
-        """What a note would set side by side becomes one message.
+        """Join each note that is a user message with neighbouring user messages.
 
-        A note that is a user message may have such neighbours. Such a run goes out as one user message whose
-        parts are the run's own, untouched. What the client itself sent side by side stays as it is, unless a
-        note joins it. The same holds for what a caller has handed in. Its tool results end with a word of the
-        assistant's where the user speaks next: models that insist know no user who answers a tool.
+        Such a run becomes one user message with the parts of all, unchanged. Adjacent user messages of the
+        client's own stay separate, unless a note joins them. The same holds for the prelude, which a caller
+        handed in. If the prelude ends with tool results and a user message follows, a short assistant message
+        goes between them: models that insist on alternation accept no user message after a tool result.
         """
         merged, holds_note = list(prelude), bool(prelude)
         if len(prelude) > 1 and _is_user(prelude[0]) and _is_user(prelude[1]):
@@ -137,7 +137,7 @@ class ChatCompletions:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             try:
                 return read_body(raw, len(raw)).model
-            except RequestError:  # whoever reads the rest says what is wrong with it
+            except RequestError:  # reading the whole body reports what is wrong with it
                 return ""
 
     def repeated(self, raw: bytes) -> bytes:
@@ -177,9 +177,9 @@ class ChatCompletions:
         )
 
     def question_after(self, raw: bytes, ask: Ask, *, plain: bool) -> bytes:
-        """Of its members, those of the prompt go along as they are.
+        """Keep only the members that shape the prompt, unchanged.
 
-        A format for the answer would change how the prompt begins, so that none is asked for.
+        No response format is requested: it would change how the prompt begins.
         """
         read = read_body(raw, len(raw))
         message = dumps({"role": "user", "content": f"{ask.task}\n\n{ask.text}"})
@@ -189,7 +189,7 @@ class ChatCompletions:
         return object_of(values.items())
 
     def error_event(self, body: Mapping[str, Any]) -> bytes:
-        """The error as data, such as an answer in one piece has it."""
+        """Write the error as the event's data, in the form of an error response's body."""
         return b"data: %b\n\n" % dumps(body)
 
 
@@ -202,7 +202,7 @@ def _is_user(raw: bytes) -> bool:
 
 
 def _joined(first: bytes, second: bytes) -> bytes:
-    """The second message with the parts of the first before its own."""
+    """Return the second message, with the parts of the first put before its own."""
     members = dict(as_mapping(loads(second)))
     members["content"] = [*_parts(as_mapping(loads(first)).get("content")), *_parts(members.get("content"))]
     return dumps(members)
