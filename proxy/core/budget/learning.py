@@ -1,16 +1,16 @@
-"""What answers teach about a model: its context window, and how far our count of tokens is from its own.
+"""What answers show about a model: its context window, and how far the proxy's token count is from its own.
 
-Whoever states a window may be wrong; what the upstream does is true. So a refusal or a silent truncation
-lowers what anybody states, the policy too, and an answer shows that the window is at least what it took. That
-alone never cuts anything: where it is all that is known, or has refuted what was stated, the view may grow
-until the upstream says no. The newest evidence counts.
+A stated window may be wrong; the upstream's behaviour is not. So a refusal or a silent truncation lowers
+every stated window, even a policy's, and an answered prompt shows that the window is at least that large.
+Such a lower bound never causes a cut: where it is all that is known, or has refuted the stated window, the
+view may grow until the upstream refuses. The newest evidence counts.
 
-Counting too little breaks law 4, counting too much only prunes early: so the ratio of real to counted tokens
-rises at once and falls one step at a time, on a grid of 5 % with hysteresis, because a move may begin an
-epoch and so cost a provider's prompt cache (law 3).
+Counting too few tokens breaks law 4, while counting too many only prunes early. So the ratio of real to
+counted tokens rises at once and falls one step at a time. It moves on a grid of 5 % with hysteresis, because
+a move may begin an epoch and so cost a provider's prompt cache (law 3).
 
-Pure state machines, without a clock, made of plain data. The engine reads them once a turn; what is learned
-acts from the next.
+These are pure state machines of plain data, without a clock. The engine reads them once per turn; what they
+learn takes effect at the next turn.
 """
 
 from __future__ import annotations
@@ -28,41 +28,41 @@ from proxy.core.budget.budget import Window, WindowSource
 FADES = 3_600.0
 """Seconds for which a refusal or a truncation is believed: servers are restarted with other windows."""
 LEAST = 256
-"""Tokens; what states less is no context window."""
+"""Tokens; a smaller number is not taken for a context window."""
 _SHRUNK = 0.75
-"""Share of the tokens sent that a refusal without numbers leaves as the window."""
+"""Share of the tokens sent that is taken as the window after a refusal without numbers."""
 COUNTED = 1024
-"""Tokens that must have been counted before a truncation is believed."""
+"""Tokens that the upstream must have counted before a truncation is believed."""
 _STALLS = 2
-"""Requests of one session whose count did not grow before a truncation is believed."""
+"""Longer requests of one session whose count did not grow, before a truncation is believed."""
 _AGREES = 5
-"""The part of a count by which it may be off what the one before it lets expect."""
+"""A count may differ from what the previous one predicts by one part in this many."""
 _PINNED = 10
-"""Counts of a truncating server are not below the largest by more than this part."""
+"""Counts of a truncating server are at most one part in this many below the largest count."""
 _CACHE_BLOCK = 128
-"""Tokens by which a count of what is not cached may be off: prefixes are cached in blocks."""
+"""Tokens by which a count without cached tokens may be off: prefixes are cached in blocks."""
 
 
 class WindowEvidence(msgspec.Struct):
-    """What answers have taught about one model's window, to one caller."""
+    """What answers to one caller have shown about one model's window."""
 
     refused: int | None = None
-    """Tokens of the window by the newest refusal or truncation."""
+    """The window in tokens according to the newest refusal or truncation."""
     by: Literal[WindowSource.REFUSAL, WindowSource.TRUNCATED] = WindowSource.REFUSAL
     believed_until: float = 0.0
-    """Monotonic seconds."""
+    """Time until which ``refused`` holds, in monotonic seconds."""
     answered: int = 0
-    """The most prompt tokens that were answered."""
+    """Tokens of the longest prompt that was answered."""
     is_tracked: bool = False
     """Whether the upstream's count has ever grown with what was sent; before that no truncation is believed.
 
-    That of servers that leave out what is cached has not, for in a session's second request most of it is.
+    Servers that leave out cached tokens never set this: in a session's second request most of it is cached.
     """
     counts_answer: bool = False
-    """Whether a prompt was refused that would have fitted alone: its answer's limit counts too."""
+    """Whether a prompt was refused that would have fitted alone, so that the answer's limit counts too."""
 
     def window(self, policy: int | None, upstream: int | None, prices: int | None, now: float) -> Window:
-        """The window, of those that are stated in tokens and what is known beside; ``now`` is monotonic."""
+        """The window from the stated ones (in tokens) and this evidence; ``now`` is in monotonic seconds."""
         if now > self.believed_until:
             self.refused = None
         if policy is not None:
@@ -77,13 +77,13 @@ class WindowEvidence(msgspec.Struct):
         return Window(max(stated, self.answered), source, is_least=self.answered > stated)
 
     def learn_refusal(self, stated: int | None, sent: int, now: float) -> None:
-        """Take over the window that a refusal states, or guess from the tokens that were sent."""
+        """Take the window that a refusal states, or guess it from the number of tokens sent."""
         if stated is None or stated < LEAST:
             stated = max(int(min(sent, self.refused or sent) * _SHRUNK), LEAST)
         self._lower(stated, WindowSource.REFUSAL, now)
 
     def learn_truncation(self, counted: int, now: float) -> None:
-        """The upstream drops what goes beyond so many tokens."""
+        """Take note that the upstream silently drops what exceeds ``counted`` tokens."""
         self._lower(counted, WindowSource.TRUNCATED, now)
 
     def _lower(
@@ -93,45 +93,45 @@ class WindowEvidence(msgspec.Struct):
         self.answered = min(self.answered, window)
 
     def learn_answer(self, prompt: int) -> None:
-        """A prompt of so many tokens, as the upstream counted them, was answered."""
+        """Take note that a prompt of this many tokens, by the upstream's count, was answered."""
         self.answered = max(self.answered, prompt)
         if self.refused is not None and prompt > self.refused:
             self.refused = None
 
 
 class Sample(StrEnum):
-    """What a count says, beside what was sent."""
+    """How the upstream's count relates to what was sent."""
 
     TRACKED = "tracked"
-    """It has grown as what was sent did."""
+    """The count has grown as the request did."""
     PLAIN = "plain"
-    """It may be compared with what was sent."""
+    """The count may be compared with what was sent."""
     ODD = "odd"
-    """Something was not counted."""
+    """Some of the request was not counted."""
 
 
 class Growth(msgspec.Struct):
-    """How the upstream's count has grown with what one session sent to one model.
+    """How the upstream's count grows with what one session sends to one model.
 
-    A server that truncates in silence counts what it keeps: about as much each time. Others count less than
-    was sent, too: what is cached is left out, or templates drop reasoning of earlier exchanges. There the
-    count falls far below the largest, or goes on growing from one request to the next.
+    A server that truncates silently counts only what it keeps: about as much each time. Other servers also
+    count less than was sent: some leave out cached tokens, and some templates drop the reasoning of earlier
+    exchanges. But there the count falls far below the largest, or keeps growing between requests.
     """
 
     sent: int = 0
     """Counted tokens of the request with the largest count."""
     count: int = 0
-    """The largest count: the upstream's tokens."""
+    """The largest count, in the upstream's tokens."""
     newest_sent: int = 0
-    """Of the newest request that is not far shorter."""
+    """Counted tokens of the newest request, leaving out those less than half as long as the largest."""
     newest_count: int = 0
     stalls: int = 0
-    """Requests in a row that were longer by a tenth, and of which no more was counted."""
+    """Consecutive requests that were longer by a tenth without a larger count."""
 
     def observe(self, sent: int, count: int) -> Sample:
-        """Take in that of ``sent`` counted tokens the upstream counted ``count``."""
+        """Take note that the upstream counted ``count`` tokens for ``sent`` counted tokens."""
         if 2 * sent < self.sent:
-            return Sample.PLAIN  # a request aside, such as a subagent's, says nothing of the conversation
+            return Sample.PLAIN  # a side request, such as a subagent's, tells nothing about the conversation
         before_sent, before_count = self.newest_sent, self.newest_count
         self.newest_sent, self.newest_count = sent, count
         if not self.count:
@@ -151,19 +151,19 @@ class Growth(msgspec.Struct):
         if is_growing or is_without_cached or _PINNED * count < (_PINNED - 1) * self.count:
             self.stalls = 0
         elif excess(sent, self.sent) >= 0:
-            self.stalls += 2 if count == self.count else 1  # one number for two requests says it twice
+            self.stalls += 2 if count == self.count else 1  # exactly the same count is stronger evidence
         return Sample.ODD
 
     @property
     def window(self) -> int | None:
-        """Tokens at which the upstream truncates; None where it does not seem to."""
+        """Number of tokens at which the upstream truncates; None where it does not seem to."""
         return self.count if self.stalls >= _STALLS and self.count >= COUNTED else None
 
 
 def excess(sent: int, before: int) -> int:
-    """Tenths of a token that were ``sent`` beyond a tenth more than ``before``.
+    """Tenths of a token by which ``sent`` exceeds 1.1 times ``before``.
 
-    Below 0 hardly more was sent, and a count that did not grow means nothing.
+    Below 0 hardly more was sent, so a count that did not grow means nothing.
     """
     return 10 * sent - 11 * before
 
@@ -175,34 +175,37 @@ STEPS = 20
 LOWEST, HIGHEST = 16, 60
 """0.8 and 3.0, in steps."""
 UNKNOWN = 26
-"""1.3, where a model that we do not know starts, in steps."""
+"""1.3 in steps: the initial ratio of an unknown model."""
 SMALL = 200
-"""Counted tokens below which a sample is ignored: it says more about the template's framing (about 25 tokens
-a request and 5 a message) than about the text."""
+"""Counted tokens below which a sample is ignored: it shows more of the template's framing (about 25 tokens
+per request and 5 per message) than of the text."""
 WINDOW = 7
-"""Samples whose median is the estimate: three strange ones in a row do not move it."""
+"""Number of samples whose median is the estimate: three outliers in a row do not move it."""
 TRUSTED = 3
-"""Samples from which the median outvotes a strange one."""
+"""Number of samples from which the median outvotes an outlier."""
 PLAUSIBLE = 12
-"""Steps from which a sample agrees with our count: with fewer tokens no tokenizer says the same."""
+"""Steps from which a sample is plausible: no tokenizer writes a text in fewer tokens than this ratio."""
 TOLERANCE = 0.05
-"""Steps by which the estimate may pass the ratio: a quarter of a percent, so that it does not rock there."""
+"""Steps by which the estimate may exceed the ratio, a quarter of a percent, to prevent oscillation."""
 
 _O200K = re.compile(r"(?:ft:)?(?:gpt-(?:4o|4\.1|4\.5|5|oss)|chatgpt-|o[134](?:-|$))")
 
 
 class Ratio(msgspec.Struct):
-    """What is known of one (upstream, model). Begin with `Ratio.of(model)`."""
+    """The learned ratio of one (upstream, model). Begin with `Ratio.of(model)`."""
 
     steps: int = UNKNOWN
     samples: int = 0
-    """Samples seen in all."""
+    """Total number of samples seen."""
     recent: list[float] = msgspec.field(default_factory=list[float])
     """The newest samples, real/counted in steps, oldest first."""
 
     @classmethod
     def of(cls, model: str) -> Ratio:
-        """1.0 where the model's own encoding is o200k, with or without a provider's prefix; 1.3 else."""
+        """The initial ratio: 1.0 for models with the o200k encoding, 1.3 for others.
+
+        A provider's prefix before the model's name is ignored.
+        """
         name = model.rpartition("/")[2].lower()
         return cls(steps=STEPS if _O200K.match(name) else UNKNOWN)
 
@@ -213,15 +216,15 @@ class Ratio(msgspec.Struct):
 
     @property
     def is_plausible(self) -> bool:
-        """Whether some recent sample agrees with what we counted, as far as two tokenizers do."""
+        """Whether any recent sample is close enough to the proxy's count to be another tokenizer's."""
         return max(self.recent, default=0.0) >= PLAUSIBLE
 
     def calibrated(self, tokens: int) -> int:
-        """Counted tokens as the upstream would count them, rounded up."""
+        """Convert counted tokens to the upstream's tokens, rounded up."""
         return -(-tokens * self.steps // STEPS)
 
     def observe(self, counted: int, real: int) -> None:
-        """Learn from a usage: we counted `counted` prompt tokens (before the ratio), the upstream `real`."""
+        """Learn from a usage: `counted` are our prompt tokens (before the ratio), `real` the upstream's."""
         if not self._sampled(counted, real):
             return
         estimate = median(self.recent)
@@ -232,9 +235,9 @@ class Ratio(msgspec.Struct):
             self._move(self.steps - 1)
 
     def refused(self, counted: int, real: int | None) -> None:
-        """Learn from an overflow error: what `observe` would do slowly is done at once, and only upwards.
+        """Learn from an overflow error: raise the ratio at once, where `observe` would do so slowly.
 
-        With `real` the ratio covers it from now on; without, it rises by a quarter.
+        With the `real` tokens, the ratio rises until it covers them; without, it rises by a quarter.
         """
         if counted <= 0:
             return

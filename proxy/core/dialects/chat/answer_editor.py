@@ -1,7 +1,7 @@
-"""What becomes of the tool calls in one answer of the upstream: the client's, or answered by the proxy.
+"""Decides for each tool call of an upstream's answer whether the client gets it or the proxy answers it.
 
-Of several answers of the upstream one is made: each but the last loses its calls, which the proxy has
-answered, and what they said is told as if one answer had said it.
+Several answers of the upstream become one: each but the last loses its tool calls, which the proxy has
+answered, and their texts are joined as if they were one answer's.
 """
 
 from __future__ import annotations
@@ -21,41 +21,42 @@ _SAYS_NOTHING = (b'""', b"null")
 _CUT_SHORT = frozenset(
     {b'"length"', b'"max_tokens"', b'"content_filter"', b'"error"', b'"insufficient_system_resource"'}
 )
-"""Reasons for an end after which calls may be half ones; upstreams have many words for the others."""
+"""Finish reasons after which calls may be incomplete; upstreams have many words for the other reasons."""
 
 Element = tuple[dict[str, Raw], PartialCall]
-"""What a delta says of a call, and that call."""
+"""An element of a delta's ``tool_calls``, and the call that it belongs to."""
 
 
 class _Fate(Enum):
     UNNAMED = auto()
     OURS = auto()
-    """To be answered by the proxy, if it can."""
+    """The proxy will answer it, if it can."""
     SHOWN = auto()
     HIDDEN = auto()
-    """Answered by the proxy."""
+    """The proxy has answered it."""
     DROPPED = auto()
-    """Not answered by anybody: the tool is ours, and nothing more may be asked of the upstream."""
+    """Nobody answers it: the tool is the proxy's own, and no further request may be made to the upstream."""
 
 
 _UNSEEN = (_Fate.HIDDEN, _Fate.DROPPED)
 
 
 class Calls:
-    """The calls of one answer while they come in, delta by delta.
+    """The tool calls of one answer while they arrive, delta by delta.
 
-    A name may come in pieces: it is known when the arguments begin, or the next call, or the answer ends.
-    ``may_ask`` is false where no further request is made: then nothing is held, and ours are dropped.
+    A name may come in pieces: it is complete when the arguments or the next call begin, or the answer ends.
+    ``may_ask`` is false if no further request may be made: then no call is held back, and calls of the
+    proxy's own tools are dropped.
     """
 
     def __init__(self, rules: Rules, *, may_ask: bool) -> None:
         self._rules = rules
         self._may_ask = may_ask
         self._fates: list[_Fate] = []
-        """By the place of the call."""
+        """The fate of each call, by its place."""
         self._decided = 0
         self.message = PartialMessage()
-        """The message that makes them, as the upstream says it."""
+        """The message that makes the calls, as the upstream wrote it."""
 
     @property
     def is_asking(self) -> bool:
@@ -64,11 +65,11 @@ class Calls:
 
     @property
     def shows_any(self) -> bool:
-        """Whether the client sees a call."""
+        """Whether the client sees any call."""
         return _Fate.SHOWN in self._fates
 
     def take(self, raw: Raw) -> list[Element]:
-        """Take what one delta says of calls."""
+        """Take the ``tool_calls`` of one delta."""
         taken = self.message.add_calls(raw)
         for delta, call in taken:
             if call.place == len(self._fates):
@@ -81,7 +82,7 @@ class Calls:
         return taken
 
     def name_all(self) -> None:
-        """All names are complete."""
+        """Take note that all names are complete, and decide on the calls."""
         for place in range(self._decided, len(self._fates)):
             self._name(place)
 
@@ -101,7 +102,7 @@ class Calls:
             self._decided += 1
 
     def are_settled(self, elements: Sequence[Element]) -> bool:
-        """Whether it is known how the client sees these: what becomes of them and of those before."""
+        """Whether the fates of these elements' calls, and of all calls before them, are decided."""
         return all(call.place < self._decided for _, call in elements)
 
     def requested(self) -> list[ToolCall]:
@@ -115,12 +116,16 @@ class Calls:
     def _those(self, fate: _Fate) -> list[ToolCall]:
         calls = [call for call in self.message.calls if self._fates[call.place] is fate]
         for call in calls:
-            if not call.id:  # a result could not name it
+            if not call.id:  # a result needs an id to name its call
                 call.add({"id": Raw(dumps(f"call_{call.place}"))})
         return [ToolCall(call.place, call.id or "", call.name, call.arguments) for call in calls]
 
     def settle(self, hidden: Collection[ToolCall] = ()) -> None:
-        """Nothing more is to be decided: all that was asked for is the client's, but for ours and these."""
+        """Decide on all calls that are still open.
+
+        Those in ``hidden`` are hidden, other calls of the proxy's own tools dropped, and the client gets the
+        rest.
+        """
         self._may_ask = False
         self.name_all()
         places = {call.place for call in hidden}
@@ -133,7 +138,7 @@ class Calls:
         self._advance()
 
     def seen(self, elements: Sequence[Element]) -> list[dict[str, Raw]]:
-        """What the client is told of these: without the hidden ones, and numbered without them."""
+        """Return these elements as the client gets them: hidden calls are left out, the rest renumbered."""
         shown: list[dict[str, Raw]] = []
         for delta, call in elements:
             before = self._fates[: call.place]
@@ -146,7 +151,7 @@ class Calls:
         return shown
 
     def message_without(self, calls: Collection[ToolCall]) -> bytes:
-        """The message as the upstream said it, but for these calls and those that were dropped."""
+        """Return the message as the upstream wrote it, without these calls and the dropped ones."""
         places = {call.place for call in calls}
         fates = enumerate(self._fates)
         places |= {place for place, fate in fates if fate is _Fate.DROPPED}
@@ -154,7 +159,7 @@ class Calls:
 
 
 class Editor:
-    """What :class:`~proxy.core.dialects.answers.AnswerEditor` says, as far as all do it alike."""
+    """The common part of the implementations of :class:`~proxy.core.dialects.answers.AnswerEditor`."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
@@ -179,7 +184,7 @@ class Editor:
         return usage_of(self._spent)
 
     def requested(self) -> list[ToolCall]:
-        """None where the round broke off, was cut short, or cannot be read."""
+        """Empty where the round broke off, was cut short, or cannot be read."""
         is_whole = self.has_ended and not self.has_given_up and self._finish not in _CUT_SHORT
         return self._calls.requested() if is_whole else []
 
@@ -196,7 +201,7 @@ class Editor:
 
 
 class CompletionEditor(Editor):
-    """Does to answers in one piece what the stream's editor does to streams, by the same merging."""
+    """Edits answers that are not streamed as the stream's editor edits streams, with the same merging."""
 
     def __init__(self, rules: Rules) -> None:
         super().__init__(rules)
@@ -232,9 +237,9 @@ class CompletionEditor(Editor):
             self._visible.add({"tool_calls": Raw(b"[%b]" % written)})
 
     def end(self, comment: bytes = b"") -> bytes:
-        """The upstream's own bytes where nothing is hidden; they have no place for a ``comment``.
+        """Return the upstream's own bytes where nothing is hidden; they have no place for a ``comment``.
 
-        Its message has whatever the last round's says besides.
+        Otherwise the message joins all rounds, and has the other members of the last round's message.
         """
         if self._is_first and len(self._calls.shown()) == len(self._calls.message.calls):
             return self._body

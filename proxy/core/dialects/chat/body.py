@@ -1,11 +1,11 @@
-"""A request body of Chat Completions: its members as raw slices, its messages spliced, all else untouched.
+"""A request body of Chat Completions: members are raw slices, messages are spliced, the rest is untouched.
 
 Keeps law 1 (transparent): nothing here re-serialises what the client wrote. Only what must be read is
-validated; big integers, odd spacing and unknown members pass as they are.
+validated; big integers, odd spacing and unknown members pass unchanged.
 
-A body that begins with the bytes of one before it is read after these alone: clients send their whole
-conversation again with each turn, and what is new stands near the end. Who knows that the first bytes are
-the same (by a hash of them) need not read them again: serves law 8 (a turn costs what it brings).
+Clients send their whole conversation again with each turn, and the new part is near the end. So a body that
+begins with the same bytes as an earlier one (the caller knows by a hash) is read only after those bytes. This
+serves law 8 (a turn costs what it brings).
 """
 
 import re
@@ -39,12 +39,12 @@ from proxy.errors import (
 _SPACE = b" \t\r\n"
 _OFFSET = re.compile(r"\(byte (\d+)\)")
 _MEMBER_BYTES = 512
-"""What a member is reckoned at that is held twice."""
+"""Estimated bytes of memory for a member that is held twice."""
 _PARAMETERS = (
     *("n", "tool_choice", "function_call", "max_completion_tokens", "max_tokens"),
     *("safety_identifier", "user", "stream", "stream_options"),
 )
-"""What is read of every body, but for its model."""
+"""Members that are read from every body, besides the model."""
 _HEAD_MEMBERS = ("tools", "functions", "response_format")
 _LEFT_TO_THE_MODEL = (None, "auto", "required")
 _NO_CALL_NEEDED = (None, "auto", "none")
@@ -88,12 +88,12 @@ class Body(dialect.Body):
         return b"".join((self.raw[:start], b"[", joined, b"]", self.raw[end:]))
 
     def followed_by(self, messages: Sequence[bytes]) -> bytes:
-        """The body with these messages after its own, and all that stands between those as it was."""
+        """Return the body with these messages after its own, whose bytes, white space included, stay."""
         own = bytes(self.members["messages"])
         return self.with_messages((own[1:-1], *messages))
 
     def changed(self, changes: Mapping[str, bytes | None]) -> "Body":
-        """The body with other members beside its messages: see :meth:`JSONObject.changed`."""
+        """Return the body with members other than its messages changed: see :meth:`JSONObject.changed`."""
         return Body(self.written.changed(changes), self.messages)
 
     def without(self, name: str) -> "Body":
@@ -109,7 +109,7 @@ class Body(dialect.Body):
         return self.changed({"tools": before + comma + tool + tools[len(before) :]})
 
     def tool(self, name: str, description: str, parameters: Mapping[str, Any]) -> bytes:
-        """Not where the client lets no tool be called, names the one that is, or speaks of `functions`."""
+        """Empty also where no tool may be called, one is prescribed, or the legacy `functions` are used."""
         tools = self.get("tools")
         says_functions = self.get("functions") is not None or self.get("function_call") is not None
         if not self.may_hide_calls or says_functions or not isinstance(tools, list | None):
@@ -131,16 +131,16 @@ class Body(dialect.Body):
 
 
 class Beginning(msgspec.Struct, frozen=True):
-    """What a body began with, up to its last message, and what else there was."""
+    """The leading part of a body, up to the end of its last message, and its other members."""
 
     opening: bytes
-    """Its bytes up to the first message."""
+    """The body's bytes up to its first message."""
     end: int
     messages: Grown[bytes]
     tail: bytes
-    """Its bytes after that."""
+    """The body's bytes after its last message."""
     members: dict[str, bytes]
-    """Its members, but that nothing stands for the messages."""
+    """The body's members, with an empty value for the messages."""
     spans: Spans
 
     @property
@@ -170,7 +170,10 @@ class Beginning(msgspec.Struct, frozen=True):
         return Body(JSONObject(raw, members, spans), messages)
 
     def _messages_after(self, raw: bytes) -> tuple[list[msgspec.Raw], Members, Spans, int] | None:
-        """What is new in a body that ends as the one before, which is messages, and how many bytes."""
+        """Read a body with the same tail, so that only messages are new.
+
+        Returns the new messages, members, spans, and the number of bytes added.
+        """
         added = raw[self.end : len(raw) - len(self.tail)].strip(_SPACE)
         added.decode()
         new = decode_elements(b"[" + added[1:] + b"]")
@@ -179,7 +182,7 @@ class Beginning(msgspec.Struct, frozen=True):
         return new, self.members, self.spans, len(raw) - self.end - len(self.tail)
 
     def _all_after(self, raw: bytes) -> tuple[list[msgspec.Raw], Members, Spans, int] | None:
-        """Everything after the messages before."""
+        """Read everything that follows the known messages; returns the same as ``_messages_after``."""
         rest = raw[self.end :].lstrip(_SPACE)
         has_more = rest.startswith(b",")
         if not has_more and not rest.startswith(b"]"):
@@ -219,7 +222,7 @@ def read_body(raw: bytes, max_messages: int) -> Body:
 
 
 def _messages_of(written: JSONObject, max_messages: int) -> list[bytes]:
-    """The messages, if there are some, not too many, and each is an object."""
+    """Return the messages, at least one and at most ``max_messages``, each checked to be an object."""
     try:
         messages = element_slices(written.members["messages"])
     except msgspec.ValidationError as error:

@@ -1,10 +1,10 @@
-"""An answer, streamed or not, as the transcript keeps it, and as it is sent once more out of that.
+"""Reads answers, streamed or not, for the transcript, and writes them again from it.
 
 Reads chat completions and their chunks as the OpenAI API reference describes them ("The chat completion
 object", "The chat completion chunk object"). The client has been sent the bytes already, so nothing here
-raises for what an upstream wrote: members of a wrong type count as absent, events that are no JSON are passed
-over, and the answer says whether it is complete. It is not where anything of its message is missing; what is
-said beside that (usage, id, model) costs only itself.
+raises for what an upstream wrote: members of a wrong type count as absent, events that are not JSON are
+skipped, and the answer says whether it is complete. An answer with any part of its message missing is not
+complete; other unreadable members (usage, id, model) are only left out.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ANSWER_LIMIT = 64 * 1024 * 1024
-"""Bytes of choices that one answer may have before it is no longer collected."""
+"""Bytes of events with choices after which an answer is no longer collected."""
 
 SHARED = ("id", "created", "model")
-"""What all chunks of one stream have in common, and all rounds of one answer."""
+"""Members with the same value in all chunks of a stream, and in all rounds of an answer."""
 _DONE = b"data: [DONE]\n\n"
 
 
@@ -50,7 +50,7 @@ class _Choice(msgspec.Struct, gc=False):
 
 
 class _Completion(msgspec.Struct, gc=False):
-    """A completion, or a chunk of one: what we read of it."""
+    """The members that are read of a completion, or of a chunk of one."""
 
     choices: list[_Choice] | None = None
     usage: Raw = NULL
@@ -64,14 +64,14 @@ _COMPLETION = msgspec.json.Decoder(_Completion)
 
 
 class StreamCollector:
-    """Collects the answer out of a stream's bytes while they pass."""
+    """Collects the answer from a stream's bytes as they pass through."""
 
     def __init__(self, *, limit: int = EVENT_LIMIT, answer_limit: int = ANSWER_LIMIT) -> None:
         self._decoder = Decoder(limit)
         self._room = answer_limit
         self._message = PartialMessage()
         self._finish: dict[int, str | None] = {}  # of every choice seen
-        self._usage: tuple[Raw, Raw] = (NULL, NULL)  # with what llama.cpp tells beside it
+        self._usage: tuple[Raw, Raw] = (NULL, NULL)  # with llama.cpp's timings
         self._error: bytes | None = None
         self._id: str | None = None
         self._model: str | None = None
@@ -85,7 +85,7 @@ class StreamCollector:
 
     @property
     def truncated(self) -> bool:
-        """False where an error has told it already, and where the collector gave up and cannot know."""
+        """False also after an error event, which has told the client, and where collecting was given up."""
         if self._done or self._error is not None or self.overflowed:
             return False
         return not self._finish or None in self._finish.values()
@@ -95,7 +95,7 @@ class StreamCollector:
         return b"\n\n" if self.truncated and self._decoder.is_within_event else b""
 
     def feed(self, chunk: bytes) -> None:
-        """Take the next bytes of the stream, cut anywhere. What follows `[DONE]` is no part of the answer."""
+        """Take the next bytes of the stream, split anywhere; bytes after `[DONE]` are ignored."""
         if self._done or self._room < 0:
             return
         for event in self._decoder.feed(chunk):
@@ -152,18 +152,18 @@ class StreamCollector:
                 if index == 0 and choice.delta:
                     self._message.add(choice.delta)
                 elif choice.delta is None and members(choice.message) is not None:
-                    self._hole = True  # some upstreams say both, the message so far beside its delta
+                    self._hole = True  # a message beside a delta is fine: some upstreams repeat it so far
 
 
 def read_completion(body: bytes) -> Answer:
-    """Read an answer that came in one piece. The message is the slice of the body that the upstream wrote."""
+    """Read an answer that was not streamed. Its message is the upstream's own slice of the body."""
     completion, is_whole = _read(body)
     if completion is None:
         return Answer()
     choices = {choice.index or 0: choice for choice in reversed(completion.choices or [])}
     choice = choices.get(0, _Choice())
     fields, written = members(choice.message), bytes(choice.message)
-    if fields is not None and not string(fields.get("role")):  # no request may be without
+    if fields is not None and not string(fields.get("role")):  # requests need a role in each message
         written = object_of(
             [("role", b'"assistant"'), *((n, raw) for n, raw in fields.items() if n != "role")]
         )
@@ -186,8 +186,8 @@ def read_completion(body: bytes) -> Answer:
 
 
 def _checked(message: Mapping[str, Raw]) -> tuple[bool, bool]:
-    """Whether a whole message calls anything, and whether any of it is nothing that a message may say."""
-    if "tool_calls" in message or "function_call" in message:  # read as those of a stream are
+    """Whether a whole message makes calls, and whether any part of it is invalid."""
+    if "tool_calls" in message or "function_call" in message:  # read like those of a stream
         partial = PartialMessage()
         partial.add(message)
         return partial.has_calls, partial.is_odd
@@ -197,7 +197,7 @@ def _checked(message: Mapping[str, Raw]) -> tuple[bool, bool]:
 
 
 def _read(data: bytes) -> tuple[_Completion | None, bool]:
-    """Read a completion or a chunk, and whether all of its choices could be read; None: it is no object."""
+    """Read a completion or a chunk, and whether all its choices could be read; None if it is no object."""
     try:
         return _COMPLETION.decode(data), True
     except UNREADABLE:
@@ -205,7 +205,7 @@ def _read(data: bytes) -> tuple[_Completion | None, bool]:
     if top is None:
         return None, False
     choices = [members(raw) for raw in elements(top.get("choices", NULL)) or []]
-    completion = _Completion(  # so that a member of a wrong type costs only itself
+    completion = _Completion(  # member by member, so that only those of a wrong type are lost
         choices=[
             _Choice(
                 index=integer(choice.get("index")),
@@ -224,7 +224,7 @@ def _read(data: bytes) -> tuple[_Completion | None, bool]:
 
 
 def has_odd_choices(top: Mapping[str, Raw]) -> bool:
-    """Whether something of the choices of a completion, or of a chunk, has another type than the API's."""
+    """Whether anything in the choices of a completion or a chunk has another type than the API's."""
     choices = elements(top.get("choices", NULL))
     if choices is None:
         return top.get("choices", NULL) != NULL
@@ -239,7 +239,7 @@ def has_odd_choices(top: Mapping[str, Raw]) -> bool:
 
 
 def _usage(usage: bytes | Raw, timings: bytes | Raw = NULL) -> Usage | None:
-    """The usage as OpenAI, DeepSeek, gateways before Anthropic's models and llama.cpp tell it."""
+    """Read the usage in the forms of OpenAI, DeepSeek, gateways to Anthropic's models, and llama.cpp."""
     if bytes(usage)[:1] != b"{":
         return None
     told = _object(usage)
@@ -268,7 +268,7 @@ def _count(value: object) -> int | None:
 
 
 def _error_of(completion: _Completion | None, data: bytes) -> bytes:
-    """The error as JSON: the `error` member, else the whole event, wrapped where it is only text."""
+    """The error as JSON: the `error` member, else the whole event; plain text is wrapped in an object."""
     if completion is None:
         return json.dumps({"message": data.decode("utf-8", "replace")}).encode()
     return well_formed(data if completion.error == NULL else bytes(completion.error))
@@ -277,10 +277,10 @@ def _error_of(completion: _Completion | None, data: bytes) -> bytes:
 def stored_answer(
     message: bytes, reply: Reply, *, name: str, created: float, stream: bool, with_usage: bool
 ) -> bytes:
-    """The body of a response: a stream, with a last chunk ``with_usage`` if asked for, or one piece.
+    """Write a stored answer as a response body: a stream, with a last chunk ``with_usage``, or one object.
 
-    The message is the one that was sent, under the id, model and usage that it had. What else the upstream
-    wrote around it was not kept.
+    The message is the one that was sent, with the same id, model and usage. Nothing else of the upstream's
+    response was stored.
     """
     top: dict[str, Any] = {
         "id": reply.id or f"chatcmpl-{name}",
@@ -305,7 +305,7 @@ def stored_answer(
         return msgspec.json.encode({**top, "choices": [{**end, "message": Raw(message)}], **usage})
     fields = members(message) or {}
     delta: dict[str, object] = {**fields}
-    if calls := elements(fields.get("tool_calls", Raw(b"null"))):  # they have numbers in a delta
+    if calls := elements(fields.get("tool_calls", Raw(b"null"))):  # in a delta each has an index
         delta["tool_calls"] = [
             {"index": number, **(members(call) or {})} for number, call in enumerate(calls)
         ]
@@ -317,16 +317,16 @@ def stored_answer(
     return b"".join(b"data: %b\n\n" % msgspec.json.encode(chunk) for chunk in chunks) + _DONE
 
 
-# --- what several requests to the upstream have cost together, told as the usage of one answer ---
+# --- the usage of several requests to the upstream, summed into the usage of one answer ---
 
 
 def usage_of(usage: bytes) -> Usage:
-    """A usage, as JSON or empty, as it is read of an answer."""
+    """Read a usage, given as JSON or empty, as that of an answer is read."""
     return _usage(usage or b"{}") or Usage()
 
 
 def summed(*usages: bytes) -> bytes:
-    """The sum of usages, each as JSON or empty: numbers are added, details member by member."""
+    """Add up usages, each given as JSON or empty: numbers are added, details member by member."""
     total: object = None
     for usage in usages:
         if usage:

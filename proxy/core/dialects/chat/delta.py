@@ -1,8 +1,8 @@
-"""An assistant message put together from the deltas of a stream.
+"""Assembles an assistant message from the deltas of a stream.
 
-Merging works on the JSON text itself: the insides of two JSON strings, written one after the other, are the
-inside of their concatenation. So nothing is decoded on the way, numbers keep every digit, and a surrogate
-pair that was cut between two deltas is whole again.
+Merging works on the JSON text itself: the contents of two JSON strings, joined, are the content of their
+concatenation. So nothing is decoded, numbers keep every digit, and a surrogate pair that was split between
+two deltas is whole again.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _ONCE = frozenset({"role", "id", "type"})
 _ONCE_IF_EQUAL = frozenset({"name", "format", "signature"})
 _BLOCKS = frozenset({"thinking_blocks", "reasoning_details"})
 _DEEPEST = 8
-"""Objects within objects that are merged; deeper ones must be said in one delta."""
+"""Depth to which nested objects are merged; deeper ones must come in one delta."""
 _MANY = 256
-"""Values of one member that are merged before the answer is over, so that they take little memory."""
+"""Number of values of one member after which they are merged early, to save memory."""
 NESTED = ("function", "custom")
 _TEXTS = frozenset({"content", "reasoning_content", "reasoning"})
 _LEADING = ("role", "content", "refusal")
 NULL = Raw(b"null")
 
 Deltas = dict[str, list[bytes]]
-"""What was said of an object: the values of each member, in order."""
+"""The deltas of one object: the values received for each member, in order."""
 Shape = dict[str, "Shape | None"]
-"""Members whose type the API lays down: None for a string, the shape of an object."""
+"""Members whose type the API defines: None for a string, a shape for an object."""
 _FUNCTION: Shape = {"name": None, "arguments": None}
 _CALL: Shape = {"id": None, "type": None, "function": _FUNCTION, "custom": {"name": None, "input": None}}
 _MESSAGE: Shape = {"role": None, "content": None, "refusal": None, "function_call": _FUNCTION}
@@ -43,26 +43,25 @@ ROLES = frozenset(
 
 
 class Merger:
-    """Makes one JSON object of all that deltas have said of it.
+    """Merges all deltas of an object into one JSON object.
 
     Strings are concatenated, arrays extended and objects merged; of numbers and booleans the last one wins.
-    Role, id and type are said once, and a name, a signature or an object that is repeated word for word is
-    still one. What was said stays: a value of another type than the API's, or than what was said before, is
-    left out.
+    Role, id and type are taken once. A name, a format, a signature or an object that is repeated verbatim
+    counts once. A value of another type than the API's, or than the earlier values, is left out.
     """
 
     def __init__(self) -> None:
         self.is_odd = False
-        """Whether something was said that could not be merged: it is missing."""
+        """Whether a value could not be merged, so that it is missing."""
 
     def merged(self, deltas: Deltas, shape: Shape = _ANY, depth: int = 0) -> dict[str, bytes]:
-        """The members as JSON, in the order in which they were first said, blocks of reasoning last."""
+        """The members as JSON, in the order in which they first came, blocks of reasoning last."""
         found = {name: self.value(name, values, shape, depth) for name, values in deltas.items()}
         written = [(name, value) for name, value in found.items() if value]
         return dict(sorted(written, key=lambda pair: pair[0] in _BLOCKS and pair[1][0] == _ARRAY))
 
     def value(self, name: str, values: Sequence[bytes], shape: Shape, depth: int = 0) -> bytes:
-        """One member; empty where nothing of its type was said."""
+        """The merged value of one member; empty where no value of its type came."""
         kind = _kind(values[0])
         if name in shape:
             kind = _STRING if shape[name] is None else _OBJECT
@@ -107,10 +106,10 @@ class Merger:
         return object_of(self.merged(deltas, shape or _ANY, depth + 1).items())
 
     def _blocks(self, arrays: Sequence[bytes], depth: int) -> bytes:
-        """Blocks of reasoning put together from their pieces: in the end as if nothing were streamed.
+        """Assemble blocks of reasoning from their pieces, as they would be in an answer without streaming.
 
-        OpenRouter numbers them, and a piece goes on with the block of its index. LiteLLM does not: there it
-        goes on with the block before it, until that has its signature, or is one that is encrypted.
+        OpenRouter numbers its blocks, and a piece continues the block with its index. LiteLLM does not: there
+        a piece continues the last block, until that has its signature or is an encrypted one.
         """
         blocks: list[Deltas] = []
         for array in arrays:
@@ -143,12 +142,12 @@ def add(deltas: Deltas, delta: Mapping[str, Raw], shape: Shape = _ANY) -> None:
 
 
 def _kind(value: bytes) -> int:
-    """What a JSON value begins with; 0 for numbers and booleans."""
+    """The first byte of a JSON string, array or object; 0 for any other value."""
     return value[0] if value[0] in b'"[{' else 0
 
 
 def _block_of(blocks: list[Deltas], piece: Mapping[str, Raw]) -> Deltas:
-    """The block that a piece goes on with, begun where it is new."""
+    """Return the block that a piece continues, or a new one."""
     index = integer(piece.get("index"))
 
     def said(block: Deltas, name: str) -> bytes:
@@ -168,21 +167,21 @@ def _block_of(blocks: list[Deltas], piece: Mapping[str, Raw]) -> Deltas:
 
 
 class PartialCall:
-    """One call of a tool under construction."""
+    """One tool call, assembled delta by delta."""
 
     __slots__ = ("_deltas", "_is_index_odd", "id", "index", "place")
 
     def __init__(self, place: int, index: int, call_id: str | None) -> None:
         self.place = place
-        """Among the calls of its message, in the order in which they began."""
+        """Index among the calls of its message, in the order in which they began."""
         self.index = index
-        """By which its message orders them."""
+        """The upstream's index, by which the calls of the message are ordered."""
         self.id = call_id
         self._deltas: Deltas = {}
         self._is_index_odd = False
 
     def add(self, delta: Mapping[str, Raw]) -> None:
-        """Take what a delta says about this call."""
+        """Take a delta of this call."""
         self.id = self.id or string(delta.get("id"))
         index = delta.get("index", NULL)
         self._is_index_odd |= integer(index) is None and index != NULL
@@ -190,12 +189,12 @@ class PartialCall:
 
     @property
     def name(self) -> str:
-        """The function's name as far as it has been said; empty for another kind of tool."""
+        """The function's name as far as it has come; empty for another kind of tool."""
         return self._text_of("name") or ""
 
     @property
     def arguments(self) -> str | None:
-        """The function's arguments as far as they have been said; None where they are no text."""
+        """The function's arguments as far as they have come; None where they are not text."""
         return self._text_of("arguments")
 
     def _text_of(self, member: str) -> str | None:
@@ -203,9 +202,9 @@ class PartialCall:
         return string((members(function or b"{}") or {}).get(member, b'""'))
 
     def written(self) -> tuple[bytes, bool]:
-        """The call as a client sends it back, and whether something was said of it that is missing here.
+        """Return the call as a client sends it back, and whether some of what came is missing in it.
 
-        Its members are id, type, function or custom, then whatever else was said.
+        Its members are id, type, function or custom, then all others.
         """
         merger = Merger()
         own = merger.merged(self._deltas, _CALL)
@@ -218,7 +217,7 @@ class PartialCall:
 
 
 class PartialMessage:
-    """The message of one choice, grown delta by delta."""
+    """The message of one choice, assembled delta by delta."""
 
     __slots__ = ("_deltas", "_has_odd_calls", "calls")
 
@@ -226,16 +225,16 @@ class PartialMessage:
         self._deltas: Deltas = {}
         self._has_odd_calls = False
         self.calls: list[PartialCall] = []
-        """In the order in which they began."""
+        """The tool calls, in the order in which they began."""
 
     @property
     def has_calls(self) -> bool:
-        """Whether the message calls a tool, or a function the old way."""
+        """Whether the message calls a tool, or makes a legacy function call."""
         return bool(self.calls) or any(members(each) for each in self._deltas.get("function_call", ()))
 
     @property
     def is_odd(self) -> bool:
-        """Whether something was said that is missing here, for it is nothing that a message may say."""
+        """Whether some of what came is missing here, because no message may have it."""
         return self.written()[1]
 
     def add(self, delta: Mapping[str, Raw]) -> None:
@@ -246,7 +245,7 @@ class PartialMessage:
         add(self._deltas, delta, _MESSAGE)
 
     def add_calls(self, raw: Raw) -> list[tuple[dict[str, Raw], PartialCall]]:
-        """Take what a delta says of calls; each with the call that it is about."""
+        """Take a delta's ``tool_calls``, and return each of its elements with the call that it belongs to."""
         taken: list[tuple[dict[str, Raw], PartialCall]] = []
         added = elements(raw)
         self._has_odd_calls |= added is None and raw != NULL
@@ -260,9 +259,9 @@ class PartialMessage:
         return taken
 
     def written(self, without: Collection[PartialCall] = ()) -> tuple[bytes, bool]:
-        """The message as a client sends it back, ``without`` these calls of it, and whether it is odd.
+        """Return the message as a client sends it back, ``without`` these calls, and whether it is odd.
 
-        Its members are in one order however the deltas were cut.
+        The order of its members does not depend on how the deltas were split.
         """
         merger = Merger()
         own = merger.merged(self._deltas, _MESSAGE)
@@ -285,14 +284,14 @@ class PartialMessage:
         return object_of(pairs), is_odd
 
     def json(self, without: Collection[PartialCall] = ()) -> bytes:
-        """The message alone."""
+        """Return the message as :meth:`written` does, alone."""
         return self.written(without)[0]
 
     def _call_of(self, delta: Mapping[str, Raw]) -> PartialCall:
-        """The call that a delta continues, begun where it is new.
+        """Return the call that a delta continues, or a new one.
 
-        It is that of its index, failing that of its id, else the latest. A new id under a known index is a
-        new call: some upstreams number every parallel call 0.
+        It is the call with the delta's index; without an index the one with its id; without both the latest.
+        A new id under a known index is a new call: some upstreams number every parallel call 0.
         """
         index, call_id = integer(delta.get("index")), string(delta.get("id"))
         for call in reversed(self.calls):
@@ -307,7 +306,7 @@ class PartialMessage:
 
 
 def is_odd(delta: Mapping[str, Raw]) -> bool:
-    """Whether a delta by itself says what no message may say."""
+    """Whether a delta by itself has something that no message may have."""
     if delta.keys() <= _TEXTS and all(bytes(raw)[:1] in (b'"', b"n") for raw in delta.values()):
         return False
     message = PartialMessage()

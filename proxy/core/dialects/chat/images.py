@@ -1,8 +1,8 @@
-"""Tokens of what a content part shows rather than says: images, audio, files.
+"""Tokens of content parts other than text: images, audio, files.
 
-A data URL is never counted as text: an image costs what its pixels cost, and its size stands in the first
-bytes. Formulas and figures: OpenAI, "Images and vision", section "Calculating costs" (2026). Models of other
-makers are counted like gpt-4o; what that misses, the learned ratio finds (core/budget/learning.py).
+A data URL is never counted as text: an image costs what its pixels cost, and its first bytes tell its size.
+Formulas and figures: OpenAI, "Images and vision", section "Calculating costs" (2026). Models of other makers
+are counted like gpt-4o; the learned ratio corrects the difference (core/budget/learning.py).
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ from typing import NamedTuple, cast
 
 
 class _Tiles(NamedTuple):
-    """Tokens of a model that looks at tiles of 512 pixels."""
+    """Token prices of a model that splits images into tiles of 512 pixels."""
 
     base: int
     tile: int
 
 
 class _Patches(NamedTuple):
-    """Tokens of a model that looks at patches of 32 pixels; limits are (longest side in pixels, patches)."""
+    """Token prices of a model that splits images into patches of 32 pixels.
+
+    Limits are (longest side in pixels, patches).
+    """
 
     percent: int  # tokens per hundred patches
     low: tuple[int, int] = (2048, 6144)
@@ -36,7 +39,7 @@ class _Patches(NamedTuple):
 
 _GPT_4O = _Tiles(85, 170)
 _MOST_TILES = 8  # 2048 x 768
-_MOST_PATCHES = 10_000  # of an image that we cannot see, where the model has no limit
+_MOST_PATCHES = 10_000  # of an image of unknown size, where the model has no limit
 
 # First match wins. Dated names ("gpt-5-mini-2025-08-07") follow their family.
 _MODELS: tuple[tuple[re.Pattern[str], _Tiles | _Patches], ...] = tuple(
@@ -57,7 +60,7 @@ _MODELS: tuple[tuple[re.Pattern[str], _Tiles | _Patches], ...] = tuple(
 
 
 def image_tokens(url: str, detail: str | None, model: str) -> int:
-    """Tokens that `model` charges for the image at `url`; its maximum where the size cannot be told."""
+    """Tokens that `model` charges for the image at `url`; its maximum where the size is unknown."""
     name = model.rpartition("/")[2].lower().removeprefix("ft:")
     costs = next((costs for pattern, costs in _MODELS if pattern.match(name)), _GPT_4O)
     if isinstance(costs, _Tiles):
@@ -73,7 +76,7 @@ def image_tokens(url: str, detail: str | None, model: str) -> int:
 
 
 def _tiles(width: int, height: int) -> int:
-    """Tiles of 512 pixels that cover the image, fitted into 2048 x 2048 and its shortest side into 768."""
+    """Number of 512-pixel tiles that cover the image, scaled into 2048 x 2048 and a shortest side of 768."""
     width, height = _fitted(width, height, 2048)
     shortest = min(width, height)
     if shortest > 768:
@@ -82,12 +85,12 @@ def _tiles(width: int, height: int) -> int:
 
 
 def _patches(width: int, height: int, budget: int) -> int:
-    """Patches of 32 pixels that cover the image, shrunk until at most `budget` do."""
+    """Number of 32-pixel patches that cover the image, scaled down until they are at most `budget`."""
     if (patches := ceil(width / 32) * ceil(height / 32)) <= budget:
         return patches
     shrink = sqrt(32 * 32 * budget / (width * height))
     across, down = width * shrink / 32, height * shrink / 32
-    # Down to whole patches on the side that loses most by it, so that the covering stays within the budget.
+    # Round down to whole patches on the side that loses most by it, so that the cover is within the budget.
     shrink *= min(max(int(across), 1) / across, max(int(down), 1) / down)
     covering = ceil(int(width * shrink) / 32) * ceil(int(height * shrink) / 32)
     return min(max(covering, 1), budget)
@@ -102,12 +105,12 @@ def _fitted(width: int, height: int, side: int) -> tuple[int, int]:
 
 # -- what a data URL holds ---------------------------------------------------------------------------------
 
-_SIGHT = 64 * 1024  # bytes decoded at most: a JPEG's size stands behind its EXIF thumbnail
-_GLANCE = 2048  # bytes that are enough for most, and for every other format
+_SIGHT = 64 * 1024  # bytes decoded at most: a JPEG's size comes after its EXIF thumbnail
+_GLANCE = 2048  # bytes that suffice for most JPEGs and for every other format
 
 
 def image_size(url: str) -> tuple[int, int] | None:
-    """(width, height) in pixels of a PNG, JPEG, GIF or WebP in a base64 data URL; None where it hides."""
+    """(width, height) in pixels of a PNG, JPEG, GIF or WebP in a base64 data URL; None if not found."""
     comma = url.find(",", 0, 256)
     preamble = url[: max(comma, 0)].lower()
     if not (preamble.startswith("data:") and preamble.endswith(";base64")):
@@ -118,7 +121,7 @@ def image_size(url: str) -> tuple[int, int] | None:
             size = _jpeg_size(head) or _jpeg_size(_decoded(url, comma + 1, _SIGHT))
         else:
             size = _size(head)
-    except (ValueError, struct.error):  # not base64, or cut short: as good as unseen
+    except (ValueError, struct.error):  # not base64, or cut short: the size is unknown
         return None
     return size if size and min(size) > 0 else None
 
@@ -129,7 +132,7 @@ def _decoded(url: str, start: int, size: int) -> bytes:
 
 
 def _size(head: bytes) -> tuple[int, int] | None:
-    """PNG (W3C PNG 11.2.2), GIF (89a, 18), WebP (RFC 9649, 2.5 to 2.7): sizes at fixed places."""
+    """The size from fixed offsets: PNG (W3C PNG 11.2.2), GIF (89a, 18), WebP (RFC 9649, 2.5 to 2.7)."""
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
         return struct.unpack_from(">II", head, 16)
     if head.startswith((b"GIF87a", b"GIF89a")):
@@ -154,8 +157,8 @@ def _webp_size(head: bytes) -> tuple[int, int] | None:
 
 
 def _jpeg_size(data: bytes) -> tuple[int, int] | None:
-    """The first frame header's size (ITU-T T.81, B.1.1 and B.2.2), walking from segment to segment."""
-    at = 2  # behind the start of the image
+    """The size in the first frame header (ITU-T T.81, B.1.1 and B.2.2), found segment by segment."""
+    at = 2  # after the start-of-image marker
     while at + 9 <= len(data) and data[at] == 0xFF:
         marker = data[at + 1]
         if marker == 0xFF:  # fill byte
@@ -172,16 +175,17 @@ _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # these three 
 
 # -- audio and files ---------------------------------------------------------------------------------------
 
-_PLAIN_AUDIO_BYTES = 1600  # a tenth of a second, OpenAI's token, of 16 bits at 8 kHz; finer counts high
-_AUDIO_BYTES = 400  # the same of compressed speech at 32 kbit/s
-_FILE_BYTES = 20  # a PDF page of 40 KB shows about 2,000 tokens, text and picture together
+# OpenAI's token is a tenth of a second.
+_PLAIN_AUDIO_BYTES = 1600  # per token, of 16 bits at 8 kHz; higher sampling rates are counted too high
+_AUDIO_BYTES = 400  # per token, of compressed speech at 32 kbit/s
+_FILE_BYTES = 20  # per token: a PDF page of 40 KB has about 2,000, text and picture together
 _FILE_LEAST, _FILE_MOST, _FILE_UNSEEN = 1_000, 100_000, 5_000
 
 
 def other_part_tokens(part: Mapping[str, object]) -> int:
-    """A rough figure for a content part that is neither text nor image, by its bytes: at least one token.
+    """Estimate the tokens of a content part that is neither text nor image from its bytes: at least one.
 
-    What it misses, the learned ratio finds. A file named by its id counts 5,000; an unknown kind of part
+    The learned ratio corrects the estimate. A file named by its id counts 5,000; an unknown kind of part
     counts as its text, or as a file where that is less.
     """
     match part:
@@ -207,7 +211,7 @@ def _bytes(base64: str) -> int:
 
 
 def _characters(value: object) -> int:
-    """Characters of all strings within a JSON value, by their lengths alone."""
+    """Total length of all strings within a JSON value, in characters."""
     total, rest = 0, [value]
     while rest:
         inner = rest.pop()

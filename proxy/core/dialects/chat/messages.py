@@ -1,4 +1,4 @@
-"""A message of Chat Completions: its role, texts, calls and reasoning, and how it is written anew."""
+"""A message of Chat Completions: its role, texts, tool calls and reasoning, read and rewritten."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, cast
@@ -12,7 +12,7 @@ from proxy.core.formats.splice import JSONObject, element_slices
 
 
 class Content(dialect.Content):
-    """A message's members by name, all that is asked of them read in one pass."""
+    """A decoded message; everything that is asked of its members is read in one pass."""
 
     __slots__ = ("_raw", "answers", "calls", "is_exact", "members", "name", "parts", "refusal", "role")
 
@@ -36,11 +36,11 @@ class Content(dialect.Content):
             self.answers = (answers,) if answers or role == "tool" else ()
         self.is_exact = not raw
         self._raw = raw
-        """The message, where it has lone surrogates."""
+        """The original bytes, if the message has lone surrogates; else empty."""
 
     @classmethod
     def of(cls, raw: bytes) -> "Content":
-        """Decode a message's bytes; one that is no object reads as an empty message."""
+        """Decode a message's bytes; anything but an object is read as an empty message."""
         text = writable(raw) if b"\\u" in raw else raw
         try:
             value = loads(text)
@@ -96,7 +96,7 @@ class Content(dialect.Content):
         )
 
     def _with_content(self, content: object) -> Self:
-        """With other content, as it was written otherwise."""
+        """Return the message with other content; its other members stay as written."""
         return type(self)({**self.exact.members, "content": content})
 
     def written(self) -> bytes:
@@ -104,7 +104,7 @@ class Content(dialect.Content):
 
 
 def _calls(members: Mapping[str, Any]) -> Sequence[dialect.Call]:
-    """Each tool call; a legacy function call has its name for an id."""
+    """The tool calls; a legacy function call gets an id made from its name."""
     found: list[dialect.Call] = []
     calls = members.get("tool_calls")
     for call in map(as_mapping, cast("list[object]", calls) if isinstance(calls, list) else ()):
@@ -120,33 +120,33 @@ def _calls(members: Mapping[str, Any]) -> Sequence[dialect.Call]:
 
 
 def _url_of(part: Mapping[str, Any]) -> str:
-    """Where the image of a part is; a bare URL in the place of an object is one too."""
+    """The URL of a part's image; a bare URL in place of the object is accepted too."""
     image = part.get("image_url")
     return text_or_empty(as_mapping(image).get("url")) or text_or_empty(image)
 
 
-# --- reasoning that providers sign: found in a message, and left out of one ---
+# --- signed reasoning: found in a message, and removed from one ---
 
-# The API itself has no such members; these are what its speakers have added. LiteLLM has `thinking_blocks`,
-# each with a `signature` (or `data`, where it is redacted), beside `reasoning_content`, and repeats them in
+# OpenAI's API has no such members; other servers have added them. LiteLLM has `thinking_blocks`, each with a
+# `signature` (or `data`, where it is redacted), beside `reasoning_content`, and repeats them in
 # `provider_specific_fields`. OpenRouter has `reasoning_details`, with a `signature` or encrypted `data`,
 # beside `reasoning`. Others put a `signature` beside `reasoning_content`.
 #
-# What is not signed stays: DeepSeek and Moonshot refuse calls whose plain `reasoning_content` is missing. So
-# does Gemini with the signatures of its calls, which it binds to no prefix.
+# Unsigned reasoning stays: DeepSeek and Moonshot refuse calls whose plain `reasoning_content` is missing.
+# Gemini's signatures stay too: Gemini refuses calls without them, and does not bind them to a prefix.
 
 
 _BLOCKS = ("thinking_blocks", "reasoning_details")
 _SIGNATURES = ("signature", "reasoning_signature", "thinking_signature")
-"""Beside `reasoning_content`."""
+"""Members that sign a `reasoning_content` beside them."""
 _REASONING = frozenset({*_BLOCKS, *_SIGNATURES, "reasoning_content", "reasoning"})
 _NESTED = "provider_specific_fields"
 _NOT_BOUND = "google-gemini"
-"""How the `format` of blocks begins without which Gemini refuses the calls beside them."""
+"""Prefix of the `format` of Gemini's blocks; Gemini refuses calls without the blocks beside them."""
 
 
 def holds_reasoning(raw: bytes) -> bool:
-    """Whether a message, or one of several with commas between them, has any, or cannot be read."""
+    """Whether a message, or one of several joined by commas, has reasoning or cannot be read."""
     if not any(hint in raw for hint in (b"reasoning", b"thinking", b"signature", b"\\u")):
         return False
     try:
@@ -168,9 +168,9 @@ def holds_signed_reasoning(raw: bytes) -> bool:
 
 
 def without_reasoning(raw: bytes) -> bytes:
-    """A message without its reasoning, if that is signed, and every other byte as it was.
+    """Remove the reasoning from a message, or from several joined by commas, where it is signed.
 
-    Also several messages with commas between them.
+    Every other byte is unchanged.
     """
     if b"reasoning" not in raw and b"thinking_blocks" not in raw:
         return raw
@@ -196,7 +196,7 @@ def _is_signed(message: Mapping[str, Any]) -> bool:
 
 
 def _is_bound(block: Mapping[str, Any]) -> bool:
-    """Whether a block is signed, or encrypted, for the conversation before it."""
+    """Whether a block is signed or encrypted, and so bound to the conversation before it."""
     made_by = block.get("format")
     if isinstance(made_by, str) and made_by.startswith(_NOT_BOUND):
         return False
@@ -208,7 +208,7 @@ def _listed(value: object) -> list[Mapping[str, Any]]:
 
 
 def _without(message: bytes) -> bytes:
-    """An object without the members that carry reasoning, also within the nested ones."""
+    """Return an object without the members that carry reasoning, including nested ones."""
     written = JSONObject.read(message)
     changes: dict[str, bytes | None] = {name: None for name in written.members if name in _REASONING}
     nested = bytes(written.members.get(_NESTED, b""))

@@ -1,9 +1,9 @@
-"""What refusals say: of the context window, the order of roles, signed reasoning, tools, and parameters.
+"""Recognises refusals about the context window, order of roles, signed reasoning, tools, and parameters.
 
-Nobody agrees on a code, so most are told by their wording. That the prompt does not fit the window, and how
-large that is, says a row of `_WORDINGS`: each is one upstream's sentence, and the first that fits is read.
-Rate limits speak of tokens as well and are vetoed. Too large a `max_tokens` is no overflow where it is the
-completion that has the limit, and is one where prompt and completion together pass the window.
+Upstreams do not agree on error codes, so most refusals are recognised by their wording. The rows of
+`_WORDINGS` find an exceeded context window and its size: each row is one upstream's sentence, and the first
+match counts. Rate limits mention tokens as well and are excluded. Too large a `max_tokens` is no overflow if
+it exceeds a limit of the completion alone, and is one if prompt and completion together exceed the window.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OK = 200
 _STATUSES = frozenset({_OK, 400, 413, 422, 500, 502, 503})
 _CODES = frozenset({"context_length_exceeded", "exceed_context_size_error", "model_context_window_exceeded"})
 _READ_AT_MOST = 16 * 1024
-"""Characters of a refusal that are searched; their sentence stands at the front."""
+"""Characters of a refusal that are searched; the telling sentence is at its start."""
 
 
 class _ErrorText(msgspec.Struct):
@@ -34,7 +34,7 @@ class _ErrorText(msgspec.Struct):
 
 
 def _wording(pattern: str) -> re.Pattern[str]:
-    """Compile a row: LIMIT is how most begin, WINDOW and PROMPT are read, # is any number."""
+    """Compile a row: LIMIT is a common beginning, WINDOW and PROMPT are captured numbers, # is any number."""
     number = r"\d{1,9}(?:[,_]\d{3})*(?:\.0)?"
     limit = r"maximum context length (?:is|of) WINDOW tokens[.,]? (?:however,? |and )?"
     pattern = pattern.replace("LIMIT", limit)
@@ -46,15 +46,15 @@ def _wording(pattern: str) -> re.Pattern[str]:
 _WORDINGS = [
     _wording(row)
     for row in (
-        # OpenAI and those after it: Azure, DeepSeek, vLLM, OpenRouter
+        # OpenAI and APIs modelled on it: Azure, DeepSeek, vLLM, OpenRouter
         r"LIMITyou requested (?:about )?# tokens \((?P<parts>[^)]*)\)",
         r"LIMITyour (?:messages|prompt|input) resulted in PROMPT tokens",
         # vLLM of 2023, which counts the prompt alone
         r"LIMITyou requested PROMPT tokens in the messages",
-        # vLLM of 2025, and of 2026 ("at least" is where it stopped counting: no prompt is read there)
+        # vLLM of 2025, and of 2026 ("at least" means that it stopped counting: no prompt is captured there)
         r"LIMITyour (?:request|prompt) (?:has|contains) PROMPT input tokens",
         r"LIMITyou requested # output tokens and your prompt contains PROMPT input tokens",
-        # vLLM of 2026, which stops counting one token past what fits: no prompt is read here either
+        # vLLM of 2026, which stops counting one token past the limit: no prompt is captured here either
         r"you passed # input tokens and requested # output tokens.{0,40}? context length is only WINDOW",
         # vLLM, its engine, in two forms
         r"prompt \(length PROMPT\).{0,60}? (?:is longer than|exceeds) the maximum model length of WINDOW",
@@ -104,7 +104,7 @@ _WORDINGS = [
         r"input is too long for (?:the )?requested model",
         # Ollama; MiniMax
         r"exceeded max context length|input length exceeds the context length|context window exceeds limit",
-        # LiteLLM, and whatever quotes one of the above without its numbers
+        # LiteLLM, and servers that quote one of the above without its numbers
         r"ContextWindowExceeded",
         r"(?:maximum context length|context window) (?:is |of )?\(?WINDOW",
         r"maximum context length|prompt is too long|context (?:window|length|size) (?:has been )?exceeded",
@@ -119,7 +119,7 @@ _PART = re.compile(r"(\d+) (?:of |in |for )?(?:the |your )?([a-z ]+)", re.IGNORE
 
 
 def _error_text(body: bytes, status: int) -> _ErrorText | None:
-    """The error in a body: OpenAI's shape, a list of one (Gemini), a bare object, a string (Ollama), text."""
+    """Read the error in a body: OpenAI's form, a list of one (Gemini), an object, text (Ollama: a string)."""
     top = members((elements(body) or [body])[0])
     if top is None:
         return _ErrorText(body[:_READ_AT_MOST].decode("utf-8", "replace"), set()) if status != _OK else None
@@ -141,13 +141,13 @@ def _number(text: str | None) -> int | None:
     return int(text.removesuffix(".0").replace(",", "").replace("_", "")) if text else None
 
 
-# --- what is refused beside length ---
+# --- refusals for other reasons than length ---
 
 
 _BAD_REQUEST = 400
 _INVALID = (_BAD_REQUEST, 422)
 _TOOLLESS = (*_INVALID, 500)
-"""Of refusals that may be about tools."""
+"""Statuses of refusals that may be about tools."""
 _WANTS_ALTERNATION = re.compile(
     rb"roles?[^.]{0,40}alternat|consecutive[^.]{0,40}(?:role|user)|role .?user.? after role", re.IGNORECASE
 )
@@ -168,7 +168,7 @@ _NO_TOOLS = re.compile(
 )
 _QUOTE = r"[`'\"\\]{0,3}"
 _OF_REASONING = re.compile(
-    # Anthropic, also where it says more: by which part of the prefix, and how to have it dropped instead
+    # Anthropic, also in longer forms that name the changed part of the prefix or tell how to drop the block
     rf"invalid {_QUOTE}signature{_QUOTE} in {_QUOTE}(?:redacted_)?thinking"
     r"|block is bound to a different conversation"
     rf"|thinking{_QUOTE} blocks in [a-z ]{{0,40}} cannot be modified"
@@ -198,7 +198,7 @@ def read_refusal(status: int, body: bytes, request: bytes = b"") -> Refusal:
 
 
 def _overflow_of(refusal: _ErrorText, request: bytes) -> Overflow | None:
-    """What a refusal says of the context window; None where it is about anything else."""
+    """The context window that a refusal reports as exceeded; None where it is about anything else."""
     has_code = bool(_CODES & refusal.codes)
     if not has_code and _RATE_LIMIT.search(" ".join((refusal.text, *refusal.codes))):
         return None
@@ -206,7 +206,7 @@ def _overflow_of(refusal: _ErrorText, request: bytes) -> Overflow | None:
     if found is None and not has_code:
         return None
     stated = found.groupdict() if found else {}
-    # The prompt's share of "4500 in the messages, 500 in the completion": all but what it may generate.
+    # The prompt's share of "4500 in the messages, 500 in the completion": all but the completion's.
     shares = [(int(share), what) for share, what in _PART.findall(stated.get("parts") or "")]
     share = sum(share for share, what in shares if "completion" not in what and "output" not in what)
     return Overflow(
@@ -216,9 +216,9 @@ def _overflow_of(refusal: _ErrorText, request: bytes) -> Overflow | None:
 
 
 def _said(refusal: _ErrorText, wordings: Sequence[re.Pattern[str]], request: bytes) -> re.Match[str] | None:
-    """The first wording that a refusal has by itself.
+    """The first wording that matches a refusal and does not occur in the request.
 
-    Upstreams quote what they do not understand, and words of the request refuse nothing.
+    Upstreams quote requests that they do not understand, and a quoted text is no refusal.
     """
     matches = filter(None, (wording.search(refusal.text) for wording in wordings))
     return next((match for match in matches if match[0].encode() not in request), None)

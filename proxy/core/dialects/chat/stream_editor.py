@@ -1,11 +1,12 @@
-"""A stream in which some calls are answered by the proxy: several answers of the upstream told as one.
+"""Edits a stream in which the proxy answers some tool calls: several answers of the upstream become one.
 
 Text and reasoning pass at once, in the first round byte for byte. A tool call is held until its name is known
-and, where the proxy may answer it, until the round is over; calls after it wait with it, so that their order
-and numbers are right. Then what ends the answer is held back as well: the reason, the usage and `[DONE]`.
+and, if the proxy may answer it, until the round is over. Calls after it wait with it, so that their order and
+indexes are right. In that case the end of the answer is held back as well: the finish reason, the usage and
+`[DONE]`.
 
-Sans-I/O, and the same for every cut of the bytes. Whoever pumps the bytes asks at the end of a round for the
-calls to be answered, and goes on with the next round's bytes or ends the answer.
+Sans-I/O, and the result does not depend on how the bytes are split. At the end of a round the caller asks for
+the calls to answer, and then goes on with the next round's bytes or ends the answer.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ from proxy.core.formats.json import elements, integer, members, object_of
 from proxy.core.formats.sse import BOM, EVENT_LIMIT, RawEvents, read_raw
 
 _HELD_BYTES = 16 * 2**20
-"""Of calls that are held back; beyond them they are the client's."""
+"""Bytes of held calls; beyond this limit the client gets them."""
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)?")
 _FIRST = Raw(b"0")
 _SAYS_NOTHING = (b"null", b'""', b"[]", b"{}")
 
 
 class Chunk:
-    """One event that carries a chunk of a completion; it can be changed, and else passes byte for byte."""
+    """One event with a chunk of a completion; it can be changed, and otherwise passes byte for byte."""
 
     def __init__(self, raw: bytes, top: dict[str, Raw], *, is_error: bool, is_damaged: bool = False) -> None:
         self.raw = raw
         self.is_error = is_error
-        """Whether the upstream says in it that something went wrong."""
+        """Whether the upstream reports an error in it."""
         self._is_changed = False
         self.top = top
         self.choices = elements(top.get("choices", NULL)) or []
@@ -45,11 +46,11 @@ class Chunk:
         is_whole = "delta" not in self.choice and members(self.choice.get("message", NULL)) is not None
         is_odd_chunk = is_damaged or is_whole or len(self.choices) > 1 or has_odd_choices(top)
         self.is_odd = is_odd_chunk or is_odd(self.delta)
-        """Whether some of it cannot be read, or is not about one choice."""
+        """Whether some of it cannot be read, or is about several choices."""
 
     @classmethod
     def read(cls, raw: bytes) -> Self | None:
-        """The chunk in an event; None where it carries none."""
+        """Read the chunk in an event; None where there is none."""
         event = read_raw(raw)
         if event is not None and event.name == "error":
             return cls(raw, {}, is_error=True)
@@ -63,45 +64,45 @@ class Chunk:
 
     @property
     def is_other_choice(self) -> bool:
-        """Whether it speaks of other choices than the first."""
+        """Whether it is about another choice than the first."""
         index = self.choice.get("index", _FIRST)
         return index != _FIRST and bool(integer(index))
 
     @property
     def finish(self) -> bytes:
-        """The reason for which the answer ends here, as JSON; empty where it goes on."""
+        """The finish reason as JSON; empty where the answer does not end here."""
         return bytes(self.choice.get("finish_reason", NULL)).removeprefix(b"null")
 
     @property
     def usage(self) -> bytes:
-        """The usage, as JSON; empty where it has none."""
+        """The usage as JSON; empty where there is none."""
         return bytes(self.top.get("usage", NULL)).removeprefix(b"null")
 
     def says(self, *, besides: Sequence[str]) -> bool:
-        """Whether its delta says anything ``besides`` these members."""
+        """Whether its delta has any content ``besides`` these members."""
         said = [bytes(value) for name, value in self.delta.items() if name not in besides]
         return any(value not in _SAYS_NOTHING for value in said)
 
     def put(self, **top: bytes) -> None:
-        """Give members of the chunk that it has other values."""
+        """Replace the values of top-level members, where the chunk has them."""
         for name, value in top.items():
             if name in self.top and bytes(self.top[name]) != value:
                 self.top[name] = Raw(value)
                 self._is_changed = True
 
     def finish_with(self, reason: bytes) -> None:
-        """Let the answer end for another reason, or go on (`null`)."""
+        """Replace the finish reason; `null` means that the answer goes on."""
         if self.finish != reason:
             self.choice["finish_reason"] = Raw(reason)
             self._is_changed = True
 
     def keep(self, delta: Mapping[str, bytes | Raw]) -> None:
-        """Let its delta be this."""
+        """Replace the delta."""
         self.delta = {name: Raw(bytes(value)) for name, value in delta.items()}
         self._is_changed = True
 
     def encoded(self) -> bytes:
-        """The event: its own bytes, or with only its data written anew, in one line."""
+        """The event's bytes: unchanged, or with only its data rewritten, in one line."""
         if not self._is_changed:
             return self.raw
         top = dict(self.top)
@@ -125,7 +126,7 @@ def _is_done(raw: bytes) -> bool:
 
 
 class StreamEditor(Editor):
-    """Edits the bytes of one stream; ``rules`` say which calls may be hidden."""
+    """Edits the bytes of one stream; ``rules`` say which tool calls may be hidden."""
 
     def __init__(self, rules: Rules, limit: int = EVENT_LIMIT) -> None:
         self._limit = limit
@@ -140,7 +141,7 @@ class StreamEditor(Editor):
         self._held: list[tuple[Chunk, list[Element]]] = []
         self._held_bytes = 0
         self._behind: set[PartialCall] = set()
-        """Calls of which something is held."""
+        """Calls with a chunk among those held."""
         self._waits = not self._is_first
         """Whether the end of the answer is held back."""
         self._done = b""
@@ -171,7 +172,7 @@ class StreamEditor(Editor):
         self._last = self._flush_all()
 
     def end(self, comment: bytes = b"") -> bytes:
-        """The last bytes of a settled answer; what follows passes. A ``comment`` stands before `[DONE]`."""
+        """Return the last bytes of a settled answer, with a ``comment`` before `[DONE]`; the rest passes."""
         self._passes_all = True
         return self._last + comment + self._done + self._events.rest()
 
@@ -202,7 +203,7 @@ class StreamEditor(Editor):
         return passed + raw
 
     def _share(self, chunk: Chunk) -> None:
-        """What all rounds have in common, and what they cost together."""
+        """Give the chunk the members that all rounds share, and the summed usage of the rounds."""
         if self._is_first:
             for name in SHARED:
                 if name in chunk.top:
@@ -221,7 +222,7 @@ class StreamEditor(Editor):
         return passed + self._told(chunk, calls)
 
     def _close(self) -> bytes:
-        """The round is complete: all names are known, and whether anything is to be waited for."""
+        """Handle the end of the round: all names are known now, and whether to hold back the answer's end."""
         self.has_ended = True
         self._calls.name_all()
         if self._calls.message.is_odd:
@@ -229,15 +230,15 @@ class StreamEditor(Editor):
         self._waits = self._waits or self._calls.is_asking
         return self._flushed()
 
-    # --- what must wait ---
+    # --- chunks that must wait ---
 
     def _is_due(self, chunk: Chunk, calls: list[Element]) -> bool:
-        """Whether it is known how the client sees a chunk: what becomes of its calls, and of the answer."""
+        """Whether a chunk can go out: its calls are decided, and it is not an end that is held back."""
         is_end = bool(chunk.finish) or not chunk.choices
         return not (self._waits and is_end) and self._calls.are_settled(calls)
 
     def _told(self, chunk: Chunk, calls: list[Element]) -> bytes:
-        """What the client sees of a chunk now: of one that must wait, the text alone."""
+        """Return what the client gets of a chunk now; of one that must wait, the text alone."""
         if self._is_due(chunk, calls) and not any(call in self._behind for _, call in calls):
             return self._shown(chunk, calls)
         passed = b""
@@ -254,14 +255,14 @@ class StreamEditor(Editor):
         return passed
 
     def _flushed(self) -> bytes:
-        """What was held and is settled by now."""
+        """Return the held chunks that are settled by now."""
         if not self._held or not self._is_due(*self._held[0]):
             return b""
         held, self._held, self._held_bytes, self._behind = self._held, [], 0, set()
         return b"".join([self._told(chunk, calls) for chunk, calls in held])
 
     def _flush_all(self) -> bytes:
-        """All that was held, with a reason for the end that fits what the client has seen."""
+        """Return all held chunks, with a finish reason that fits what the client has seen."""
         self._waits = False
         for chunk, _ in self._held:
             if chunk.finish == b'"tool_calls"' and not self._calls.shows_any:
@@ -269,20 +270,20 @@ class StreamEditor(Editor):
         return self._flushed()
 
     def _show_all(self) -> bytes:
-        """Some of the answer cannot be read: no call is answered, and the client's go to it as they come."""
+        """Stop answering calls, because some of the answer cannot be read; the client gets its calls."""
         self.has_given_up = True
         self._calls.settle()
         return self._flushed()
 
     def _release(self) -> bytes:
-        """Give up editing: what is surely the client's goes to it, and so does all that comes."""
+        """Give up editing: return what is held for the client, and let all later bytes pass."""
         self._passes_all = True
         return self._show_all() + self._flush_all()
 
-    # --- what passes ---
+    # --- chunks that pass ---
 
     def _shown(self, chunk: Chunk, calls: list[Element]) -> bytes:
-        """A chunk whose calls are settled, as the client sees it."""
+        """Return a chunk whose calls are settled, as the client gets it."""
         if not chunk.choices:
             return chunk.encoded()
         seen = self._calls.seen(calls)
@@ -296,7 +297,10 @@ class StreamEditor(Editor):
         return self._passed(chunk, is_optional=True)
 
     def _passed(self, chunk: Chunk, *, is_optional: bool = False) -> bytes:
-        """A chunk on its way to the client; one that says nothing new may be left out where others are."""
+        """Return a chunk's bytes for the client.
+
+        A chunk without new content is left out after the first round, or where it ``is_optional``.
+        """
         if self._has_role and not self._is_first and "role" in chunk.delta:
             chunk.keep({name: raw for name, raw in chunk.delta.items() if name != "role"})
         says_nothing = not chunk.says(besides=("role",) if self._has_role else ())

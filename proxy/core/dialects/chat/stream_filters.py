@@ -1,4 +1,4 @@
-"""An answer edited while it streams: whole events go in and out, every other byte stays as it is."""
+"""Filters for streamed answers that remove or hold back single events; every other byte is unchanged."""
 
 import re
 
@@ -6,13 +6,13 @@ from proxy.core.formats.json import elements, members
 from proxy.core.formats.sse import RawEvents, read_raw
 
 _LONGEST = 2**20
-"""Bytes of a pending event from which nothing is looked for any more."""
+"""Bytes of a pending event beyond which the search is given up."""
 
 
 class UsageRemover:
-    """Takes the usage-only event out of a stream whose client did not ask for it (law 1).
+    """Removes the usage-only event from a stream whose client did not ask for it (law 1).
 
-    It is the last event of a stream with ``include_usage``: no choices, and the usage.
+    It is the last event of a stream with ``include_usage``: it has no choices, and the usage.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ def _is_usage_only(text: bytes) -> bool:
     return elements(top.get("choices", b"")) == [] and bool(members(top.get("usage", b"")))
 
 
-# --- the end of a stream held back until that is true of its record ---
+# --- the end of a stream, held back until the answer is recorded ---
 
 
 _FINAL = re.compile(rb"[\r\n]data: ?\[DONE\]")
@@ -51,12 +51,12 @@ _SPELLINGS = (b"data: [DONE]", b"data:[DONE]")
 
 
 class FinalEvent:
-    """Lets a stream's bytes pass as they come, but for ``data: [DONE]`` and what follows it."""
+    """Passes a stream's bytes on at once, except ``data: [DONE]`` and what follows it."""
 
     def __init__(self) -> None:
         self.has_found = False
         self._pending = b"\n"
-        """The last byte that has passed, then what has not: the final line, or what may become it."""
+        """The last byte that has passed, then the held bytes: the final line, or its possible start."""
 
     def feed(self, chunk: bytes) -> bytes:
         if self.has_found:
@@ -75,7 +75,7 @@ class FinalEvent:
 
 
 def _undecided(text: bytes) -> int:
-    """How many bytes at the end may be the beginning of the final line."""
+    """Number of bytes at the end that may be the beginning of the final line."""
     line_end = max(text.rfind(b"\n"), text.rfind(b"\r"))
     line = text[line_end + 1 :]
     return len(line) if line_end >= 0 and any(each.startswith(line) for each in _SPELLINGS) else 0
