@@ -1,7 +1,7 @@
-"""Counts tokens with o200k_base: exact for the models that use it, near for others.
+"""Counts tokens with o200k_base: exact for the models that use it, an estimate for others.
 
-Any str counts, lone surrogates and the spelling of special tokens included, and none raises. Large work
-leaves the event loop (law 7): tiktoken releases the GIL while it encodes.
+Any str can be counted without an error, including lone surrogates and texts that look like special tokens.
+Large texts are counted off the event loop (law 7): tiktoken releases the GIL while it encodes.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ import tiktoken
 from proxy.errors import OperatorError
 
 OFF_THE_LOOP = 32 * 1024
-"""Characters together above which counting moves to a thread: 2 ms of prose, 5 ms of one unbroken run."""
+"""Total characters above which counting moves to a thread: 2 ms of prose, 5 ms of one unbroken run."""
 
 _SHORT, _LONG = 256, 16 * 1024
-"""Characters of texts whose counts are kept: a plan is weighed at several turns, and most of it stays."""
+"""Characters below which a text's count is cached: a plan is counted at several turns, mostly unchanged."""
 _THREADS = 2  # counting is CPU work: more threads would only take cores from the loops
 
 
@@ -41,7 +41,7 @@ class TiktokenCounter:
         self._loading = Lock()
 
     def count(self, text: str) -> int:
-        """Tokens of `text`. Loads the vocabulary if `ready` has not (0.5 s, raises VocabularyError)."""
+        """Number of tokens of `text`. Loads the vocabulary if `ready` has not (0.5 s; VocabularyError)."""
         size = len(text)
         count = _count_short if size < _SHORT else _count_long if size < _LONG else _count
         return count(self._encoding(), text)
@@ -77,20 +77,20 @@ _count_long = lru_cache(512)(_count)
 # --- pieces ---
 
 # tiktoken's merge is slow in one unbroken run (1 MB of one letter: half a second), and its regular expression
-# overflows the stack on a million spaces, a panic that is not even an Exception. Both are bounded by bounding
-# what it is handed. Every cut of an ordinary text falls where the encoding's own pattern has a boundary, so
-# that the pieces count exactly what the whole counts.
+# overflows the stack on a million spaces, a panic that is not even an Exception. Limiting the size of what it
+# gets avoids both. Every cut of an ordinary text falls where the encoding's own pattern has a boundary, so
+# the counts of the pieces add up exactly to that of the whole text.
 
 PIECE = 64 * 1024
-"""Characters handed to the encoder at once, at most."""
+"""Largest number of characters given to the encoder at once."""
 RUN = 1024
-"""An aligned stretch of so many characters of one kind is its own piece: no run of twice this is left."""
+"""An aligned stretch of so many characters of one kind is a piece of its own: no run twice as long is left."""
 
-_SEARCH = 4096  # how far back from the end of a piece a good place to cut is looked for
+_SEARCH = 4096  # characters before the end of a piece in which a boundary to cut at is searched
 
 # The kinds of character that o200k's pattern gathers into one pretoken: signs, letters with their marks,
-# white space (digits come in threes). Blocks stand for properties, which Python's `re` lacks: where they are
-# wrong, a run is merely cut, or merely not.
+# white space (digits come in threes). Unicode blocks stand in for properties, which Python's `re` lacks:
+# where they differ, a run is only cut needlessly, or not cut.
 _SIGNS = (
     r"\x00-\x08\x0e-\x1b!-/:-@\[-`{-\xa9\xab-\xb4"
     r"\u2000-\u2bff\u3000-\u303f\ufe30-\ufe6f\uff00-\uff0f\U0001f000-\U0001faff"
@@ -98,14 +98,15 @@ _SIGNS = (
 _ONE_KIND = re.compile(rf"[{_SIGNS}]+|[^\s\d{_SIGNS}]+|\s+")
 
 # Nothing in o200k's pattern reaches over a space that follows a non-space, nor over a line end that follows a
-# letter or digit. Greedy, so that the last such place of the searched stretch is found.
+# letter or digit. Greedy, so that the last such place in the searched stretch is found.
 _LAST_BOUNDARY = re.compile(r".*(?:(?<=\S)(?= )|(?<=[^\W_])(?=\n))", re.DOTALL)
 
 
 def pieces(text: str, size: int = PIECE, run: int = RUN) -> Iterator[str]:
-    """`text`, whole and in order, in pieces of at most `size` characters without long unbroken runs.
+    """Split all of `text`, in order, into pieces of at most `size` characters without long unbroken runs.
 
-    Looks at each stretch of `run` only until its first change of kind: ordinary text costs next to nothing.
+    Each stretch of `run` characters is read only up to its first change of kind, so ordinary text costs
+    little.
     """
     start = 0
     for at in range(0, len(text) - run + 1, run):
@@ -120,7 +121,7 @@ def _sized(text: str, start: int, end: int, size: int) -> Iterator[str]:
     while end - start > size:
         limit = start + size
         found = _LAST_BOUNDARY.match(text, max(start + 1, limit - _SEARCH), limit)
-        cut = found.end() if found else limit  # where no boundary of the encoding is near, in a word
+        cut = found.end() if found else limit  # within a word, if no boundary of the encoding is near
         yield text[start:cut]
         start = cut
     if start < end:
@@ -129,9 +130,9 @@ def _sized(text: str, start: int, end: int, size: int) -> Iterator[str]:
 
 # --- the encoding ---
 
-# `tiktoken.get_encoding` downloads its vocabularies; a proxy must start where there is no network. The
-# pattern and the special tokens are data of the encoding, published in tiktoken's
-# `tiktoken_ext/openai_public.py`. Origin and licence of the file: LICENSE, beside it.
+# `tiktoken.get_encoding` downloads its vocabularies, but a proxy must start without a network. The pattern
+# and the special tokens are data of the encoding, published in tiktoken's `tiktoken_ext/openai_public.py`.
+# Origin and licence of the file: LICENSE, beside it.
 
 _PACKAGE = "proxy.adapters.tokens"
 _FILE = "o200k_base.tiktoken.gz"
@@ -153,7 +154,7 @@ _PATTERN = "|".join(
 
 @cache
 def o200k_base() -> tiktoken.Encoding:
-    """The encoding, one for the process: about 0.5 s the first time, and 46 MB.
+    """The encoding, loaded once per process: about 0.5 s the first time, and 46 MB of memory.
 
     Raises VocabularyError when the shipped file is not the published one.
     """
@@ -161,12 +162,12 @@ def o200k_base() -> tiktoken.Encoding:
     encoding = tiktoken.Encoding(
         "o200k_base", pat_str=_PATTERN, mergeable_ranks=ranks, special_tokens=_SPECIAL_TOKENS
     )
-    ranks.clear()  # 27 MB that nobody looks at again: it encodes with a copy of its own
+    ranks.clear()  # frees 27 MB: the encoding has its own copy
     return encoding
 
 
 def ranks_of(compressed: bytes) -> dict[bytes, int]:
-    """Token bytes → rank, from lines of `base64 rank`. Raises VocabularyError."""
+    """Read the ranks of tokens from lines of `base64 rank`. Raises VocabularyError for a damaged file."""
     content = gzip.decompress(compressed)
     if (found := hashlib.sha256(content).hexdigest()) != _SHA256:
         raise VocabularyError(f"{_FILE} is damaged (SHA-256 {found}, not {_SHA256}): reinstall")

@@ -1,4 +1,4 @@
-"""Traces for a collector, where the environment names one; its library is imported there alone."""
+"""Sends traces to a collector, if the environment names one; only then is OpenTelemetry imported."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from proxy.tracing import (
 )
 
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-"""Variables of every program that speaks OpenTelemetry."""
+"""Standard environment variables of OpenTelemetry."""
 _PORTS = {"http": 80, "https": 443}
 _FAILED = 400
 
 
 def open_tracer() -> Tracer | None:
-    """Who tells a collector of requests; None where the environment names none, or has it switched off."""
+    """Make a tracer; None where the environment names no collector or turns tracing off."""
     is_off = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
     if is_off or not any(os.environ.get(name) for name in _ENDPOINTS):
         return None
@@ -53,7 +53,7 @@ def open_tracer() -> Tracer | None:
 
 
 def traced_store(timed: Callable[[str, float], None]) -> Callable[[str, float], None]:
-    """What is told of a store's calls (what for, and how many seconds), and tells the trace in force too."""
+    """Wrap a callback that gets operation and seconds of each call of a store; also add a span to the trace."""
 
     def told(operation: str, seconds: float) -> None:
         timed(operation, seconds)
@@ -65,16 +65,16 @@ def traced_store(timed: Callable[[str, float], None]) -> Callable[[str, float], 
 
 
 class TracedUpstream:
-    """The same upstream. What is asked beside the model, such as its list of models, is not told."""
+    """An upstream whose chat requests are traced; other requests, such as the list of models, are not."""
 
     def __init__(self, upstream: Upstream, url: str, wire: Dialect) -> None:
-        """``wire`` says how a model is called below ``url``."""
+        """Trace requests to ``upstream`` at ``url``, written in the dialect ``wire``."""
         parts = urlsplit(url)
         self._upstream = upstream
         self._wire = wire
         self._told: Attributes = {
             OPERATION: CHAT,
-            PROVIDER: "openai",  # whose API it is: who answers behind it, nobody says
+            PROVIDER: "openai",  # the API's owner; the actual provider behind it is unknown
             SERVER_ADDRESS: parts.hostname,
             SERVER_PORT: parts.port or _PORTS[parts.scheme],
         }
@@ -129,5 +129,5 @@ class _TracedResponse:
         try:
             await self._response.aclose()
         finally:
-            # Who has asked reads the answer now, and tells what it says of itself.
+            # The caller reads the answer now, and adds its attributes to the span before that ends.
             asyncio.get_running_loop().call_soon(self._call.end, time.time())

@@ -1,7 +1,7 @@
 """Spans by OpenTelemetry's SDK, which sends them to a collector by OTLP over HTTP, in a thread of its own.
 
-Where the collector is, what else is said of this program, and how many requests are told of is set by the
-variables that OpenTelemetry has for that. What cannot be told is dropped: nobody waits for a collector.
+OpenTelemetry's own variables set the collector's address, further resource attributes, and the sampling rate.
+Spans that cannot be sent are dropped: no request waits for a collector.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from proxy.tracing import ERROR, METHOD, REQUEST, ROUTE, Attributes, Headers, Va
 _NAME = "unabridged"
 _SECOND = 10**9
 _PATIENCE = 1.0
-"""Seconds for which a collector may be away when the last spans are told."""
+"""Seconds to wait for the collector when the last spans are sent."""
 _CARRIED = (b"traceparent", b"tracestate")
 _PROPAGATOR = TraceContextTextMapPropagator()
 
 
 class OpenTelemetrySpan:
-    """A span of :class:`proxy.tracing.Span`."""
+    """Implements :class:`proxy.tracing.Span`."""
 
     def __init__(self, spans: Spans, span: Span) -> None:
         self._spans = spans
@@ -66,7 +66,7 @@ class OpenTelemetrySpan:
 
 
 class OpenTelemetryTracer:
-    """The tracer of :class:`proxy.tracing.Tracer`."""
+    """Implements :class:`proxy.tracing.Tracer`."""
 
     def __init__(self, provider: TracerProvider, exporter: OTLPSpanExporter) -> None:
         self._provider = provider
@@ -88,12 +88,12 @@ class OpenTelemetryTracer:
         ending = asyncio.ensure_future(asyncio.to_thread(self._provider.shutdown))
         await asyncio.wait({ending}, timeout=_PATIENCE)
         if not ending.done():
-            self._exporter.shutdown()  # it tries no more
+            self._exporter.shutdown()  # stops its retries
         await ending
 
 
 def open_tracer() -> OpenTelemetryTracer:
-    """A tracer, as the environment says; nothing is connected yet."""
+    """Make a tracer as the environment says, without connecting."""
     resource = Resource.create()
     if str(resource.attributes[SERVICE_NAME]).startswith("unknown_service"):
         resource = resource.merge(Resource({SERVICE_NAME: _NAME}))

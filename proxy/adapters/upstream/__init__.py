@@ -1,4 +1,4 @@
-"""The upstream: over connections of our own, or over httpx2 where more is asked for."""
+"""Clients of the upstream: over the proxy's own connections, or over httpx2 where more is needed."""
 
 from proxy.adapters.upstream.client import HttptoolsUpstream
 from proxy.adapters.upstream.httpx import HttpxUpstream

@@ -1,11 +1,11 @@
-"""Clients of the upstream: what all do alike, and ours, at a tenth of a general client's cost.
+"""Clients of the upstream: their common part, and the proxy's own, at a tenth of a general client's cost.
 
-What a general client does beside moving bytes is most of its cost (docs/benchmarks.md), and none of it is
-wanted here. Connections are kept alive and used again newest first.
+Most of a general client's cost is not for moving bytes (docs/benchmarks.md), and none of the rest is needed.
+Connections are kept alive, and the one used last is used again first.
 
-Nothing is sent twice. Before a kept connection is used it is asked whether anything has arrived on it, and if
-so a new one is made; one that breaks after the first byte of a request was written is an error, since the
-upstream may have acted on it. Whether to try again is the client's to decide, with pauses.
+Nothing is sent twice. If anything has arrived on an idle connection, it is replaced by a new one. A
+connection that breaks after the first byte of a request was written is an error, since the upstream may have
+acted on the request. Whether and when to try again is for the client to decide.
 """
 
 from __future__ import annotations
@@ -38,30 +38,30 @@ from proxy.ports import UpstreamResponse
 from proxy.telemetry import log_warning
 
 CONNECTIONS = 10_000
-"""At most so many connections; a request beyond is refused at once, never queued.
+"""Largest number of connections; a request beyond it is refused at once, never queued.
 
-A last guard: how many requests there are at a time, `limits.streams` of a policy says.
+This is only a last guard: `limits.streams` of a policy limits concurrent requests.
 """
 
 KEEPALIVE = 60.0
 """Seconds after which an idle connection is not used again; load balancers drop them after about as long."""
 
 _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
-"""What parsers let pass in a header's value and no server may send on (RFC 9110 5.5)."""
+"""Characters that parsers accept in a header's value and no server may forward (RFC 9110 5.5)."""
 _FRAMING = frozenset({b"host", b"content-length", b"transfer-encoding"})
 _LOOKING = 10.0
-"""Seconds for both questions about the URL."""
+"""Seconds for the two requests that check the URL."""
 _FULL = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL})
-"""No file descriptor or no port is left for a connection: ours is the fault, and it passes."""
+"""No file descriptor or port is left for a connection: a temporary fault of the proxy, not the upstream."""
 _NOT_FOUND: Final = 404
 _FAILED: Final = 500
 
 
 class Response(UpstreamResponse, Protocol):
-    """An answer whose connection can be given up at once."""
+    """An answer whose connection can be released at once."""
 
     def end(self, *, broken: bool) -> None:
-        """Part with the connection, once."""
+        """Release the connection; a second call has no effect."""
         ...
 
 
@@ -69,34 +69,34 @@ class Pooled(Protocol):
     """A connection that serves one request after another."""
 
     idle_since: float
-    """Monotonic seconds."""
+    """Time since which the connection is idle, in monotonic seconds."""
 
     async def exchange(self, method: str, path: bytes, headers: Sequence[Header], body: Content) -> Response:
-        """Send a request, and wait for the head of its answer, which gives the connection back in the end."""
+        """Send a request and wait for the head of its answer; the answer's end gives the connection back."""
         ...
 
     @property
     def is_reusable(self) -> bool:
-        """Whether it may serve another request: its last answer is complete, and nothing came after it."""
+        """Whether it may serve another request: its last answer is complete, and no bytes followed it."""
         ...
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing has arrived while it was idle: no answer that nobody asked for, and no end."""
+        """Whether nothing has arrived while it was idle: no unrequested answer and no end of the stream."""
         ...
 
     def close(self) -> None:
-        """Close it at once, whatever is under way."""
+        """Close it at once, even during a request."""
         ...
 
 
 class PooledUpstream(ABC):
-    """A `proxy.ports.Upstream`; `base_url` stands for the `/v1` of the client's request.
+    """A `proxy.ports.Upstream`; `base_url` replaces the `/v1` of the client's request.
 
-    Timeouts are in seconds; that of reading is for each wait for the next bytes, for the whole head of an
-    answer, and for room to write. `credentials` are the operator's, for a look at the list of models where
-    the URL seems to lack its `/v1`; `tls` says whom to trust, by default the system's trust store.
-    Raises SettingsError for a URL that cannot be an upstream's.
+    Timeouts are in seconds. The read timeout applies to each wait for the next bytes, to the whole head of an
+    answer, and to each wait for room to write. `credentials` are the operator's; they are used to query the
+    list of models where the URL seems to lack its `/v1`. `tls` says which certificates to trust, by default
+    the system's trust store. Raises SettingsError for a URL that cannot be an upstream's.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class PooledUpstream(ABC):
         if url.userinfo or url.query or url.fragment:
             raise SettingsError("The upstream's URL must have no user, query or fragment.")
         self.proxy = proxy and f"{proxy.url.scheme}://{proxy.url.netloc.decode('ascii')}"
-        """The outbound proxy that requests go by, without its password."""
+        """The URL of the outbound proxy that requests go through, without its password."""
         self._path = url.raw_path.rstrip(b"/")
         self._connect_timeout = connect_timeout
         self._read_timeout = read_timeout
@@ -127,13 +127,13 @@ class PooledUpstream(ABC):
         self._tls.set_alpn_protocols(["http/1.1"])
         self._looking: asyncio.Task[None] | None = None
         self._idle: deque[Pooled] = deque()
-        """The one used last stands last."""
+        """Idle connections; the one used last is last."""
         self._in_use: set[Pooled] = set()
 
     async def send(
         self, method: str, target: str, headers: Sequence[Header], body: Content, *, at_root: bool = False
     ) -> UpstreamResponse:
-        """Send one request; the answer's body is still to come.
+        """Send one request, and return its answer once the head is here; the body is still to come.
 
         Raises UpstreamUnreachable, UpstreamTimeout, UpstreamInvalidResponse, Overloaded (no connection is
         free), InvalidHeader (one that cannot be sent), and whatever `body` raises.
@@ -162,10 +162,10 @@ class PooledUpstream(ABC):
 
     @abstractmethod
     async def _connected(self) -> Pooled:
-        """A new connection, in use."""
+        """Open a new connection, and count it as in use."""
 
     async def _look_below(self) -> None:
-        """Tell the operator where the list of models is found below `/v1` alone."""
+        """Log a warning if the list of models is found only below `/v1`."""
         with suppress(UnabridgedError, TimeoutError):
             async with asyncio.timeout(_LOOKING):
                 if await self._status("/models") != _NOT_FOUND:
@@ -180,10 +180,10 @@ class PooledUpstream(ABC):
         await response.aclose()
         return response.status
 
-    # --- connections at rest ---
+    # --- idle connections ---
 
     def _pooled(self) -> Pooled | None:
-        """A connection at rest on which nothing has happened since."""
+        """Take an idle connection on which nothing has arrived; None where there is none."""
         now = asyncio.get_running_loop().time()
         while self._idle:
             connection = self._idle.pop()
@@ -194,13 +194,13 @@ class PooledUpstream(ABC):
         return None
 
     def _admit(self, connection: Pooled) -> None:
-        """A new connection is in use. Raises Overloaded where there are too many."""
+        """Count a new connection as in use. Raises Overloaded where there are too many."""
         if len(self._in_use) >= CONNECTIONS:
             raise Overloaded
         self._in_use.add(connection)
 
     def _give_back(self, connection: Pooled, *, broken: bool) -> None:
-        """Take a connection back, for the next request if it is good for one."""
+        """Take a connection back; keep it if it is reusable, else close it."""
         self._in_use.discard(connection)
         if broken or not connection.is_reusable:
             connection.close()
@@ -222,7 +222,10 @@ class PooledUpstream(ABC):
 
 
 class HttptoolsUpstream(PooledUpstream):
-    """Over connections of our own. An answer that comes while the request is still being written is heard."""
+    """The upstream over the proxy's own connections.
+
+    An answer that arrives while the request is still being written is read.
+    """
 
     async def _connected(self) -> Connection:
         connection, loop = Connection(self._read_timeout, self._give_back), asyncio.get_running_loop()
@@ -236,18 +239,18 @@ class HttptoolsUpstream(PooledUpstream):
             self._in_use.discard(connection)
             if isinstance(error, TimeoutError):
                 raise UpstreamTimeout("no connection was made") from error
-            if not isinstance(error, (OSError, UnicodeError)):  # or a name that cannot be one
+            if not isinstance(error, (OSError, UnicodeError)):  # UnicodeError: not a valid host name
                 raise
             is_ours = getattr(error, "errno", None) in _FULL
             raise (Overloaded() if is_ours else UpstreamUnreachable(*fault_of(error))) from error
         return connection
 
 
-# --- what may be sent, and what may be sent on ---
+# --- requests as they are sent, and answers that cannot be forwarded ---
 
 
 def _framed(host: bytes, headers: Sequence[Header], body: Content) -> list[Header]:
-    """The headers with the length that the body really has; a stream keeps the length that it announced."""
+    """Return the headers with the body's real length; a stream keeps the length that was announced."""
     framed = [(b"host", host), *(header for header in headers if header[0].lower() not in _FRAMING)]
     if isinstance(body, bytes):
         framed.append((b"content-length", b"%d" % len(body)))
@@ -263,7 +266,10 @@ def _framed(host: bytes, headers: Sequence[Header], body: Content) -> list[Heade
 
 
 def _unpresentable(status: int, headers: Sequence[Header]) -> str:
-    """Why no server can send this on, else empty: no final status (RFC 9110 15), many headers, odd values."""
+    """Why an answer cannot be forwarded, else empty.
+
+    Reasons: no final status (RFC 9110 15), too many headers, control characters in a value.
+    """
     if len(headers) > HEAD_FIELDS:
         return TOO_MANY
     if not 200 <= status < 600:

@@ -1,7 +1,7 @@
-"""One connection to the upstream: a request goes out, its answer comes in, then the next.
+"""One connection to the upstream, which carries one request and its answer at a time.
 
-llhttp, by httptools, does the parsing (RFC 9112). What is not plainly the answer to the one request that is
-under way is nobody's: the connection is closed, and no later caller gets those bytes (law 6).
+llhttp, by httptools, does the parsing (RFC 9112). Bytes that are not clearly part of the answer to the
+current request close the connection, so that no later caller gets them (law 6).
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from proxy.adapters.faults import fault_of
 from proxy.errors import UnabridgedError, UpstreamInvalidResponse, UpstreamTimeout, UpstreamUnreachable
 
 HEAD_BYTES = 256 * 1024
-"""Of an answer's head, the informational answers before it included, and of what stands between two pieces of
-its body: chunk extensions and trailers."""
+"""Largest size of an answer's head, including informational answers before it, and of the framing between two
+pieces of its body: chunk extensions and trailers."""
 
 HEAD_FIELDS = 500
-"""Headers that an answer may have; an informational answer counts as one."""
+"""Largest number of headers of an answer; an informational answer counts as one."""
 
 TOO_LARGE = f"head larger than {HEAD_BYTES} bytes"
 TOO_MANY = f"more than {HEAD_FIELDS} fields"
 
 _BUFFERED = 256 * 1024
-"""Bytes of an answer that wait for their reader before the upstream has to wait."""
+"""Unread bytes of an answer beyond which reading from the upstream pauses."""
 _FIRST_FINAL = 200
 _BODILESS = frozenset({204, 304})
 
@@ -44,27 +44,27 @@ class Answer(msgspec.Struct, eq=False):
 
     _connection: Connection
     _give_back: Callable[..., None]
-    """Takes the connection, and whether it is ``broken``."""
+    """Called with the connection, and with whether it is ``broken``."""
     status: int = 0
     """The final status, once the head is here."""
     headers: list[Header] = []
-    """As they came."""
+    """The headers as received."""
     parts: deque[bytes] = msgspec.field(default_factory=deque[bytes])
-    """Of the body, what has come and was not read yet."""
+    """Parts of the body that were received and not read yet."""
     waiting: int = 0
-    """Bytes in ``parts``."""
+    """Number of bytes in ``parts``."""
     is_begun: bool = False
-    """Whether its head is here."""
+    """Whether the head is complete."""
     is_complete: bool = False
     fault: UnabridgedError | None = None
     _waiter: asyncio.Future[None] | None = None
     _writing: asyncio.Task[None] | None = None
     _is_ended: bool = False
 
-    # --- for whoever reads it ---
+    # --- for the reader ---
 
     async def begun(self, writing: Coroutine[None, None, None] | None = None) -> None:
-        """Wait for the head, while the request's body may still be on its way."""
+        """Wait for the head, while the request's body may still be being written."""
         if writing is not None:
             self._writing = task = asyncio.create_task(writing)
             task.add_done_callback(lambda _: self.wake())
@@ -84,7 +84,7 @@ class Answer(msgspec.Struct, eq=False):
         return self
 
     async def __anext__(self) -> bytes:
-        """All that has come of the body since."""
+        """All of the body that has arrived since the last call."""
         while not self.parts:
             if self.is_complete:
                 raise StopAsyncIteration
@@ -103,7 +103,7 @@ class Answer(msgspec.Struct, eq=False):
         self.end(broken=False)
 
     def end(self, *, broken: bool) -> None:
-        """Part with the connection, once; what is not written of the request will not be."""
+        """Release the connection, once; the unwritten rest of the request is abandoned."""
         if self._is_ended:
             return
         self._is_ended = True
@@ -113,10 +113,10 @@ class Answer(msgspec.Struct, eq=False):
             task.cancel()
         self._give_back(self._connection, broken=broken or not self.is_complete or not is_written)
 
-    # --- for the connection that it arrives on ---
+    # --- for the connection ---
 
     def news(self) -> asyncio.Future[None]:
-        """What is done once something has come, or gone wrong."""
+        """A future that is done once anything has arrived or failed."""
         self._waiter = waiter = asyncio.get_running_loop().create_future()
         return waiter
 
@@ -126,7 +126,7 @@ class Answer(msgspec.Struct, eq=False):
             waiter.set_result(None)
 
     def fail(self, fault: UnabridgedError) -> None:
-        """Nothing more will come; an answer that is complete stays so."""
+        """Take note that nothing more will arrive; has no effect on a complete answer."""
         if not self.is_complete and self.fault is None:
             self.fault = fault
         self.wake()
@@ -135,30 +135,30 @@ class Answer(msgspec.Struct, eq=False):
 class Connection(asyncio.Protocol):
     """A connection that is kept alive from one request to the next.
 
-    ``patience`` is how many seconds the upstream may let pass without a byte, or without taking one, and in
-    how many the head of its answer must be here, however it trickles in.
+    ``patience`` is the number of seconds that the upstream may go without sending or accepting a byte, and
+    within which the whole head of its answer must arrive.
     """
 
     def __init__(self, patience: float, give_back: Callable[..., None]) -> None:
         self._patience = patience
         self._give_back = give_back
         self._due = inf
-        """When the answer must have gone on; monotonic seconds, and far off while nobody waits."""
+        """Deadline for the answer's next bytes, in monotonic seconds; infinite while nobody waits."""
         self._head_due = inf
-        """When its head must be here; far off until it is waited for."""
+        """Deadline for the answer's head; infinite until somebody waits for it."""
         self._timer: asyncio.TimerHandle | None = None
-        """One that looks after it; it is not set anew for each wait."""
+        """The timer that checks the deadline; it is not reset for each wait."""
         self._body: list[bytes] = []
-        """Of the answer's body, what has just come."""
+        """Parts of the answer's body from the latest bytes received."""
         self.on_body = self._body.append
         """llhttp's event: a part of the body, unchunked."""
         self._parser = httptools.HttpResponseParser(self)
         self._answer: Answer | None = None
         self._fields = 0
-        """Headers since the request, or since the head of its answer."""
+        """Number of headers since the request, or since the head of its answer."""
         self._fields_bytes = 0
         self._framing = 0
-        """Bytes since the request, the head of its answer, or the last of its body."""
+        """Bytes received since the request, the head of its answer, or the last bytes of its body."""
         self._is_head = False
         self._ends_with_connection = False
         self._is_spoiled = False
@@ -166,9 +166,9 @@ class Connection(asyncio.Protocol):
         self._may_write.set()
         self._poll = select.poll()
         self.idle_since = 0.0
-        """Monotonic seconds."""
+        """Time since which the connection is idle, in monotonic seconds."""
 
-    # --- for whoever sends ---
+    # --- for the sender ---
 
     async def exchange(self, method: str, path: bytes, headers: Sequence[Header], body: Content) -> Answer:
         """Send a request, and wait for the head of its answer."""
@@ -192,9 +192,9 @@ class Connection(asyncio.Protocol):
         return answer
 
     async def _write_all(self, parts: AsyncIterator[bytes], *, chunked: bool) -> None:
-        """Write a body as it comes, no faster than the upstream takes it.
+        """Write a body as it comes, no faster than the upstream accepts it.
 
-        Raises UpstreamTimeout when it takes nothing, and whatever the body raises.
+        Raises UpstreamTimeout when the upstream accepts nothing, and whatever the body raises.
         """
         async for part in parts:
             if not part:
@@ -209,7 +209,10 @@ class Connection(asyncio.Protocol):
             self._transport.write(b"0\r\n\r\n")
 
     def news(self, answer: Answer) -> asyncio.Future[None]:
-        """Done once something of an answer has come, or gone wrong: UpstreamTimeout, when nothing comes."""
+        """A future that is done once anything of an answer has arrived or failed.
+
+        If nothing arrives in time, the answer fails with UpstreamTimeout.
+        """
         loop = asyncio.get_running_loop()
         self._due = loop.time() + self._patience
         if not answer.is_begun:
@@ -219,7 +222,7 @@ class Connection(asyncio.Protocol):
         return answer.news()
 
     def _look(self) -> None:
-        """Nothing has come for too long, or something has."""
+        """Fail the answer if its deadline has passed, else set the timer for the present deadline."""
         self._timer = None
         loop = asyncio.get_running_loop()
         if self._due <= loop.time() and self._answer is not None:
@@ -260,7 +263,7 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
-            ours = error.__context__  # what an event of ours has raised
+            ours = error.__context__  # raised by one of the callbacks below
             is_ours = isinstance(ours, UpstreamInvalidResponse)
             self._refuse(answer, ours.detail if is_ours else f"not valid HTTP: {error}")
         except httptools.HttpParserUpgrade:
@@ -276,13 +279,13 @@ class Connection(asyncio.Protocol):
         answer.wake()
 
     def _refuse(self, answer: Answer, wrong: str) -> None:
-        """This is no answer, or none that ends."""
+        """Fail an answer that is not valid, and close the connection."""
         self._is_spoiled = True
         answer.fail(UpstreamInvalidResponse(detail=wrong))
         self.close()
 
     def _deliver(self, answer: Answer) -> None:
-        """Let an answer have what has come of its body: nothing that comes once it is complete."""
+        """Pass received parts of the body to the answer, unless it is already complete."""
         if self._body and not answer.is_complete:
             chunk = b"".join(self._body)
             answer.parts.append(chunk)
@@ -308,10 +311,10 @@ class Connection(asyncio.Protocol):
         closed = UpstreamInvalidResponse("connection closed", part)
         answer.fail(closed if exc is None else UpstreamUnreachable(*fault_of(exc)))
 
-    # --- llhttp's events ---
+    # --- llhttp's callbacks ---
 
     def on_message_begin(self) -> None:
-        """An answer begins; one upon a complete one was not asked for."""
+        """Begin an answer; one that follows a complete answer was not requested."""
         answer = self._answer
         if answer is not None and not answer.is_complete:
             answer.headers = []
@@ -322,7 +325,7 @@ class Connection(asyncio.Protocol):
             self._is_spoiled = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header, or a trailer, which is dropped. Raises UpstreamInvalidResponse for one too many."""
+        """Take a header; trailers are dropped. Raises UpstreamInvalidResponse for too many or too large."""
         self._fields += 1
         self._fields_bytes += len(name) + len(value)
         if self._fields > HEAD_FIELDS + 1:
@@ -334,7 +337,7 @@ class Connection(asyncio.Protocol):
             answer.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """The head is here: of an informational answer, which is none, or of the answer."""
+        """Take note that the head is complete; the head of an informational answer is ignored."""
         answer = self._answer
         status = self._parser.get_status_code()
         if answer is None or answer.is_begun or status < _FIRST_FINAL:

@@ -1,15 +1,15 @@
-"""The upstream over httpx2, where our own connections do not do: proxies, client certificates, HTTP/2.
+"""The upstream over httpx2, for what the proxy's own connections lack: proxies, client certificates, HTTP/2.
 
-Its transport is called directly, below the client, which would add headers, follow redirects and decode
-bodies. Every exception of the library is translated here, to words without a key or an internal URL.
+The library's transport is called directly, because its client would add headers, follow redirects and decode
+bodies. Every exception of the library is translated here, to messages without a key or an internal URL.
 
-Each connection has a transport of its own and carries one request at a time, over HTTP/2 too: the library
-never ends a single stream. Who leaves a shared connection would leave the upstream generating, and what that
-still sends would use up the window of all others (docs/decisions/http2-unshared.md).
+Each connection has a transport of its own and carries one request at a time, even over HTTP/2, because the
+library never ends a single stream. On a shared connection, the upstream would keep generating for a caller
+that has left, and its bytes would use up the window of all others (docs/decisions/http2-unshared.md).
 
-Limits of the library: it reads no answer while it writes a request. An upstream that refuses an upload half
-way and closes at once is therefore unreachable to us; one that leaves the connection open is heard. And it
-takes 100 KiB for an answer's head, 64 over HTTP/2, and 100 for what stands between two pieces of its body.
+Limits of the library: it reads no answer while it writes a request. So an upstream that refuses an upload
+half way and closes at once counts as unreachable; if it leaves the connection open, its answer is read. And
+it accepts 100 KiB for an answer's head, 64 over HTTP/2, and 100 between two pieces of the body.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     import h11
 
 _STEP = 4096
-"""Bytes of a head that the library reads without letting anybody else run; it takes long for them."""
+"""Bytes of a head that the library parses at once; parsing is slow and blocks the event loop."""
 _NO_CREDENTIALS = 407
-"""What an outbound proxy answers whose password is not ours."""
+"""Status with which an outbound proxy refuses the credentials."""
 
 
 class HttpxUpstream(PooledUpstream):
-    """See `PooledUpstream`. `http2` is spoken where the upstream does, by TLS."""
+    """See `PooledUpstream`. With `http2`, HTTP/2 is used over TLS if the upstream offers it."""
 
     def __init__(
         self, base_url: str, *, proxy: httpx2.Proxy | None = None, http2: bool = False, **options: Any
@@ -71,7 +71,7 @@ class HttpxUpstream(PooledUpstream):
 
 
 class HttpxConnection:
-    """A connection of the library's, and what that does not bound: an answer's head, and each wait."""
+    """A connection of the library's, with the limits that it lacks: on an answer's head and on each wait."""
 
     def __init__(
         self,
@@ -93,16 +93,16 @@ class HttpxConnection:
         self._is_at_proxy = over is not None
         """Whether there is no connection to the upstream yet, but one to the outbound proxy at best."""
         self._stream: Any = None
-        """The library's, once there is a connection."""
+        """The library's network stream, once there is a connection."""
         self._making: asyncio.Timeout | None = None
         self._is_written = False
-        """Whether the request, or a part of it, went out."""
+        """Whether any part of the request was sent."""
         self._is_head = True
-        """Whether the head of the answer is waited for."""
+        """Whether the head of the answer is still to come."""
         self._room = 0
-        """Bytes that may come before the head, or the next piece of the body, is here."""
+        """Bytes that may still be received before the head, or the next piece of the body, is complete."""
         self._due = inf
-        """When it must be here; monotonic seconds, and far off while the request is being written."""
+        """Deadline for that, in monotonic seconds; infinite while the request is being written."""
 
     async def exchange(
         self, method: str, path: bytes, headers: Sequence[Header], body: Content
@@ -124,7 +124,7 @@ class HttpxConnection:
                     answer = await self._transport.handle_async_request(request)
             except (httpx2.TransportError, TimeoutError) as error:
                 if isinstance(error, TimeoutError) and not making.expired():
-                    raise  # the body's own
+                    raise  # a timeout of the request's body
                 raise self._translation(error) from error
         except BaseException:
             self._give_back(self, broken=True)
@@ -136,17 +136,17 @@ class HttpxConnection:
         return HttpxResponse(self, answer, self._give_back)
 
     async def read(self, stream: AsyncIterator[bytes]) -> bytes:
-        """The next piece of an answer's body. Raises StopAsyncIteration at its end."""
+        """Read the next piece of an answer's body. Raises StopAsyncIteration at its end."""
         self._room, self._due = HEAD_BYTES, asyncio.get_running_loop().time() + self._patience
         try:
             return await anext(stream)
         except StopAsyncIteration:
             raise
-        except Exception as error:  # of HTTP/2, those of another library too
+        except Exception as error:  # over HTTP/2 also exceptions of another library
             raise self._translation(error) from error
 
     async def trace(self, event: str, info: Mapping[str, Any]) -> None:
-        """What the library is about to do, or has done."""
+        """The library's trace hook: called before and after each of its steps."""
         name = event.partition(".")[2]
         request = info.get("request")
         is_tunnel = request is not None and request.method == b"CONNECT"
@@ -156,7 +156,7 @@ class HttpxConnection:
         elif event == "proxy.start_tls.started":
             self._is_at_proxy = False
         elif name == "send_request_headers.started" and not is_tunnel:
-            if self._is_written:  # the library would repeat what an upstream that is leaving did not take
+            if self._is_written:  # the library would resend a request that a closing upstream did not accept
                 raise UpstreamInvalidResponse("connection closed", "before the answer began")
             self._is_written, self._is_at_proxy = True, False
             if self._making is not None:
@@ -183,7 +183,7 @@ class HttpxConnection:
 
     @property
     def is_reusable(self) -> bool:
-        """See `Pooled`; whether the answer is complete, `HttpxResponse` knows."""
+        """See `Pooled`; `HttpxResponse` checks whether the answer is complete."""
         return self._stream is not None
 
     @property
@@ -191,7 +191,7 @@ class HttpxConnection:
         return not self._stream.get_extra_info("is_readable")
 
     def close(self) -> None:
-        """Close it, whatever is under way; whoever asks for it may be cancelled."""
+        """Close it in a task of its own, even during a request, since the caller may be cancelled."""
 
         async def closing() -> None:
             if self._stream is not None:
@@ -203,7 +203,7 @@ class HttpxConnection:
         task.add_done_callback(self._closing.discard)
 
     def _translation(self, error: Exception) -> UnabridgedError:
-        """The fault in our own words; what the library says may quote the answer, so that is not told."""
+        """Translate an error; the library's own message may quote the answer, so it is not passed on."""
         if self._is_at_proxy:
             return _fault_of_proxy(error)
         match error:
@@ -266,10 +266,10 @@ class HttpxResponse:
 
 
 def _says_more(stream: object) -> bool:
-    """Whether more than the answer has arrived (a second answer, a body after HEAD).
+    """Whether bytes have arrived after the answer (a second answer, a body after HEAD).
 
-    The library would take it for the answer to the next request on this connection, which may be another
-    caller's (law 6), and offers no other way to see it than through these members of its own.
+    The library would take them for the answer to the next request on this connection, which may be another
+    caller's (law 6). They can only be seen through these private members of the library.
     """
     for member in ("_httpcore_stream", "_stream", "_connection", "_h11_state"):
         stream = getattr(stream, member)
@@ -277,7 +277,7 @@ def _says_more(stream: object) -> bool:
 
 
 class _Body(httpx2.AsyncByteStream):
-    """A request's body in the library's terms."""
+    """A request's body as the library's stream type."""
 
     def __init__(self, body: Content) -> None:
         self._body = body

@@ -1,6 +1,6 @@
-"""By which way requests go upstream: our own connections, or, where more is asked for, the general client.
+"""Chooses how requests go upstream: over the proxy's own connections, or over the general client.
 
-More is an outbound proxy, which the environment names for every program alike, a client certificate, HTTP/2.
+The general client is used for an outbound proxy (named by the environment), a client certificate, or HTTP/2.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def open_upstream(settings: Settings, credentials: Sequence[Header] = ()) -> PooledUpstream:
-    """The upstream, as the settings and the environment say; nothing is connected yet. Raises SettingsError.
+    """Make the upstream from the settings and the environment, without connecting. Raises SettingsError.
 
     `credentials` are the operator's.
     """
@@ -50,9 +50,9 @@ def open_upstream(settings: Settings, credentials: Sequence[Header] = ()) -> Poo
 
 
 def outbound_proxy(upstream: str) -> httpx2.Proxy | None:
-    """What the environment has an upstream's URL asked by: `HTTPS_PROXY` and its like, but for `NO_PROXY`.
+    """The outbound proxy for an upstream's URL by `HTTPS_PROXY` and the like; None if `NO_PROXY` excludes it.
 
-    Never for an upstream on loopback. Raises SettingsError for what is no proxy's URL.
+    Also None for an upstream on loopback. Raises SettingsError for what is no proxy's URL.
     """
     url, proxies = httpx2.URL(upstream), getproxies_environment()
     name = next((name for name in (url.scheme, "all") if name in proxies), None)
@@ -69,10 +69,13 @@ def outbound_proxy(upstream: str) -> httpx2.Proxy | None:
 
 
 def _is_excepted(url: httpx2.URL, excepted: str) -> bool:
-    """By `NO_PROXY`: names and all that is below them, addresses, networks, each with a port or not; `*`."""
+    """Whether `NO_PROXY` excludes a URL.
+
+    Entries are domains with their subdomains, addresses, or networks, each with or without a port, or `*`.
+    """
     host, port = url.host.lower().strip("[]").rstrip("."), str(url.port or _PORTS[url.scheme])
     for entry in re.split(r"[\s,]+", excepted.lower()):
-        with suppress(ValueError):  # not both are addresses
+        with suppress(ValueError):  # host or entry is not an address
             if ipaddress.ip_address(host) in ipaddress.ip_network(entry.strip("[]"), strict=False):
                 return True
         named = re.fullmatch(r"(\*|\*?\.?(?P<name>[^:*]+?)\.?|\[(?P<address>.+)\])(:(?P<port>\d+))?", entry)
@@ -88,7 +91,7 @@ def _is_excepted(url: httpx2.URL, excepted: str) -> bool:
 
 
 def tls_of(settings: Settings) -> ssl.SSLContext:
-    """Whom to trust, and who we are. Raises SettingsError for files that hold no such thing."""
+    """The TLS context: certificates to trust, client certificate. Raises SettingsError for unusable files."""
     ca, cert, at = settings.upstream_ca, settings.upstream_cert, "upstream_ca"
     try:
         context = httpx2.create_ssl_context() if ca is None else ssl.create_default_context(cafile=ca)

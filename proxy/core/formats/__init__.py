@@ -1,1 +1,1 @@
-"""Wire formats that belong to no dialect."""
+"""Wire formats that are independent of dialects."""

@@ -1,16 +1,17 @@
-"""JSON values as a planner needs them: read with nothing lost, written the same way each time.
+"""Reads JSON without loss, and writes the same bytes for the same value.
 
-The API accepts what strict parsers refuse (lone surrogate escapes, numbers of any length); so do we. A number
-that no Python number holds exactly stays the text it was.
+The API accepts what strict parsers refuse (lone surrogate escapes, numbers of any length), and so does this
+module. A number that no Python number holds exactly stays text.
 
-A lone surrogate is no character: no UTF-8 holds it, so no record, search or summary can. What is said on is
-therefore read as `writable`; what only compares or passes on stays exact.
+A lone surrogate is not a character and cannot be encoded in UTF-8, so it cannot be in a record, search or
+summary. Texts for those are therefore read with `writable`; values that are only compared or forwarded stay
+exact.
 
-What upstreams write is opened one level at a time (`members`, `elements`): values stay raw slices, so that
-what we keep of them is what was written: long numbers, escapes, white space. msgspec reads nearly all; it
-refuses lone surrogate escapes, which occur where a stream is cut between the two halves of an emoji, and
-names that are no UTF-8. For these the standard library reads the level and writes it again in ASCII. Nothing
-there raises: what cannot be read is None.
+JSON from upstreams is opened one level at a time (`members`, `elements`): values stay raw slices, so long
+numbers, escapes and white space are kept as written. msgspec reads nearly all of it; it refuses lone
+surrogate escapes, which occur where a stream is split between the two halves of an emoji, and names that are
+not UTF-8. In these cases the standard library reads the level and rewrites it in ASCII. None of these
+functions raises: what cannot be read is None.
 """
 
 import json
@@ -24,7 +25,7 @@ from msgspec import Raw
 
 _decode = msgspec.json.Decoder().decode
 _64_BITS = 18
-"""Digits that always fit into 64 bits, which is what the encoder writes as a number."""
+"""Number of digits that always fit into 64 bits, the largest integers that the encoder writes."""
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
@@ -33,7 +34,7 @@ _ESCAPE = re.compile(
 
 
 def loads(raw: bytes | str) -> Any:
-    """Decode JSON; raises ValueError where it is no JSON, or nested too deeply to be read."""
+    """Decode JSON. Raises ValueError where it is not JSON, or nested too deeply to be read."""
     try:
         return _decode(raw)
     except (msgspec.DecodeError, UnicodeError):
@@ -47,7 +48,7 @@ def loads(raw: bytes | str) -> Any:
 
 
 def writable(raw: bytes) -> bytes:
-    """JSON with U+FFFD for each lone surrogate."""
+    """Replace each lone surrogate escape in JSON with U+FFFD."""
     if b"\\u" not in raw or not _SURROGATE.search(raw):
         return raw
     return _ESCAPE.sub(lambda escape: b"\\ufffd" if escape[1] else escape[0], raw)
@@ -76,7 +77,7 @@ def dumps(value: object) -> bytes:
 
 
 def object_of(pairs: Iterable[tuple[str, bytes | Raw | memoryview]]) -> bytes:
-    """A JSON object of members whose values are written already."""
+    """Write a JSON object from members whose values are already JSON."""
     return b"{" + b",".join([json.dumps(name).encode() + b":" + bytes(value) for name, value in pairs]) + b"}"
 
 
@@ -90,7 +91,7 @@ def text_or_empty(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-# --- JSON as upstreams really write it, opened one level at a time ---
+# --- JSON from upstreams, opened one level at a time ---
 
 
 UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
@@ -104,10 +105,10 @@ _INTEGER = msgspec.json.Decoder(int)
 
 
 def members(raw: bytes | Raw) -> dict[str, Raw] | None:
-    """The members of a JSON object."""
+    """The members of a JSON object; None where it is not one."""
     try:
         return _MEMBERS.decode(raw)
-    except msgspec.ValidationError:  # it is another kind of value
+    except msgspec.ValidationError:  # another type of value
         return None
     except UNREADABLE:
         value = _loaded(raw)
@@ -118,7 +119,7 @@ def members(raw: bytes | Raw) -> dict[str, Raw] | None:
 
 
 def elements(raw: bytes | Raw) -> list[Raw] | None:
-    """The elements of a JSON array."""
+    """The elements of a JSON array; None where it is not one."""
     try:
         return _ELEMENTS.decode(raw)
     except msgspec.ValidationError:
@@ -131,7 +132,7 @@ def elements(raw: bytes | Raw) -> list[Raw] | None:
 
 
 def string(raw: bytes | Raw | None) -> str | None:
-    """The text of a JSON string, where it is one that UTF-8 can write."""
+    """The text of a JSON string; None where it is not one, or cannot be encoded in UTF-8."""
     if raw is None:
         return None
     try:
@@ -144,7 +145,7 @@ def string(raw: bytes | Raw | None) -> str | None:
 
 
 def integer(raw: bytes | Raw | None) -> int | None:
-    """The value of a JSON number that is whole, 12.0 included."""
+    """The value of a whole JSON number, including 12.0; None where it is not one."""
     if raw is None:
         return None
     try:
@@ -157,7 +158,7 @@ def integer(raw: bytes | Raw | None) -> int | None:
 
 
 def well_formed(text: bytes) -> bytes:
-    """The same text in valid UTF-8, other bytes replaced by U+FFFD. Cutting a raw slice checks none."""
+    """Return text as valid UTF-8, with invalid bytes replaced by U+FFFD. Raw slices are unchecked."""
     try:
         text.decode()
     except UnicodeDecodeError:

@@ -1,8 +1,8 @@
-"""A JSON object as somebody wrote it: its members are slices, and may be changed with every other byte kept.
+"""A JSON object whose members are slices of the original text, and can be changed without other changes.
 
-Scanned once by msgspec. Lone surrogate escapes, which it refuses and the APIs accept, are read all the same:
-the scan then runs over a copy in which each is another escape of the same length, so that every offset found
-in the copy holds in the original.
+The text is scanned once by msgspec. msgspec refuses lone surrogate escapes, which the APIs accept. In that
+case the scan runs over a copy in which each is replaced by another escape of the same length, so that every
+offset in the copy holds in the original.
 """
 
 import re
@@ -24,11 +24,11 @@ _ESCAPE = re.compile(rb"\\(u[dD][89a-fA-F][0-9a-fA-F]{2}|.)", re.DOTALL)
 Members = Mapping[str, bytes | Raw | memoryview]
 """Members by name, each as the bytes of its value."""
 Spans = dict[str, tuple[int, int]]
-"""Where the value of each member begins and ends."""
+"""Start and end offset of each member's value."""
 
 
 class JSONObject:
-    """An object and its members; of a name that is written twice the last value counts."""
+    """An object and its members; if a name occurs twice, the last value counts."""
 
     __slots__ = ("_spans", "members", "raw")
 
@@ -39,7 +39,7 @@ class JSONObject:
 
     @classmethod
     def read(cls, raw: bytes) -> Self:
-        """Raises msgspec.DecodeError, UnicodeDecodeError or RecursionError for what is no object."""
+        """Read an object. Raises msgspec.DecodeError, UnicodeDecodeError or RecursionError for others."""
         try:
             return cls(raw, _decode_members(raw.removeprefix(BOM)))
         except msgspec.ValidationError:
@@ -57,15 +57,15 @@ class JSONObject:
 
     @property
     def spans(self) -> Spans | None:
-        """Where its members stand; None where a name occurs twice, so that order says nothing."""
+        """The offsets of the members; None where a name occurs twice, so that they are ambiguous."""
         if self._spans is None:
             self._spans = _spans_of(self.raw, self.members)
         return self._spans
 
     def changed(self, changes: Mapping[str, bytes | None]) -> "JSONObject":
-        """The object with other values, new members at its front, and without those whose value is None.
+        """Return the object with changed values, new members at the front, and without those set to None.
 
-        Every other byte stays; but where a name is written twice, each is written once.
+        Every other byte stays; but if a name occurs twice, the object is rewritten with each name once.
         """
         new = {name: value for name, value in changes.items() if name not in self.members}
         values = {**new, **self.members, **changes}.items()
@@ -83,7 +83,7 @@ class JSONObject:
         for name, (start, end) in self.spans.items():
             value = changes[name] if name in changes else raw[start:end]
             if value is not None:
-                # What is first now loses the comma of what was before it.
+                # The member that is first now loses the comma before it.
                 begin = raw.index(b'"', position) if is_first else position
                 parts += raw[begin:start], value
                 is_first = False
@@ -93,7 +93,7 @@ class JSONObject:
 
 
 def element_slices(array: bytes | Raw | memoryview) -> list[bytes]:
-    """The elements of an array, each as it was written. Raises as :meth:`JSONObject.read` does."""
+    """The elements of an array as raw slices. Raises as :meth:`JSONObject.read` does."""
     try:
         return [bytes(each) for each in decode_elements(array)]
     except msgspec.ValidationError:
@@ -119,12 +119,12 @@ def _spans_of(text: bytes, members: Members) -> Spans | None:
             return None
         position = found.end() + memoryview(value).nbytes
         spans[name] = (found.end(), position)
-    # A name that was passed over would stand here, or within what was taken for a value.
+    # If a name occurs twice, more than the closing brace is left here.
     return spans if text[position:].strip() == b"}" else None
 
 
 def masked(text: bytes) -> bytes:
-    """JSON with another escape of the same length for each of a surrogate, which msgspec may refuse."""
+    """Replace each surrogate escape, which msgspec may refuse, with another escape of the same length."""
     if b"\\u" not in text:
         return text
     return _ESCAPE.sub(lambda match: b"\\ufffd" if len(match[0]) > 2 else match[0], text)

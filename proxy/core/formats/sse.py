@@ -1,10 +1,10 @@
 """Server-Sent Events, read as they arrive.
 
 Keeps the parsing rules of WHATWG HTML, section 9.2.6 "Interpreting an event stream". Only CR, LF and CRLF end
-a line: U+2028 and its like occur inside JSON strings and are data. The decoder reads a copy of the stream, so
-it may give up where an event grows past its limit; the bytes themselves flow on.
+a line: U+2028 and the like occur inside JSON strings and are data. The decoder reads a copy of the stream, so
+it may give up when an event exceeds its limit; the stream itself goes on.
 
-One field more than the standard's is read: llama.cpp wrote errors as `error: {…}` until the end of 2025.
+One non-standard field is read: llama.cpp wrote errors as `error: {…}` until the end of 2025.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EVENT_LIMIT = 8 * 1024 * 1024
 BOM = b"\xef\xbb\xbf"
 _EVENT_END = re.compile(rb"(?>\r\n|\r|\n){2}")
 _OVERLAP = 3
-"""Bytes of an event's end that may have come before the rest of it."""
+"""Bytes of an event's end that may have arrived in an earlier chunk than the last byte."""
 _DATA = b"data: "
 _LINE_END = re.compile(rb"\r\n?")
 
@@ -32,10 +32,10 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 
 class Decoder:
-    """Turns chunks of bytes, cut anywhere, into events.
+    """Turns chunks of bytes, split anywhere, into events.
 
-    Linear in the bytes fed: an unfinished event is kept in one growing buffer, and only new bytes are
-    searched.
+    Takes time linear in the bytes fed: an unfinished event is kept in one growing buffer, and only new bytes
+    are searched.
     """
 
     __slots__ = ("_after_cr", "_is_started", "_limit", "_pending", "overflowed")
@@ -46,20 +46,20 @@ class Decoder:
         self._is_started = False
         self._after_cr = False
         self.overflowed = False
-        """Whether an event passed the limit. There is no way back: no further event is dispatched."""
+        """Whether an event exceeded the limit; after that no further event is returned."""
 
     @property
     def is_within_event(self) -> bool:
-        """Whether the bytes so far end within an event, so that what is appended would be part of it."""
+        """Whether the bytes so far end within an event, so that appended bytes would be part of it."""
         return bool(self._pending.strip(b"\n"))
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """Take the next bytes and give the events that they complete."""
+        """Take the next bytes and return the events that they complete."""
         if self.overflowed or not chunk:
             return []
         pending = self._pending
         if not self._is_started:
-            # One BOM is no part of the stream; wait while the bytes so far may still become one.
+            # A leading BOM is not part of the stream; wait while the bytes so far may still become one.
             chunk = bytes(pending) + chunk
             if len(chunk) < len(BOM) and BOM.startswith(chunk):
                 pending[:] = chunk
@@ -82,7 +82,7 @@ class Decoder:
         return read_events(text) if text else []
 
     def _within_limit(self, text: bytes) -> bytes:
-        """The blocks before the first one that is too long, if any is."""
+        """The blocks before the first one that exceeds the limit; all of them if none does."""
         position = 0
         for block in (*text.split(b"\n\n"), self._pending):
             if len(block) > self._limit and len(block.strip(b"\n")) > self._limit:
@@ -94,9 +94,9 @@ class Decoder:
 
 
 def read_events(text: bytes) -> list[Event]:
-    """Read events, each but the last one ended by a blank line, all lines by LF.
+    """Read events that are separated by blank lines, with lines ended by LF.
 
-    Nearly every stream has one data line an event and nothing else: seen without a look at each line.
+    Nearly every stream has one data line per event and nothing else; that case is fast.
     """
     data = text.removeprefix(_DATA).split(b"\n\n" + _DATA)
     line_ends_between = 2 * (len(data) - 1)
@@ -106,7 +106,7 @@ def read_events(text: bytes) -> list[Event]:
 
 
 def read_event(block: bytes) -> Event | None:
-    """Read one event's lines, ended by LF. No data line, no event; comments and other fields are skipped."""
+    """Read one event from lines ended by LF; None without a data line. Other fields are skipped."""
     name = b""
     data: list[bytes] = []
     for line in block.split(b"\n"):
@@ -122,12 +122,12 @@ def read_event(block: bytes) -> Event | None:
 
 
 def read_raw(raw: bytes) -> Event | None:
-    """Read one event as it was written, its BOM and line ends included."""
+    """Read one event from its original bytes, with any line ends and perhaps a BOM."""
     return read_event(_LINE_END.sub(b"\n", raw.removeprefix(BOM)).strip(b"\n"))
 
 
 class RawEvents:
-    """Cuts a stream's bytes, cut anywhere, into whole events; only new bytes are searched for an end.
+    """Splits a stream's bytes, fed in arbitrary chunks, into whole events; only new bytes are searched.
 
     An event that ends with CR at the end of a chunk waits for the next byte, which may be its LF.
     """
@@ -139,18 +139,18 @@ class RawEvents:
 
     @property
     def is_too_long(self) -> bool:
-        """Whether the unfinished event has passed the limit."""
+        """Whether the unfinished event exceeds the limit."""
         return len(self._pending) > self._limit
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The events that these bytes complete."""
+        """Take the next bytes and return the events that they complete, as raw bytes."""
         text, position, events = self._pending, 0, list[bytes]()
         start = max(len(text) - _OVERLAP, 0)
         text += chunk
         self._has_cr = self._has_cr or b"\r" in chunk
         if self._has_cr:
             ends = [found.end() for found in _EVENT_END.finditer(text, start)]
-        else:  # nearly every stream, several times as fast
+        else:  # the usual case, several times as fast
             ends, found = list[int](), text.find(b"\n\n", start)
             while found >= 0:
                 ends.append(found + 2)
@@ -164,7 +164,7 @@ class RawEvents:
         return events
 
     def rest(self) -> bytes:
-        """What is left of an unfinished event."""
+        """Return the bytes of the unfinished event, and forget them."""
         left = bytes(self._pending)
         self._pending.clear()
         return left

@@ -1,7 +1,7 @@
-"""Bytes without their Content-Encoding, as they arrive and under a cap (RFC 9110 8.4.1).
+"""Removes a Content-Encoding from bytes as they arrive, up to a size limit (RFC 9110 8.4.1).
 
-Requests come as their senders like. We ask for plain answers; what an upstream compresses nevertheless is
-passed on as it came, and read here.
+Clients may compress requests. The proxy asks upstreams for uncompressed answers; one that is compressed
+nevertheless is forwarded unchanged, and unpacked here to be read.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ import zlib
 
 _WBITS = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}
 CODINGS = frozenset(_WBITS)
-"""Those that can be unpacked."""
+"""Content codings that can be unpacked."""
 
 
 class UnpackingError(Exception):
-    """The bytes are not what they are named, or unpack to more than the cap."""
+    """The bytes are not in the named coding, or unpack to more than the limit."""
 
 
 class UnpackedTooLargeError(UnpackingError):
-    """They unpack to more than the cap."""
+    """The bytes unpack to more than the limit."""
 
 
 class Unpacker:
-    """One of `CODINGS`, of at most `limit` bytes unpacked.
+    """Unpacks one of `CODINGS` to at most `limit` bytes.
 
-    `deflate` is zlib's (RFC 9110 8.4.1.2); ``is_bare`` is for senders that leave out its frame.
+    `deflate` has zlib's format (RFC 9110 8.4.1.2); ``is_bare`` is for senders that omit zlib's framing.
     """
 
     def __init__(self, coding: bytes, limit: int, *, is_bare: bool = False) -> None:
@@ -34,11 +34,11 @@ class Unpacker:
 
     @property
     def is_whole(self) -> bool:
-        """Whether what came so far ends where a member does."""
+        """Whether the bytes so far end at the end of a compressed member."""
         return self._stream.eof
 
     def feed(self, chunk: bytes) -> bytes:
-        """What these bytes add (raises UnpackingError)."""
+        """Take the next bytes, and return what they unpack to. Raises UnpackingError."""
         parts: list[bytes] = []
         while chunk:
             if self._stream.eof:  # a gzip file may have several members (RFC 1952 2.2)

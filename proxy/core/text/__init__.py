@@ -1,1 +1,1 @@
-"""What text says, whatever conversation it is in: words, numbers, language."""
+"""Analysis of text without regard to its conversation: words, numbers, language."""

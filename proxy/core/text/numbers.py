@@ -1,7 +1,7 @@
-"""What each number says, however it is written.
+"""Finds the values of numbers in a text, however they are written.
 
-`1,000`, `1 000` and `1000` are the same number, and so are `12k` and `12,000`; `1.500` is read both ways,
-because nobody can tell. A reading is a decimal in its shortest form, so readings compare as text.
+`1,000`, `1 000` and `1000` are the same number, and so are `12k` and `12,000`; `1.500` is ambiguous and read
+both ways. A reading is a decimal in its shortest form, so readings can be compared as text.
 """
 
 import re
@@ -19,13 +19,13 @@ _BY_COMMA = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _BY_POINT = re.compile(r"\d{1,3}(?:\.\d{3})+(?:,\d+)?")
 _BY_SPACE = re.compile(r"[ \u00a0\u202f'\u2019_]")
 _LONGEST = 40
-"""Digits of a number that is calculated with; a longer one is itself."""
+"""Largest number of characters of a number that is scaled; a longer one is left as it is."""
 _CLOCK = re.compile(r"(?<!\d)([01]?\d|2[0-3]):[0-5]\d")
 _LETTERS = re.compile(r"[^\W\d_]+")
 
 
 _SPELT: dict[str, set[str]] = {}
-"""What a word says; `sept` is French for seven, and a month."""
+"""The values of number words and months; `sept` is French for seven, and a month."""
 for _value, _words in [*NUMERALS.items(), *((str(place), names) for place, names in enumerate(MONTHS, 1))]:
     for _word in _words.lower().split():
         _SPELT.setdefault(_word, set()).add(_value)
@@ -33,7 +33,7 @@ for _value, _words in [*NUMERALS.items(), *((str(place), names) for place, names
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number in a text, ``start`` up to and without ``end``."""
+    """A number in a text, from ``start`` up to but not including ``end``."""
 
     start: int
     end: int
@@ -41,7 +41,7 @@ class Number:
 
 
 def numbers_in(text: str) -> Iterator[Number]:
-    """Every number that is written in digits."""
+    """All numbers of a text that are written in digits."""
     for match in _NUMBER.finditer(text):
         plain = set(_plain(match[0]))
         scale = _SCALE.match(text, match.end())
@@ -60,7 +60,7 @@ def numbers_in(text: str) -> Iterator[Number]:
 
 
 def all_numbers(text: str) -> frozenset[str]:
-    """The readings of every number that a text tells, in digits or in words; months count as numbers."""
+    """The readings of all numbers in a text, in digits or in words; months count as numbers."""
     found = {reading for number in numbers_in(text) for reading in number.readings}
     found |= {
         _canonical(part)
@@ -77,7 +77,7 @@ def all_numbers(text: str) -> frozenset[str]:
 
 
 def _plain(digits: str) -> Iterator[str]:
-    """What a number without a scale says."""
+    """The readings of a number without a scale."""
     digits = _BY_SPACE.sub("", digits)
     if _BY_COMMA.fullmatch(digits):
         yield _canonical(digits.replace(",", ""))
@@ -92,7 +92,7 @@ def _plain(digits: str) -> Iterator[str]:
 
 
 def is_decimal(reading: str) -> bool:
-    """Whether one can calculate with it: a date or a version is none."""
+    """Whether a reading is a decimal number, and not a date or a version."""
     return reading.count(".") <= 1 and "," not in reading
 
 

@@ -1,7 +1,7 @@
-"""How alike texts are, by the words that they share: TF-IDF, in pure Python.
+"""Similarity of texts by the words that they share: TF-IDF, in pure Python.
 
-A word weighs more the more often a text has it and the fewer texts have it; likeness is the cosine of the
-angle between the weights (Salton & Buckley 1988, `ltc`). Scripts that put no spaces between words are read in
+A word weighs more the more often a text has it and the fewer texts have it; similarity is the cosine of the
+angle between the weights (Salton & Buckley 1988, `ltc`). Scripts without spaces between words are read in
 pairs of characters.
 """
 
@@ -15,27 +15,27 @@ from itertools import accumulate, takewhile
 from proxy.core.text.lexicon.words import UNSPACED
 
 Likeness = Callable[[int, int], float]
-"""How alike two of the texts are, by their indexes: 0 not at all, 1 the same."""
+"""Returns the similarity of two texts, given by index: 0 for none, 1 for equal texts."""
 Similarity = Callable[[Sequence[str]], Likeness]
-"""Reads texts once, to compare them often. What embeddings tell takes the same place."""
+"""Reads texts once, to compare them often. One based on embeddings has the same type."""
 
 _TERMS = 64
-"""Terms by which a text is known, the weightiest ones: comparing stays cheap, however long it is."""
+"""Number of a text's weightiest terms that are compared, so that comparing is cheap however long it is."""
 _CAREFUL = 0.999
-"""Of a bound, so that no rounding makes it too low."""
+"""Factor on a lower bound, so that rounding errors lose no match."""
 _WORD = re.compile(rf"[{UNSPACED}]+|[^\W_{UNSPACED}]+")
 _IS_UNSPACED = re.compile(rf"[{UNSPACED}]")
 
 
 def tfidf(texts: Sequence[str]) -> "Vectors":
-    """Likeness by shared words."""
+    """Similarity by shared words."""
     counts = [Counter(_terms(text)) for text in texts]
     spread = Counter(term for found in counts for term in found)
     return Vectors([_vector(found, spread, len(texts)) for found in counts])
 
 
 def likeness(one: str, other: str) -> float:
-    """How alike two texts are by all of their words: no others tell which of these matter."""
+    """Similarity of two texts by all of their words, without other texts to weight the words by."""
     counts = [Counter(_terms(text)) for text in (one, other)]
     if counts[0] == counts[1]:
         return 1.0
@@ -56,18 +56,18 @@ class Vectors:
                 self._most[term] = max(weight, self._most.get(term, 0.0))
 
     def __call__(self, one: int, other: int) -> float:
-        """How alike two of the texts are."""
+        """The similarity of two texts, given by index."""
         if one == other:
             return 1.0
         less, more = sorted((self._vectors[one], self._vectors[other]), key=len)
         return sum(weight * more[term] for term, weight in less.items() if term in more)
 
     def terms(self, text: int) -> Collection[str]:
-        """What a text is known by."""
+        """The weightiest terms of a text."""
         return self._vectors[text].keys()
 
     def telling(self, text: int, least: float) -> list[str]:
-        """Terms of which every text that is at least so alike has one (Bayardo and others 2007)."""
+        """Terms of which each text with a similarity of at least ``least`` has one (Bayardo et al. 2007)."""
         vector = self._vectors[text]
         weights = {term: weight * self._most[term] for term, weight in vector.items()}
         terms = sorted(weights, key=weights.__getitem__)
@@ -95,17 +95,17 @@ def _vector(counts: Mapping[str, int], spread: Mapping[str, int], texts: int) ->
     return {term: weights[term] / length for term in weightiest}
 
 
-# --- which name may be meant by one that there is not ---
+# --- the known name that an unknown one may mean ---
 
 
 _ALIKE = 0.65
-"""How much of both is the same, at least (difflib's ratio)."""
+"""Least similarity of a suggestion (difflib's ratio)."""
 _LIKELY = 3
-"""Of so many that are most like it, the one nearest in length: typing slips on letters, not on endings."""
+"""Number of most similar names, of which the one nearest in length is taken: typos rarely change the length."""
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str:
-    """The candidate that is most like a name; empty where none is much like it."""
+    """The candidate that is most similar to a name; empty where none is similar enough."""
     others = [each for each in candidates if each != name]
     found = get_close_matches(name, others, n=_LIKELY, cutoff=_ALIKE)
     return min(found, key=lambda each: abs(len(each) - len(name)), default="")

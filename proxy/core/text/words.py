@@ -1,7 +1,7 @@
-"""A text's sentences and words, its language, what of it an index finds, and as much as so many bytes hold.
+"""Sentences, words and language of a text, its search terms, and cutting it to a number of bytes.
 
-Not grammar: words are cut to what their forms share, and of Japanese and Chinese pairs of characters count,
-those of kanji, hanzi and katakana. That is enough to see whether two sentences tell of the same.
+There is no grammar here: words are cut to stems, and Japanese and Chinese count as pairs of characters (of
+kanji, hanzi and katakana). That is enough to see whether two sentences are about the same thing.
 """
 
 import re
@@ -27,21 +27,21 @@ from proxy.core.text.lexicon.words import (
 )
 
 _REMEMBERED, _REMEMBERED_LENGTH = 4_096, 512
-"""Texts whose words a process remembers, and characters of each at most."""
+"""Number of texts whose words a process caches, and the largest length of each in characters."""
 _STEM = 5
-"""Characters of a word that count: `deploy`, `deploying` and `deployment` are one."""
+"""Leading characters of a word that count: `deploy`, `deploying` and `deployment` are the same."""
 _END = re.compile(r"(?<=[.!?;…])[\"”»)\]]*\s+|(?<=[。\uff01\uff1f\uff1b])|\n+")
 _STEM_WORD = re.compile(rf"[0-9]+|[^\W\d_{UNSPACED}]+|[{PAIRED}]{{2,}}")
 _IS_PAIRED = re.compile(f"[{PAIRED}]")
 _SUFFIX = re.compile(r"(?:ions?|ings?|ments?|ies|ied|ed|es|s|en|er|ez|ir|ar|y|e)$")
 _DOUBLED = re.compile(r"([^\d])\1$")
-"""As in `shipped`, without its ending."""
+"""A doubled last letter, as in `shipped` without its ending."""
 _STOP = FUNCTION_WORDS | LIGHT_WORDS | MODAL_WORDS | CLAIM_WORDS
 _STOP_IN_QUESTIONS = FUNCTION_WORDS | LIGHT_WORDS | WORDS_OF_OCCASION
 
 
 def words_of(text: str) -> frozenset[str]:
-    """The words that carry content, cut to their stems."""
+    """The content words of a text, cut to their stems."""
     return (_words_of_sentence if len(text) <= _REMEMBERED_LENGTH else _words_of)(text)
 
 
@@ -60,12 +60,12 @@ _words_of_sentence = lru_cache(_REMEMBERED)(_words_of)
 
 
 def sentences_in(text: str) -> list[str]:
-    """The sentences of a text, each line at least one."""
+    """The sentences of a text; a line end also ends a sentence."""
     return [each.strip() for each in _END.split(text) if each.strip()]
 
 
 def first_sentences(text: str, fits: Callable[[str], bool]) -> str:
-    """As many of a text's sentences, from the first on, as ``fits`` takes together; the text if it may."""
+    """As many leading sentences of a text as ``fits`` accepts together; the whole text if it fits."""
     if fits(text):
         return text
     ends = [match.end() for match in _END.finditer(text)]
@@ -74,11 +74,11 @@ def first_sentences(text: str, fits: Callable[[str], bool]) -> str:
 
 
 def share(wanted: frozenset[str], found: frozenset[str]) -> float:
-    """How many of the ``wanted`` words are there: 0 to 1."""
+    """Share of the ``wanted`` words that are among the ``found`` ones: 0 to 1."""
     return len(wanted & found) / len(wanted) if wanted else 0.0
 
 
-# --- texts cut to a number of UTF-8 bytes, never inside a code point; and to a line that people are shown ---
+# --- texts cut to a number of UTF-8 bytes, never inside a code point, or to one line for people to read ---
 
 
 _MARK = "…"
@@ -88,12 +88,12 @@ _CONTINUED, _CONTINUATION = 0xC0, 0x80
 
 
 def size(text: str) -> int:
-    """Bytes of a text in UTF-8; a lone surrogate, which JSON may hold, counts three."""
+    """Size of a text in UTF-8 bytes; a lone surrogate, which JSON may hold, counts three."""
     return len(text.encode(errors="surrogatepass"))
 
 
 def head_of(text: str, most: int) -> str:
-    """The text's beginning in at most so many bytes, a mark where something is missing; else the text."""
+    """Return the start of a text in at most ``most`` bytes, with a mark where text is cut off."""
     data = text.encode(errors="surrogatepass")
     if len(data) <= most:
         return text
@@ -104,7 +104,7 @@ def head_of(text: str, most: int) -> str:
 
 
 def tail_of(text: str, most: int) -> str:
-    """The text's end in at most so many bytes, a mark where something is missing; else the text."""
+    """Return the end of a text in at most ``most`` bytes, with a mark where text is cut off."""
     data = text.encode(errors="surrogatepass")
     if len(data) <= most:
         return text
@@ -115,9 +115,9 @@ def tail_of(text: str, most: int) -> str:
 
 
 def one_line(text: str, most: int = 60) -> str:
-    """The text's beginning in at most so many characters, as one line of printable ones.
+    """Return the start of a text as one line of at most ``most`` printable characters.
 
-    Content comes from clients: control characters would reach a terminal.
+    Content comes from clients, so its control characters must not reach a terminal.
     """
     whole = text.lstrip()
     beginning = " ".join(whole[: 8 * most].split())
@@ -126,7 +126,7 @@ def one_line(text: str, most: int = 60) -> str:
 
 
 def shares(sizes: Sequence[int], room: int) -> list[int]:
-    """What each of several texts gets of ``room``: small ones all they need, the others as much each."""
+    """Divide ``room`` among texts: small ones get all they need, the others equal shares."""
     given = [0] * len(sizes)
     waiting = sorted(range(len(sizes)), key=lambda index: sizes[index])
     for place, index in enumerate(waiting):
@@ -135,7 +135,7 @@ def shares(sizes: Sequence[int], room: int) -> list[int]:
     return given
 
 
-# --- the words of a question, and a text as an index reads it: it breaks texts at white space ---
+# --- search terms of a question, and texts prepared for an index that splits them at white space ---
 
 
 MOST_TERMS = 64
@@ -145,12 +145,12 @@ _CHUNK = re.compile(r"\w+(?:[-_./:@#]\w+)*")
 
 
 def spaced(text: str) -> str:
-    """A text as an index reads it: characters of scripts without spaces stand apart."""
+    """Prepare a text for the index: put spaces around characters of scripts that are written without them."""
     return _CHARACTER.sub(r" \1 ", unicodedata.normalize("NFKC", text))
 
 
 def terms_of(query: str) -> list[str]:
-    """What to look for, any of it; a term of several words is looked for as it stands."""
+    """The search terms of a query, any of which may match; one of several words is matched as a phrase."""
     chunks: list[str] = _CHUNK.findall(unicodedata.normalize("NFKC", query).lower())
     found = list(dict.fromkeys(term for chunk in chunks for term in _terms_in(chunk)))
     telling = [term for term in found if term not in _STOP_IN_QUESTIONS]
@@ -158,7 +158,7 @@ def terms_of(query: str) -> list[str]:
 
 
 def _terms_in(chunk: str) -> Iterator[str]:
-    """The words of a chunk; and, where it looks like an identifier, the whole of it."""
+    """The words of a chunk, and the whole chunk as a phrase if it looks like an identifier."""
     runs: list[str] = _RUN.findall(chunk)
     for run in runs:
         if not _CHARACTER.match(run):
@@ -169,23 +169,23 @@ def _terms_in(chunk: str) -> Iterator[str]:
         yield " ".join(runs)
 
 
-# --- which of six languages a text is in, well enough to write a one-line note in it ---
+# --- which of six languages a text is in, accurate enough to choose the language of a one-line note ---
 
 
 _KANA = re.compile(f"[{HIRAGANA}{KATAKANA}]")
 _HAN = re.compile(f"[{HAN}]")
 _LETTERS = re.compile(r"[^\W\d_]+")
 _LANGUAGES: defaultdict[str, list[str]] = defaultdict(list)
-"""Of each everyday word, those that it speaks for."""
+"""For each everyday word, the languages that it indicates."""
 for _name, _words in EVERYDAY_WORDS.items():
     for _word in _words:
         _LANGUAGES[_word].append(_name)
 _SAMPLE = 4_000
-"""Characters that are looked at."""
+"""Number of leading characters that are examined."""
 
 
 def language_of(text: str) -> str:
-    """``en``, ``ja``, ``zh``, ``de``, ``es`` or ``fr``; English where nothing speaks for another."""
+    """``en``, ``ja``, ``zh``, ``de``, ``es`` or ``fr``; English where nothing indicates another."""
     return _language_of(text[:_SAMPLE])
 
 

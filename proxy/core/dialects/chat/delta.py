@@ -124,7 +124,7 @@ class Merger:
 
 
 def add(deltas: Deltas, delta: Mapping[str, Raw], shape: Shape = _ANY) -> None:
-    """Note what one more delta says; null says nothing."""
+    """Add one more delta to those of an object; null values are ignored."""
     for name, raw in delta.items():
         value = bytes(raw)
         if value == b"null":
