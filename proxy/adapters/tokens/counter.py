@@ -84,7 +84,7 @@ _count_long = lru_cache(512)(_count)
 PIECE = 64 * 1024
 """Largest number of characters given to the encoder at once."""
 RUN = 1024
-"""An aligned stretch of so many characters of one kind is a piece of its own: no run twice as long is left."""
+"""An aligned stretch of so many characters of one kind is its own piece: no run twice as long is left."""
 
 _SEARCH = 4096  # characters before the end of a piece in which a boundary to cut at is searched
 

@@ -53,7 +53,7 @@ def open_tracer() -> Tracer | None:
 
 
 def traced_store(timed: Callable[[str, float], None]) -> Callable[[str, float], None]:
-    """Wrap a callback that gets operation and seconds of each call of a store; also add a span to the trace."""
+    """Wrap a callback that gets operation and seconds of each store call; also add a span to the trace."""
 
     def told(operation: str, seconds: float) -> None:
         timed(operation, seconds)

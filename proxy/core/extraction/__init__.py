@@ -1,1 +1,1 @@
-"""What a text says that must not be lost: exact facts, and what somebody demands or forbids."""
+"""Extraction of what must not be lost from a text: exact facts, and rules that somebody lays down."""

@@ -1,8 +1,7 @@
-"""Exact things in a message: found in its text, and in the JSON that tools take and give.
+"""Finds exact facts in a message: in its text, and in the JSON of tool calls and results.
 
-A fact under a key keeps the key, because `reservation_id: NO6JO3` says more than the code alone. What an
-object says of itself (a status, a balance) remembers which object that was, so that a newer value of the same
-thing can take its place.
+A fact under a key keeps the key, because `reservation_id: NO6JO3` says more than the code alone. A property
+of an object (a status, a balance) records which object it belongs to, so that a newer value can replace it.
 """
 
 import re
@@ -16,11 +15,11 @@ from proxy.core.extraction.outlines import definitions_in
 from proxy.core.formats.json import loads_writable
 from proxy.core.text.lexicon.words import CURRENCIES, MONTHS, UNITS
 
-# --- what kind of exact thing a word is: a path, a code, a date, a name in code, or nothing in particular ---
+# --- the kind of fact that a word is: a path, a code, a date, a name in code, or none ---
 
 
 LONGEST = 120
-"""Characters of one exact thing."""
+"""Largest length of a fact in characters."""
 _SHORTEST = 3
 
 _EXTENSIONS = frozenset(
@@ -69,14 +68,14 @@ _CAPITALS = re.compile(r"[A-Z]{2,}(?:-[A-Z0-9]+)+|[A-Z]{5,}")
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 _KEBAB = re.compile(r"[A-Za-z]\w*(?:-\w+){2,}")
 _NO_NAMES = re.compile(r"[-dlcbps]?(?:[r-][w-][xsStT-]){3}\S?|__[a-z]+__")
-"""What stands in each listing and each program: modes of files, and names that a language gives."""
+"""Words that occur in every listing and program: file modes, and a language's own names."""
 _NUMERIC = re.compile(r"[\d.,%]+")
 _ABBREVIATION = re.compile(r"(?:[A-Za-z]\.)+[A-Za-z]?\.?")
 
 
 @lru_cache(maxsize=1 << 15)
 def kind_of(word: str) -> str | None:
-    """The kind of a word without white space; None where it is nothing exact."""
+    """The kind of fact that a word without white space is; None where it is none."""
     if not _SHORTEST <= len(word) <= LONGEST or _FLAGS.fullmatch(word) or _NO_NAMES.fullmatch(word):
         return None
     if word.isalpha() and (word.islower() or word.istitle()):
@@ -102,7 +101,7 @@ def _place(word: str) -> str | None:
 
 
 def _is_path(word: str) -> bool:
-    """Whether slashes part directories, and not words as in `and/or`."""
+    """Whether slashes separate directories, and not words as in `and/or`."""
     segments = [segment for segment in word.split("/") if segment]
     if ":" in word or not segments or not any(any(map(str.isalnum, segment)) for segment in segments):
         return False
@@ -129,22 +128,22 @@ def _written_in_code(word: str) -> str | None:
     return None
 
 
-# --- exact things in a message: found in its text, and in the JSON that tools take and give ---
+# --- facts in a message: in its text, and in the JSON of tool calls and results ---
 
 
 MOST_CHARACTERS = 48_000
 """Characters of one text that are read: three quarters from its beginning, one from its end."""
 MOST_FACTS = 1_000
-"""Facts of one message."""
+"""Largest number of facts of one text."""
 _SHORT = 60
-"""Characters of a value that can stand as a whole."""
+"""Largest length in characters of a value that can be a fact as a whole."""
 _FEW_WORDS = 5
 _DEEPEST = 12
 
 _URL = re.compile(r"(?:https?|ftp|wss?|s3|gs|git|ssh|postgres(?:ql)?|redis)://[^\s<>\"'`)\]}|\\]+")
 _LETTERS = r"A-Za-z0-9À-ɏ_"
 _WITHIN = rf"[{_LETTERS}./\\:@$€£¥₹%+,~-]*"
-# Each begins with a set of characters, which a search skips to; what must stand before is asked after it.
+# Each pattern begins with a set of characters, so that a search skips to them; lookbehinds come after it.
 _WORD = re.compile(
     rf"[{_LETTERS}$€£¥₹#@~./](?:(?<=[{_LETTERS}])(?<!\\[nrt])|(?:(?<=[$€£¥₹#@~/])|(?<=\.)\.?/)[{_LETTERS}])"
     rf"{_WITHIN}(?:[=>~]=(?=\d){_WITHIN})*"
@@ -155,7 +154,7 @@ _FROM_MONTH = "|".join(
     f"(?<={first})(?:{'|'.join(name[1:] for name in _MONTHS if name[0] == first)})"
     for first in dict.fromkeys(name[0] for name in _MONTHS)
 )
-"""The rest of a month's name, its first letter read."""
+"""The rest of a month's name after its first letter."""
 _SPACED: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "date",
@@ -199,18 +198,18 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class Fact(msgspec.Struct, frozen=True, gc=False):
-    """One exact thing."""
+    """One exact fact."""
 
     kind: str
     value: str
     key: str = ""
-    """What the source calls it, if it stood under a key."""
+    """The key that it had in its source, if any."""
     thing: str = ""
-    """Of what it is told, where another value of the same key may replace it; empty for things themselves."""
+    """The object and key that it is the state of, so that a newer value replaces it; else empty."""
 
 
 def facts_of(text: str, thing: str) -> list[Fact]:
-    """Everything exact in a text: the leaves of JSON; else what stands under a key, and all else.
+    """All facts in a text: the leaves, if it is JSON; else the values under keys, then all others.
 
     ``thing`` names what the text is about (a tool and its arguments) where nothing in it does.
     """
@@ -223,8 +222,8 @@ def facts_of(text: str, thing: str) -> list[Fact]:
 
 
 def facts_in(text: str) -> list[Fact]:
-    """The exact things in prose, logs and programs, each once, in the order of their first mention."""
-    # None of them goes over the end of a line, so lines that come again tell nothing.
+    """The facts in prose, logs and programs, each once."""
+    # No fact spans lines, so repeated lines add nothing.
     lines = dict.fromkeys(bounded(text).splitlines())
     read, numbered = "\n".join(lines), "\n".join(filter(_DIGIT.search, lines))
     found: dict[str, Fact] = {}
@@ -245,14 +244,14 @@ def facts_in(text: str) -> list[Fact]:
 
 
 def things_in(text: str) -> list[Fact]:
-    """The exact things of a text that may be source code: what it defines, and then all others."""
+    """The facts of a text that may be source code: the names that it defines, then all others."""
     defined = {name: Fact(kind, name) for kind, name in definitions_in(bounded(text)) if len(name) <= LONGEST}
     found = defined | {fact.value: fact for fact in facts_in(text) if fact.value not in defined}
     return list(found.values())[:MOST_FACTS]
 
 
 def is_plain(text: str) -> bool:
-    """Whether all that is exact in a text are :func:`words_in` it; so with other digits in their places."""
+    """Whether :func:`words_in` finds all facts of a text, also if its digits were others."""
     spaced = any(pattern.search(text) for _, pattern in _SPACED)
     is_marked = ":" in text or "=" in text or text.lstrip().startswith(("{", "["))
     is_defining = next(definitions_in(text), None) is not None
@@ -260,18 +259,18 @@ def is_plain(text: str) -> bool:
 
 
 def words_in(text: str) -> list[Fact]:
-    """The exact things of a text that are written as one word."""
+    """The facts of a text that are written as one word."""
     return list({fact.value: fact for word in _WORD.findall(text) for fact in _exact_in_word(word)}.values())
 
 
 def quotes_in(text: str) -> list[Fact]:
-    """What stands in quotation marks."""
+    """The texts in quotation marks, as facts."""
     found = (match[1] or match[2] for match in _QUOTED.finditer(bounded(text)))
     return [Fact("quoted", each) for each in found if each.strip() == each and not _CONTROL.search(each)]
 
 
 def bounded(text: str) -> str:
-    """As much of a text as is read."""
+    """The part of a text that is read."""
     if len(text) <= MOST_CHARACTERS:
         return text
     tail = MOST_CHARACTERS // 4
@@ -285,13 +284,13 @@ def _add(found: dict[str, Fact], kind: str, value: str) -> None:
 
 @lru_cache(maxsize=1 << 15)
 def _exact_in_word(written: str) -> tuple[Fact, ...]:
-    """What is exact in what is written as one word."""
+    """The facts in one written word."""
     pieces = (written,) if written.isalnum() else _pieces(written)
     return tuple([Fact(kind, word) for word in pieces if (kind := kind_of(word)) is not None])
 
 
 def _pieces(word: str) -> Iterator[str]:
-    """A word without what only stands beside it; both sides of a colon, but for times and drives."""
+    """A word without punctuation around it; split at colons and commas, unless the whole is a fact."""
     stripped = word.rstrip(".,:;-+@$~\\").rstrip("/") if word != "/" else word
     if ":" in stripped and kind_of(stripped) is None:
         for part in stripped.split(":"):
@@ -320,7 +319,7 @@ def leaves_of(text: str, thing: str) -> list[Fact] | None:
 
 
 def _walk(found: dict[str, Fact], value: object, key: str, thing: str, deeper: int) -> None:
-    """Find what a JSON value tells; what was told already keeps the key that it stood under first."""
+    """Collect the facts of a JSON value; a value found before keeps its first key."""
     if deeper == 0 or len(found) >= MOST_FACTS:
         return
     if isinstance(value, str):
@@ -340,7 +339,7 @@ def _walk(found: dict[str, Fact], value: object, key: str, thing: str, deeper: i
 def _walk_object(
     found: dict[str, Fact], members: dict[str, object], key: str, thing: str, deeper: int
 ) -> None:
-    # An object is called by its first member whose name says that it is an id.
+    # An object is named by its first member whose name marks an id.
     labels = (
         f"{member}={each}"
         for member, each in members.items()
@@ -358,12 +357,12 @@ def _walk_object(
 
 @lru_cache(maxsize=1 << 12)
 def _is_label(key: str) -> bool:
-    """Whether what stands under a key names something."""
+    """Whether values under a key are identifiers."""
     return _LABELS.search(key) is not None
 
 
 def _add_text(found: dict[str, Fact], value: str, key: str, thing: str) -> None:
-    """Find what a string tells that stands under a key: itself, where it is short, and what is within."""
+    """Collect the facts of a string under a key: the string itself, if it is short, and those within it."""
     text = value.strip()
     is_word = " " not in text
     if not text or len(text) > _SHORT or _CONTROL.search(text):
@@ -394,12 +393,12 @@ def _facts_in_short(text: str) -> tuple[Fact, ...]:
 
 @lru_cache(maxsize=1 << 12)
 def _state_of(thing: str, key: str) -> str:
-    """What a key tells of a thing; one text for all messages that tell it."""
+    """The name of a thing's property; cached, so that all messages share one string."""
     return f"{thing}\0{key}"
 
 
 def pairs_in(text: str, thing: str) -> list[Fact]:
-    """`key: value` and `key = value`, each on a line of its own, where the value is exact."""
+    """Facts written as `key: value` or `key = value` on a line of their own."""
     found: list[Fact] = []
     for match in _PAIR.finditer(bounded(text)) if ":" in text or "=" in text else ():
         key, value = match[1].strip(), match[2].strip().strip("\"'`,;")

@@ -1,13 +1,13 @@
-"""Commands and observations: the tool calls of agents that speak in plain text, found by shape and by rhythm.
+"""Commands and observations: the tool calls of agents that use plain text, found by their form and rhythm.
 
-Such an agent writes a command into what it says, and what the command brought comes as a user's message
-(Yao et al. 2022, ReAct; SWE-agent, OpenHands). A user's message is an observation where the assistant's
-message before it ends with a command and the text is framed as output; or where it is nothing but what is
-printed, and the assistant's other messages end with commands too. In doubt it is the user's.
+Such an agent ends its message with a command, and the output of the command comes as a user message (Yao et
+al. 2022, ReAct; SWE-agent, OpenHands). A user message is an observation if the assistant message before it
+ends with a command, and either its text is framed as output, or it is only printed output and the assistant's
+other messages end with commands too. In doubt it is treated as the user's own.
 
-An observation has two sides: what a program wrote, which is worth what a tool's result is and lays down
-nothing, and what stands beside that in paragraphs of its own, which is the user's word as ever. All of this
-is a pure function of the history up to the message (law 3).
+An observation has two sides: the program's output, which is treated as a tool result and lays down no rules,
+and other paragraphs beside it, which are treated as the user's words. All of this is a pure function of the
+history up to the message (law 3).
 """
 
 import re
@@ -33,11 +33,11 @@ _LABELLED = re.compile(rf"^[ \t#*]*(?:{COMMANDS})[ \t*]*[:\uff1a]", re.IGNORECAS
 _OBJECT = re.compile(r'\s*\{.*"(?:action|command|cmd|tool|tool_name|function|name)"\s*:.*\}\s*\Z', re.DOTALL)
 _AT_PROMPT = re.compile(r"^\$ \S.*\Z", re.MULTILINE)
 _NEAR = 400
-"""Characters of a labelled command that is no last line."""
+"""Largest length in characters of a labelled command."""
 
 
 def command_in(text: str) -> str:
-    """The command that an assistant's text ends with; "" where it ends otherwise."""
+    """The command that an assistant's text ends with; "" where there is none."""
     text = text.rstrip()
     fences = [*_FENCE.finditer(text)]
     if fences and ("\n" not in text[fences[-1].start() :] or len(fences) % 2):  # a stop word may have cut it
@@ -56,7 +56,7 @@ def command_in(text: str) -> str:
 
 
 class Command(Content):
-    """What an assistant says, with the command that it ends with as a call."""
+    """An assistant message, with the command that it ends with as a tool call."""
 
     def __init__(self, content: Content) -> None:
         text = content.text
@@ -80,9 +80,9 @@ class Command(Content):
 
 
 class Observation(Content):
-    """A user's message that tells what a command brought, read as a tool's result.
+    """A user message with the output of a command, read as a tool result.
 
-    What is said beside that is a piece of its own, and the user's.
+    Other text beside the output is a piece of its own, and the user's.
     """
 
     def __init__(self, content: Content) -> None:
@@ -93,12 +93,12 @@ class Observation(Content):
 
     @cached_property
     def _texts(self) -> list[list[Run]]:
-        """Of each text of the message its runs."""
+        """The runs of each text of the message."""
         return [[*Lines(text).runs] for text in self._content.texts()]
 
     @property
     def _sides(self) -> tuple[str, str]:
-        """What the program wrote, and what is said beside it."""
+        """The program's output, and the other text beside it."""
         runs = [run for runs in self._texts for run in runs]
         output, beside = (
             "\n".join(run.text for run in runs if run.is_output is side).strip() for side in (True, False)
@@ -110,7 +110,7 @@ class Observation(Content):
         return self if self._content.is_exact else type(self)(self._content.exact)
 
     def texts(self) -> list[str]:
-        """Both sides by themselves, so that a clip of the output spares what is said beside it."""
+        """The runs of both sides separately, so that clipping the output spares the text beside it."""
         return [run.text for runs in self._texts for run in runs]
 
     def with_texts(self, texts: Sequence[str]) -> Self:
@@ -141,29 +141,29 @@ class Observation(Content):
 
 
 def _is_output(content: Content, is_in_rhythm: Callable[[], bool]) -> bool:
-    """Whether a message that follows a command tells what it brought; without a frame, only in rhythm."""
+    """Whether a message after a command is its output; unframed text only counts within the rhythm."""
     texts = [Lines(text) for text in content.texts() if text.strip()]
     is_output = bool(texts) and all(text.is_output for text in texts)
     return is_output and (all(text.is_framed for text in texts) or is_in_rhythm())
 
 
 def in_plain_text(content: Content) -> Content:
-    """A command or an observation, told which it is by who says it."""
+    """Read a message as an observation if it is the user's, else as a command."""
     return Observation(content) if content.role == "user" else Command(content)
 
 
 # --- the rhythm of a session ---
 
 _RHYTHM = 4
-"""Words of the assistant's, the newest, of which at most one is no command."""
+"""Number of newest assistant messages of which at most one may lack a command."""
 
 
 def answered_commands(
     messages: Sequence[Message], content: Callable[[int], Content], first: int = 0
 ) -> dict[int, str]:
-    """By position, from ``first`` on, the command that is given there, or that the observation there answers.
+    """Commands and observations from ``first`` on: for the position of either, the command.
 
-    ``content`` decodes a message; of what stands before ``first`` only the few newest are read.
+    ``content`` decodes a message; of the messages before ``first`` only the few newest are read.
     """
     commands: dict[int, str] = {}
     found: dict[int, str] = {}

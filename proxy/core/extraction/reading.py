@@ -1,8 +1,8 @@
-"""What each message says that is exact, in whose voice, and which of its sentences bind.
+"""Reads the exact facts of each message, by speaker, and its sentences that bind later behaviour.
 
-Keeps law 8 (O(new)): a message is read once. A process remembers its facts, bounded in number, by the digest
-of its bytes (law 3: they alone decide, not which of two spellings was read first), so an epoch costs what was
-never read before.
+Keeps law 8 (O(new)): a message is read once. A process caches its facts, limited in number, by the digest of
+its bytes, so an epoch costs only what was never read before. Only the bytes decide, not which of two
+spellings was read first (law 3).
 """
 
 import hashlib
@@ -34,13 +34,13 @@ from proxy.core.text.lexicon.words import ABBREVIATIONS
 
 
 _LONGEST = 320
-"""Characters of a sentence."""
+"""Largest length of a sentence in characters."""
 _SHORTEST = 4
 _SHORT_LINE = 140
-"""Characters of a line that is not taken apart."""
+"""Largest length in characters of a line that is not split into sentences."""
 _OUTRIGHT = 3
 MOST_SENTENCES = 60
-"""Sentences of one message."""
+"""Largest number of sentences kept of one message."""
 
 _END = re.compile(
     r"(?<=[.!?…][\"”»)\]])\s+(?=[^\Wa-zß-ÿ])|(?<=[.!?…])\s+(?=[^\Wa-zß-ÿ]|[\"“«(¡¿])|(?<=[。!?])(?![」』”])"
@@ -50,27 +50,27 @@ _FENCE = re.compile(r"^\s*(?:```|~~~)")
 _BULLET = re.compile(r"^\s*(?:[-*•·>+]|\(?\d{1,3}[.)]|[a-z]\)|#{1,6})\s+")
 
 _EASES = re.compile(f"{PERMITS.pattern}|{WITHDRAWS.pattern}")
-"""What may withdraw a rule, in a text in lower case."""
+"""Wordings that may withdraw a rule, in a lower-case text."""
 _TITLE = re.compile(r"^(?:[A-Z][A-Z _-]{2,30}(?: \d{1,3})?:(?=\s?\S)|【[^】]{1,12}】)")
 """A sentence under a title, as people write what is to be remembered: `HOUSE RULE: no boats.`"""
 _LABEL = re.compile(r"^(?:[A-Z]\w{2,15}(?: \d{1,3})?|[^\W\d_]{2,8}):\s?\S")
 
 
 class Sentence(msgspec.Struct, frozen=True, gc=False):
-    """A sentence that may bind."""
+    """A sentence that may bind later behaviour."""
 
     text: str
     strength: int
-    """3 for what says so outright, 2 for what limits or prefers, 1 for what is merely laid down, else 0."""
+    """3 for an explicit rule, 2 for a limit or preference, 1 for something merely stated, else 0."""
 
 
 def weighed(text: str) -> list[Sentence]:
-    """The sentences of a text, in order, those that do not bind among them."""
+    """The sentences of a text with their strengths, in order, including those that do not bind."""
     return [Sentence(each, strength_of(each)) for each in sentences_of(text)]
 
 
 def binding(sentences: Sequence[Sentence]) -> list[Sentence]:
-    """The sentences of a message that bind; after them those that bind nobody, and may withdraw what does."""
+    """The sentences of a message that bind, followed by those that do not but may withdraw a rule."""
     firm = [each for each in sentences if each.strength]
     withdrawing = [each for each in sentences if not each.strength and _may_withdraw(each.text)]
     return firm[:MOST_SENTENCES] + withdrawing[:MOST_SENTENCES]
@@ -81,7 +81,7 @@ def _may_withdraw(sentence: str) -> bool:
 
 
 def lays_down(sentences: Sequence[Sentence]) -> bool:
-    """Whether a message is nothing but sentences that say outright what must be: a rule, and no request."""
+    """Whether a message has only sentences with explicit rules, so that it is a rule and no request."""
     return bool(sentences) and all(each.strength == _OUTRIGHT for each in sentences)
 
 
@@ -98,7 +98,7 @@ def strength_of(sentence: str) -> int:
 
 
 def title_of(sentence: str) -> str:
-    """The title that a sentence stands under, colon and all; "" where there is none."""
+    """The title before a sentence, including the colon; "" where there is none."""
     match = _TITLE.match(sentence)
     return match[0] if match else ""
 
@@ -109,9 +109,9 @@ def untitled(sentence: str) -> str:
 
 
 def sentences_of(text: str) -> Iterator[str]:
-    """The sentences of a text that are prose and short enough to stand as they are.
+    """The sentences of a text that are prose and short enough to be quoted whole.
 
-    What stands on one short line belongs together: "The cap is $500. Never exceed it." is told as one.
+    A short line is kept together: "The cap is $500. Never exceed it." counts as one sentence.
     """
     in_fence = False
     for line in text.splitlines():
@@ -142,40 +142,40 @@ def _split(line: str) -> Iterator[str]:
 
 Voice = Literal["user", "system", "assistant", "argument", "result"]
 _REMEMBERED = 200_000
-"""Facts, of some 150 bytes each, that a process remembers."""
+"""Number of facts, of some 150 bytes each, that a process caches."""
 _LONGEST_ARGUMENTS = 200
 _TINY = 60
-"""Characters of a text that is known by its shape: tiny texts repeat, but for their numbers."""
+"""Largest length in characters of a text that is cached by its shape: tiny texts differ only in numbers."""
 _SHAPE = str.maketrans("123456789", "0" * 9)
 
 
 class Reading(msgspec.Struct, frozen=True, gc=False):
-    """The exact things of one message."""
+    """The facts and binding sentences of one message."""
 
     facts: tuple[tuple[Voice, tuple[Fact, ...]], ...]
-    """By voice; each thing once, under the first key that it stood under."""
+    """Facts by speaker; each value once, under the first key it had."""
     sentences: tuple[Sentence, ...] = ()
-    """Those that bind, or withdraw what does; only of what users and systems say."""
+    """Sentences of users and systems that bind, or may withdraw a rule."""
     is_rule: bool = False
-    """Whether it is a user's or a system's, and lays down and asks for nothing."""
+    """Whether it is a user's or system's message with nothing but rules."""
     is_in_plain_text: bool = False
-    """Whether it is a command in plain text, or what one brought."""
+    """Whether it is a command in plain text, or an observation."""
 
     @property
     def crowd(self) -> int:
-        """How many exact things it mentions."""
+        """Number of facts."""
         return sum([len(facts) for _, facts in self.facts])
 
 
 Address = tuple[Dialect, bytes, tuple[str, ...]]
-"""A message: its dialect, the digest of its bytes, and of each result in it the call that it answers.
+"""Cache key of a message: its dialect, the digest of its bytes, and the call that each result answers.
 
-A command in plain text, and what it brought, have the command there.
+For a command in plain text and for an observation, the command takes the place of the call.
 """
 
 
 class Readings:
-    """Readings by address; the oldest are forgotten."""
+    """A cache of readings by address, which drops the oldest."""
 
     def __init__(self, most: int = _REMEMBERED) -> None:
         self._most = most
@@ -183,7 +183,7 @@ class Readings:
         self._readings: dict[Address, Reading] = {}
 
     def of(self, address: Address, content: Callable[[], Content]) -> Reading:
-        """What a message says, ``content`` being decoded only if that is not known."""
+        """The reading of a message; ``content`` is called only if it is not cached."""
         found = self._readings.get(address)
         if found is None:
             found = self._readings[address] = read(content(), address[2])
@@ -198,32 +198,32 @@ class Readings:
 
 
 def _size(reading: Reading) -> int:
-    """What it takes to remember a reading, in facts."""
+    """Size of a reading in the cache, counted in facts."""
     return 1 + reading.crowd + len(reading.sentences)
 
 
 READINGS = Readings()
-"""Of this process."""
+"""The cache of this process."""
 
 
 @dataclass(slots=True)
 class Read:
-    """What the first messages of a chain say, for all that is planned of it, and of what it begins with."""
+    """The readings of the first messages of a chain, shared by all plans for it and for its prefixes."""
 
     readings: list[Reading] = field(default_factory=list[Reading])
     binding: list[int] = field(default_factory=list[int])
-    """Positions of those with sentences that bind."""
+    """Positions of messages with sentences that bind, or may withdraw a rule."""
     users: list[int] = field(default_factory=list[int])
-    """Positions of what users say."""
+    """Positions of user messages, without observations."""
     observations: list[int] = field(default_factory=list[int])
-    """Positions of what reads as a user's message, and tells what a command has brought."""
+    """Positions of observations: user messages with the output of a command."""
     in_plain_text: set[int] = field(default_factory=set[int])
     """Positions of commands and observations."""
 
     def go_on(
         self, messages: Sequence[Message], addresses: Sequence[Address], content: Callable[[int], Content]
     ) -> None:
-        """Read the next of these messages, which have these addresses."""
+        """Read those of these messages, which have these addresses, that were not read yet."""
         for place, address in enumerate(addresses, len(self.readings)):
             reading = READINGS.of(address, partial(content, place))
             self.readings.append(reading)
@@ -236,7 +236,7 @@ class Read:
 
 
 def read(content: Content, called: Sequence[str] = ()) -> Reading:
-    """The exact things of a message; of each result in it, what was ``called``."""
+    """Read a message; ``called`` has the call of each result in it."""
     is_in_plain_text = bool(called) and not content.answers
     pieces = (in_plain_text(content) if is_in_plain_text else content).pieces()
     beside = [""] * (len(pieces) - len(called))
@@ -271,7 +271,7 @@ def _read(content: Content, thing: str) -> Reading:
 
 
 def _by_value(facts: Iterable[Fact]) -> dict[str, Fact]:
-    """Each thing once, as it was told first."""
+    """Facts by value, each as it came first."""
     found: dict[str, Fact] = {}
     for fact in facts:
         found.setdefault(fact.value, fact)
@@ -288,7 +288,7 @@ def _voice_of(role: str) -> Voice:
 
 @lru_cache(1 << 12)
 def _says_little(shape: str) -> bool:
-    """Whether a text holds no more than words, of which no sentence binds; digits have no say in it."""
+    """Whether a text has facts only in single words, and no binding sentence; ``shape`` has digits masked."""
     return is_plain(shape) and not binding(weighed(shape))
 
 
@@ -299,7 +299,7 @@ def addresses_of(
     content: Callable[[int], Content],
     first: int = 0,
 ) -> Iterator[Address]:
-    """The addresses of messages from ``first`` on, whose results answer no call before it."""
+    """The addresses of messages from ``first`` on; their results must not answer calls before it."""
     calls: dict[str, str] = {}
     commands = answered_commands(messages, content, first)
     for place in range(first, len(raws)):
@@ -311,7 +311,7 @@ def addresses_of(
         if place in commands:
             answered = (_called("", commands[place]),)
         raw = raws[place]
-        # A digest stands for its bytes; they themselves, where that would hardly be shorter.
+        # The digest identifies the bytes; tiny messages are used as they are, being hardly longer.
         digest = raw if len(raw) <= _TINY else hashlib.blake2b(raw, digest_size=16).digest()
         yield dialect, digest, answered
 

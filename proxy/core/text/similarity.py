@@ -101,7 +101,7 @@ def _vector(counts: Mapping[str, int], spread: Mapping[str, int], texts: int) ->
 _ALIKE = 0.65
 """Least similarity of a suggestion (difflib's ratio)."""
 _LIKELY = 3
-"""Number of most similar names, of which the one nearest in length is taken: typos rarely change the length."""
+"""Number of most similar names, of which the one nearest in length is taken: typos rarely change it."""
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str:
