@@ -1,8 +1,8 @@
-"""Constraints: what users and systems laid down, without what was withdrawn or has another value by now.
+"""Constraints: the rules of users and systems, without those withdrawn or replaced by another value.
 
-A rule is dropped only where a later sentence of somebody with at least the same authority withdraws it, or
-sets another value for the same thing. Nothing is dropped because another sentence looks much like it, or
-because it lacks a word that we know for forbidding: to lose a rule is worse than to tell an old one too.
+A rule is dropped only if a later sentence of somebody with at least the same authority withdraws it, or sets
+another value for the same thing. No rule is dropped because another sentence is similar, or because it lacks
+a known word for forbidding: losing a rule is worse than keeping an outdated one.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,14 +23,14 @@ _TONE, _URL = frozenset({"tone"}), frozenset({"url"})
 _HELD = frozenset({"approval", "codename", "duty", "style"})
 """Attributes that a name may fill."""
 _COMPARED = 64
-"""Newer sentences, the newest, that one is compared with: with more of them it stays, whatever they say."""
+"""Largest number of newer sentences, newest first, that a sentence is compared with; others are ignored."""
 _UNTYPED = ATTRIBUTES - FITTING.keys()
 _ALIKE, _ALIKE_IN_KIND = 0.6, 0.5
-"""Of the shorter sentence's words, how many the other has; the second where both name the same kinds."""
+"""Share of the shorter sentence's words that the other must have; the second if both name the same kinds."""
 
 
 def _withdraws(newer: Subject, older: Subject) -> bool:
-    """Whether a sentence says of the very act of an older one that it holds no more, or says the opposite."""
+    """Whether a sentence withdraws an older one about exactly the same act, or says its opposite."""
     if newer.act != older.act or not _names_the_same(newer, older):
         return False
     if newer.withdraws or (newer.permits and not older.permits):
@@ -42,7 +42,7 @@ def _withdraws(newer: Subject, older: Subject) -> bool:
 
 
 def _may_withdraw(newer: Subject, older: Subject) -> bool:
-    """Whether a sentence withdraws an older one in fewer words: so it does where no other rule fits them."""
+    """Whether a sentence withdraws an older one in fewer words; used only if no other rule fits."""
     if not (newer.withdraws or newer.permits) or older.permits or not newer.act < older.act:
         return False
     is_like = len(newer.act) >= _ALIKE * len(older.act)
@@ -95,7 +95,7 @@ def _sets_thing(newer: Subject, older: Subject, differing: frozenset[str]) -> bo
 
 
 def _may_change(newer: Subject, older: Subject) -> bool:
-    """Whether a sentence tells of a change to what the older one says: so it does where no other fits."""
+    """Whether a sentence tells of a change to what the older one says; used only if no other rule fits."""
     if not (newer.tells_change and older.head) or newer.forbids or older.forbids:
         return False
     return bool(newer.words) and newer.words < older.words and bool(newer.differing(older))
@@ -123,7 +123,7 @@ def _are_of_one(newer: Subject, older: Subject) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A binding sentence where it was said."""
+    """A binding sentence with its origin."""
 
     position: int
     sentence: Sentence

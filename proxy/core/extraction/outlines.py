@@ -91,13 +91,13 @@ _KINDS = {
 }
 _CODE = re.compile(r"[({=:;]")
 _BODY = re.compile(r"[ \t]*[{(:<=]")
-"""What follows the name of a class that begins with a small letter; "a type of boat" is none."""
+"""What must follow a lower-case class name; so "a type of boat" is not a definition."""
 _SHORTEST = 3
 _EVERYWHERE = frozenset(
     """main func function default constructor setUp tearDown setup teardown toString equals hashCode
     initialize init new self""".split()
 )
-"""Names that programs have everywhere, and that tell none from another."""
+"""Names that occur in most programs, and so identify none."""
 
 
 def definitions_in(text: str) -> Iterator[tuple[str, str]]:

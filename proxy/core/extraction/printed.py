@@ -1,4 +1,4 @@
-"""Which lines of a text a program wrote, and which are somebody's sentences.
+"""Tells lines that a program wrote from sentences that a person wrote.
 
 Told by frames (tags, labels, prompts, the lines in which terminals say how it stands), where there are any,
 and by the look of the lines. In doubt a line is somebody's: it is never lost as output what a person says.
@@ -104,21 +104,21 @@ _END = re.compile(
     r"|(?:exit|return)[ _-]?(?:code|status)\b.{0,20}\d+|Process (?:finished|exited)\b.*)[ \t\r]*$",
     re.IGNORECASE | re.MULTILINE,
 )
-"""Prompts, and the lines in which terminals and editors say how it stands."""
+"""Prompts, and status lines of terminals and editors."""
 _READ = 200_000
-"""Characters of a text of which more than its frames is looked at."""
+"""Characters above which only the frames of a text are examined."""
 _BLANK = re.compile(r"\n[ \t\r]*\n")
 
 
 class Run(NamedTuple):
-    """Lines that stand together and are of one side."""
+    """Consecutive lines that are all output, or all other text."""
 
     is_output: bool
     text: str
 
 
 class Lines:
-    """The lines of a text, those marked that a program wrote."""
+    """The lines of a text; those that a program wrote are marked."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -132,14 +132,14 @@ class Lines:
 
     @property
     def is_output(self) -> bool:
-        """Whether most of it is framed as output, or all of it is printed."""
+        """Whether most of the text is framed as output, or all of it is marked."""
         sizes = [len(line.strip()) for line in self._lines]
         marked = sum(compress(sizes, self._marked))
         return marked > 0 and (2 * marked >= sum(sizes) if self.is_framed else marked == sum(sizes))
 
     @property
     def runs(self) -> Iterator[Run]:
-        """The text in runs of one side; blank lines belong to what stands before them."""
+        """The text as runs of output and of other text; blank lines belong to the line before them."""
         sides, side = list[bool](), self._marked[0]
         for marked, line in zip(self._marked, self._lines, strict=True):
             side = marked if line.strip() else side
@@ -148,14 +148,14 @@ class Lines:
             yield Run(is_output, "\n".join(self._lines[number] for number in group))
 
     def _mark(self, start: int, end: int) -> None:
-        """Mark the lines that hold nothing but what lies between two places."""
+        """Mark the lines whose text lies entirely between two offsets."""
         for number in range(max(bisect_right(self._starts, start) - 1, 0), bisect_left(self._starts, end)):
             line, begin = self._lines[number], self._starts[number]
             is_within = start <= begin + len(line) - len(line.lstrip()) and begin + len(line.rstrip()) <= end
             self._marked[number] |= is_within
 
     def _mark_tags(self) -> bool:
-        """What stands within tags; what closes twice was closed the first time by the output itself."""
+        """Mark text within tags; if there are two closing tags, the first is part of the output."""
         spans, depth = list[tuple[int, int]](), 0
         for tag in _TAG.finditer(self._text):
             if not tag["closes"]:
@@ -169,9 +169,9 @@ class Lines:
         return bool(spans)
 
     def _mark_labelled(self) -> bool:
-        """From a label to the last prompt after it; where there is none, the label's paragraph.
+        """Mark text from a label to the last prompt after it, or without a prompt the label's paragraph.
 
-        Where there are prompts alone, what is attached to the last one, and all since what is printed first.
+        With prompts and no label, mark the text attached to the last prompt, from the first printed line on.
         """
         text = self._text
         labels = [label for label in _LABEL.finditer(text) if self._is_label(label)]
@@ -199,7 +199,7 @@ class Lines:
         return self._starts[next(printed, first)]
 
     def _mark_printed(self) -> None:
-        """Paragraphs that are mostly printed, but for what may be said at their ends."""
+        """Mark paragraphs that are mostly printed, except possible sentences at their ends."""
         trimmed = (_SENTENCE,) if self.is_framed else (_SENTENCE, _EITHER)
         lines = zip(self._lines, self._marked, strict=True)
         is_open = [bool(line.strip()) and not marked for line, marked in lines]
@@ -215,7 +215,7 @@ class Lines:
                     self._marked[number] = True
 
     def _mark_between(self) -> None:
-        """What may be either, and stands between what is marked."""
+        """Mark lines between marked ones, unless one of them is a sentence."""
         marked = [number for number, is_marked in enumerate(self._marked) if is_marked]
         for before, after in pairwise(marked):
             between = range(before + 1, after)
