@@ -128,7 +128,7 @@ class Rule:
     position: int
     sentence: Sentence
     authority: int = 0
-    """How much who said it may lay down: what one says, only one with as much may withdraw."""
+    """Authority of the speaker: only somebody with at least as much may withdraw the rule."""
 
 
 def in_force(rules: Iterable[Rule]) -> tuple[list[Rule], list[tuple[Rule, Rule]]]:
@@ -182,7 +182,7 @@ class _Standing:
         self._setting: dict[frozenset[str], list[_Bound]] = {}
 
     def add(self, rule: Rule, subject: Subject) -> None:
-        """A rule that is older than all that stand."""
+        """Add a rule that is older than all standing ones."""
         bound = self._rules[len(self._rules)] = rule, subject
         if subject.withdraws or subject.permits:
             self._withdrawing.setdefault(subject.act, []).append(bound)

@@ -1,6 +1,6 @@
-"""What a sentence is about: its words, values apart, what it says of which attribute, and whether it forbids.
+"""The subject of a sentence: its words, its values, the attributes they are set for, and whether it forbids.
 
-Two sentences are compared by this alone. It sees words, not meaning; what it does not know of a sentence must
+Two sentences are compared by their subjects alone. A subject has words, not meaning; what it misses must
 never make one rule look like the withdrawal of another.
 """
 
@@ -45,21 +45,21 @@ from proxy.core.text.lexicon.words import (
 )
 
 _REMEMBERED = 4_096
-"""Subjects that a process remembers."""
+"""Number of subjects that a process caches."""
 _SUFFIX = re.compile(r"(?:ing|ped|ned|ed|es|s|'s|\u2019s|en|e)$")
 _STOP = FUNCTION_WORDS | MODAL_WORDS | STATE_WORDS
 _STOP_IN_ACTS = (_STOP | LIGHT_WORDS) - PREPOSITIONS
 _KIND = {"amount": "quantity", "number": "quantity", "error": "code", "id": "code", "file": "path"}
-"""Kinds that stand for each other."""
+"""Kinds of facts that are treated as another kind."""
 _GERMAN = re.compile(rf"\b(?:{GERMAN})\b", re.IGNORECASE)
 _COMPOUND = re.compile(rf"(\w{{3,}}?)s?({GERMAN_COMPOUNDS})")
 _FIRST_MARK = 0xE000
-"""Of private use: what stands for a value in a text whose words are read."""
+"""First of the private-use characters that replace values while the words of a text are read."""
 _ENDS = ".!?:;\u2026\u2013\u2014\"'“«(¡¿"
 _GRAMMAR = re.compile(f"[{HIRAGANA}的了吧呢请請把被在都也就还還再又能会會用]")
-"""Letters of scripts without spaces that say nothing of what a sentence is about."""
+"""Characters of scripts without spaces that do not tell what a sentence is about."""
 _POLARITY = WITHDRAWS, PERMITS, NEGATION, COMMANDS, CHANGES, AGAIN
-"""What tells whether something is demanded, forbidden or allowed, and since when."""
+"""Wordings that tell whether something is demanded, forbidden or allowed, and since when."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,38 +67,38 @@ class Subject:
     """What a sentence is about, and whether it forbids, demands or withdraws."""
 
     words: frozenset[str]
-    """Its words, values apart; those that name a concept by its name."""
+    """The words of the sentence without its values; a concept's words are replaced by the concept's name."""
     attributes: frozenset[str]
-    """Those of its words that name what has one value at a time."""
+    """The words that name an attribute, which has one value at a time."""
     things: frozenset[str]
-    """Its words without those, and without what most demands have in common."""
+    """The words without attributes, and without those that most demands have in common."""
     act: frozenset[str]
-    """What is demanded, forbidden or allowed: its words without those that tell which of these it is."""
+    """What is demanded, forbidden or allowed: the words without those that tell which of these it is."""
     before: Mapping[str, str]
-    """What stands before each word, if that is a word too."""
+    """For each word the one before it, if that is a word too."""
     of: frozenset[str]
-    """The words after "of" and "for": whose it is."""
+    """The words after "of" and "for", which tell the owner."""
     values: Mapping[str, frozenset[str]]
-    """By kind."""
+    """The values by kind."""
     about: frozenset[str]
-    """The values before "is": they tell what the sentence is about, and are not what it sets."""
+    """The values before "is": they tell what the sentence is about, not what it sets."""
     head: frozenset[str]
-    """The words before "is", where the sentence says of something what or where it is."""
+    """The words before "is", if the sentence says what or where something is."""
     is_one: bool
-    """Whether that is one thing, which cannot be two others: *the* log, what a value is used as."""
+    """Whether ``head`` is a single thing, with one value at a time: *the* log, what a value is used as."""
     uses: bool
-    """Whether it says what to use."""
+    """Whether the sentence says what to use."""
     forbids: bool
     commands: bool
     permits: bool
     withdraws: bool
     tells_change: bool
     replaces: bool
-    """Whether it says outright that one value takes the place of another."""
+    """Whether the sentence says explicitly that one value replaces another."""
 
     @property
     def limits(self) -> bool:
-        """Whether it says how much, or until when: its value is no object, whatever negation it has."""
+        """Whether the sentence sets an amount or a deadline; its value is then no object, even if negated."""
         if "quantity" in self.values:
             return "limit" in self.words
         is_deadline = "deadline" in self.attributes and "date" in self.values
