@@ -132,9 +132,10 @@ class Rule:
 
 
 def in_force(rules: Iterable[Rule]) -> tuple[list[Rule], list[tuple[Rule, Rule]]]:
-    """Rules, the newest first, without those that newer ones replace; and those, each with its successor.
+    """Return the rules in force, newest first, and each replaced rule with the newer rule that replaced it.
 
-    What takes the place of a rule is as firm as that was; what binds nobody is none, unless it withdrew one.
+    A rule that replaces another is at least as strong as that one. Sentences that do not bind (strength 0)
+    are left out, unless they replaced a rule.
     """
     standing = _Standing()
     replaced: list[tuple[Rule, Rule]] = []
@@ -142,7 +143,7 @@ def in_force(rules: Iterable[Rule]) -> tuple[list[Rule], list[tuple[Rule, Rule]]
     for rule in sorted(rules, key=lambda rule: -rule.position):
         subject = subject_of(rule.sentence.text)
         is_firm = rule.sentence.strength > 1 or subject.forbids or not subject.words
-        # Of what is merely laid down, as requests are, the newest in the same words is enough.
+        # Of weak rules with the same words and values, such as requests, only the newest is used.
         meaning = rule.sentence.text if is_firm else (subject.words, _act_and_values(subject))
         if (meaning, rule.authority) in bound:
             continue
@@ -172,7 +173,7 @@ _Bound = tuple[Rule, Subject]
 
 
 class _Standing:
-    """Rules in force, the newest first, found by what a sentence that replaces another must share with it."""
+    """The rules in force, newest first, indexed by what a rule must share with an older one to replace it."""
 
     def __init__(self) -> None:
         self._rules: dict[int, _Bound] = {}
@@ -182,7 +183,7 @@ class _Standing:
         self._setting: dict[frozenset[str], list[_Bound]] = {}
 
     def add(self, rule: Rule, subject: Subject) -> None:
-        """Add a rule that is older than all standing ones."""
+        """Add a rule that is older than all rules added before."""
         bound = self._rules[len(self._rules)] = rule, subject
         if subject.withdraws or subject.permits:
             self._withdrawing.setdefault(subject.act, []).append(bound)
@@ -200,7 +201,7 @@ class _Standing:
         return list(self._rules.values())
 
     def successor(self, rule: Rule, subject: Subject) -> Rule | None:
-        """The standing rule that replaces an older one, if there is one."""
+        """Return the rule in force that replaces this older one, or None."""
         withdrawing = (
             self._withdrawing.get(subject.act, ()),
             self._by_meaning.get(_act_and_values(subject), ()),
@@ -216,7 +217,10 @@ class _Standing:
         return None
 
     def elliptic(self) -> Iterator[tuple[Rule, Rule]]:
-        """Rules that newer ones replace which name less than they do, where there is but one that fits."""
+        """Yield each rule replaced by a newer one that says it in fewer words, with that newer one.
+
+        A newer rule counts only if exactly one older rule fits it.
+        """
         telling = [
             bound for bound in self.all() if bound[1].withdraws or bound[1].permits or bound[1].tells_change
         ]
@@ -237,7 +241,7 @@ def _act_and_values(subject: Subject) -> tuple[frozenset[str], frozenset[frozens
 
 
 def _set_in(subject: Subject) -> list[frozenset[str]]:
-    """By what a sentence is found that may set another value without naming an attribute."""
+    """Return index keys for a rule that may set another value without naming an attribute."""
     found = [subject.things] if subject.values else []
     return [*found, _URL] if subject.is_one and "url" in subject.values else found
 

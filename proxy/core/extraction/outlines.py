@@ -1,8 +1,8 @@
-"""The outline of source code: the names of what a text defines, whichever of the usual languages it is in.
+"""The outline of source code: the names of what a text defines, in any of the common languages.
 
-By the shapes of definitions, not by a parser: what a tool shows of code is seldom a whole file, has line
-numbers, marks of a diff or a search before each line, and no name of its language. See
-docs/decisions/outlines-by-shape.md.
+Definitions are found by their shapes, not by a parser: the code in a tool's output is seldom a whole file,
+often has line numbers or the prefixes of a diff or a search before each line, and does not name its language.
+See docs/decisions/outlines-by-shape.md.
 """
 
 import re
@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 _NAME = r"[A-Za-z_$][\w$]*"
 _BEFORE = (
-    r"^(?:[\w./@+-]{1,120}+:\d{1,6}+[:-]|[\w./@+]{1,120}+-\d{1,6}+-)?+[ \t]*+"  # found by a search
-    r"(?:\d{1,6}+(?:[ \t]*+[:|\u2192\u2502]|\t|[ ]{1,2}(?=\S)|-(?=\S|[ ]{2})))?+[ \t]*+"  # numbered
-    r"(?:[+>|-](?=[ \t\w@#]))?+[ \t]*+(?=[@#*~\w])"  # of a diff, or quoted
+    r"^(?:[\w./@+-]{1,120}+:\d{1,6}+[:-]|[\w./@+]{1,120}+-\d{1,6}+-)?+[ \t]*+"  # path and line of a search
+    r"(?:\d{1,6}+(?:[ \t]*+[:|\u2192\u2502]|\t|[ ]{1,2}(?=\S)|-(?=\S|[ ]{2})))?+[ \t]*+"  # line number
+    r"(?:[+>|-](?=[ \t\w@#]))?+[ \t]*+(?=[@#*~\w])"  # prefix of a diff or a quotation
 )
 _MODIFIER = (
     r"export|default|declare|public|private|protected|internal|fileprivate|open|static|final|abstract|sealed"
@@ -46,16 +46,16 @@ _SHAPES = (
         r"|async|inline|extern|constexpr|sealed|native)[ \t]+){1,6}(?:<[^<>\n]{1,60}>[ \t]+)?"
         rf"(?:[\w.:]+{_GENERIC}(?:\[\])*[?*&]*[ \t]+[*&]*)?(?P<method>{_NAME})[ \t]*\("
     ),
-    (  # what has nothing but a type and a name before its first bracket
+    (  # a type, or nothing, and a name before the first bracket
         r"(?=[^(){};=\n]*\()(?:"
-        # as C has them: a type, a name, arguments and a block
+        # as in C: a type, a name, arguments and a block
         rf"{_TYPE}(?:\w+::)?(?P<typed>~?{_NAME})[ \t]*{_ARGUMENTS}"
         r"(?:[ \t]*(?:const|noexcept|override|throws[ \t]+[\w., ]+))*[ \t]*\n?[ \t]*\{"
         # as in a header or an interface: a type, a name, and arguments with their types
         rf"|{_TYPE}(?P<declared>{_NAME})[ \t]*"
         r"\((?:void|(?:[\w:<>\[\]]++[ \t*&]++\w++(?:\[\])?(?:,[ \t]*)?){1,12})?\)"
         r"(?:[ \t]*(?:const|noexcept|throws[ \t]+[\w., ]+))*[ \t]*;[ \t]*$"
-        # a member of a class in JavaScript, or a function of a shell
+        # a method in JavaScript, or a shell function
         rf"|(?:(?:async|static|get|set)[ \t]+|\*)?(?!(?:{_STATEMENTS})\b)(?P<member>{_NAME})"
         rf"[ \t]*{_ARGUMENTS}"
         r"[ \t]*(?::[ \t]*[^{}\n]{1,60})?\{[ \t]*$)"
@@ -91,17 +91,17 @@ _KINDS = {
 }
 _CODE = re.compile(r"[({=:;]")
 _BODY = re.compile(r"[ \t]*[{(:<=]")
-"""What must follow a lower-case class name; so "a type of boat" is not a definition."""
+"""What must follow a lower-case class name, so that "a type of boat" is not a definition."""
 _SHORTEST = 3
 _EVERYWHERE = frozenset(
     """main func function default constructor setUp tearDown setup teardown toString equals hashCode
     initialize init new self""".split()
 )
-"""Names that occur in most programs, and so identify none."""
+"""Names that occur in most programs, and so do not identify any."""
 
 
 def definitions_in(text: str) -> Iterator[tuple[str, str]]:
-    """The kind and the name of each class, function, constant and test that a text defines, in order."""
+    """Yield the kind and name of each class, function, constant and test that a text defines, in order."""
     for match in _DEFINED.finditer(text) if _CODE.search(text) else ():
         shape = match.lastgroup or ""
         kind, name = _KINDS[shape], match[shape]

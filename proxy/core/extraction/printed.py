@@ -1,7 +1,7 @@
-"""Tells lines that a program wrote from sentences that a person wrote.
+"""Distinguishes lines that a program wrote from sentences that a person wrote.
 
-Told by frames (tags, labels, prompts, the lines in which terminals say how it stands), where there are any,
-and by the look of the lines. In doubt a line is somebody's: it is never lost as output what a person says.
+It goes by frames (tags, labels, prompts, status lines of terminals) where a text has any, and by what the
+lines look like. In doubt a line counts as a person's, so that nothing a person says is lost as output.
 """
 
 import re
@@ -20,14 +20,14 @@ from proxy.core.text.lexicon.words import (
     UNSPACED,
 )
 
-# --- what a line is: printed by a program, a sentence of somebody's, or either ---
+# --- what a line is: printed by a program, a person's sentence, or possibly either ---
 
 PROGRAM = re.compile(
     r"^\s*(?://|/\*|\*/|>>>|\.\.\. |\$ |#!|@\w|def |class |import |from \w+ import|return\b|raise |assert "
     r"|if .*:$|for .*:$|else:|try:|except|\d+[:|]|[+-]{1,3} ?\w*\(|\w+\s*=[^=]|<\/?\w)"
     r"|[{;\\]\s*$|^\s{8,}\S|\w\(\w*\)\s*[.:{]?$"
 )
-"""A line of a program, or of what one prints."""
+"""A line of source code, or of a program's output."""
 SYMBOLS = re.compile(r"[{}()\[\];=<>|\\`_]")
 _RECORD = re.compile(
     r"^\s*(?:[-dlcbps](?:[r-][w-][xsStT-]){3}|\[?\d{4}-\d\d-\d\d[T ]\d\d:|\[?\d\d:\d\d:\d\d"
@@ -35,7 +35,7 @@ _RECORD = re.compile(
     r"|at [\w.$<>/]+\([\w.: ]*\)|Caused by: |(?:\w+\.)*\w*(?:Error|Exception)(?::|\b.*[:(]|$)"
     r"|diff --git |index [0-9a-f]{6,}|@@ -|\+\+\+ |--- [\w./])"
 )
-"""What no sentence looks like: listings, logs, traces, finds, differences."""
+"""Lines that cannot be sentences: of directory listings, logs, stack traces, search results and diffs."""
 _PRINTED = re.compile(
     r"^\s*(?:\d{1,6}(?:[\u2502\u2192]|\t| {2,})|total \d+$|\[(?:INFO|WARN|WARNING|ERROR|DEBUG|FATAL|TRACE)\]"
     r"|(?:INFO|WARN|WARNING|ERROR|DEBUG|FATAL|TRACE|npm ERR!)\b[: ]|[-=*_#~+|^.]{4,}\s*$|\|.*\|\s*$"
@@ -49,9 +49,9 @@ _UNSPACED = re.compile(f"[{UNSPACED}]{{2}}")
 _UNSPACED_END = re.compile("[。\uff01\uff1f]$")
 _LITTLE = FUNCTION_WORDS | LIGHT_WORDS | MODAL_WORDS
 _LOOKED_AT = 2_000
-"""Characters of a line by which it is told what it is."""
+"""Leading characters of a line that are examined; the rest is ignored."""
 _MOSTLY, _PARTLY = 0.7, 0.4
-"""Of the words of a line, those that are plain words, where it is a sentence; and where it may be a rule."""
+"""Least share of plain words in a line that is a sentence, and in one that may be a rule."""
 _DIGITS = 0.3
 _PRINTED_LINE, _EITHER, _SENTENCE = 1, 0, -1
 
@@ -67,7 +67,7 @@ def _kind(line: str) -> int:
 
 
 def _reads_as_sentence(line: str) -> bool:
-    """Whether somebody says it: mostly words, and a sentence's end or words that only sentences have."""
+    """Whether a person wrote it: mostly words, with a sentence's end, wording of rules or function words."""
     lower = line.lower()
     binds = bool(FIRM.search(lower) or PLAIN.search(lower))
     if _UNSPACED.search(line) and (binds or _UNSPACED_END.search(line)):
@@ -118,7 +118,7 @@ class Run(NamedTuple):
 
 
 class Lines:
-    """The lines of a text; those that a program wrote are marked."""
+    """The lines of a text, each marked if a program wrote it."""
 
     def __init__(self, text: str) -> None:
         self._text = text

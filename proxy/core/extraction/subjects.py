@@ -105,13 +105,13 @@ class Subject:
         return is_deadline and ("limit" in self.words or bool(self.head))
 
     def is_like(self, other: "Subject", part: float) -> bool:
-        """Whether the sentence with fewer words shares ``part`` of them with the other."""
+        """Whether the sentences share at least the fraction ``part`` of the words of the one with fewer."""
         least = min(len(self.words), len(other.words))
         common = self.words & other.words
         return len(common) >= part * least and (least > 1 or self.words == other.words)
 
     def contrasts(self, other: "Subject") -> bool:
-        """Whether something tells apart what two have in common: unit and smoke *tests*."""
+        """Whether the sentences are about different things of one kind: *unit* tests and *smoke* tests."""
         scopes, others = self.words & SCOPES, other.words & SCOPES
         if scopes and others and not scopes & others:
             return True
@@ -124,7 +124,7 @@ class Subject:
         )
 
     def differing(self, other: "Subject") -> frozenset[str]:
-        """The kinds of which both set values, and none in common."""
+        """Return the kinds of which both sentences set values, but no common value."""
         about = frozenset[str]() if self.replaces else self.about | other.about
         return frozenset(
             kind
@@ -135,14 +135,14 @@ class Subject:
         )
 
     def fitting(self, other: "Subject") -> frozenset[str]:
-        """Kinds of values that fit an attribute that both name."""
+        """Return the kinds of values that fit an attribute that both sentences name."""
         both = self.attributes & other.attributes
         return frozenset(kind for name in both for kind in FITTING.get(name, ()))
 
 
 @lru_cache(_REMEMBERED)
 def subject_of(sentence: str) -> Subject:
-    """What a sentence is about."""
+    """Return what a sentence is about."""
     text = untitled(sentence)
     facts = {_trimmed(fact): _KIND.get(fact.kind, fact.kind) for fact in facts_in(text)}
     facts.pop("", None)
@@ -154,7 +154,7 @@ def subject_of(sentence: str) -> Subject:
     head = _Words("" if NEGATION.search(named) else named)
     about = {marks[each] for each in named if each in marks}.union(*head.values.values())
     if words.values.keys() == {"name"} == {facts.get(value, "name") for value in about}:
-        head, about = _Words(""), set[str]()  # who has a duty: both "he is" and "is he"
+        head, about = _Words(""), set[str]()  # names who has a duty, in either order: "he is", "is he"
     content = frozenset(words.words)
     forbids = bool(NEGATION.search(DOUBLE_NEGATION.sub(" ", NEGATED_DEMAND.sub(" ", text))))
     rest = RULE_NOUNS.sub(" ", WITHDRAWS.sub(" ", text))
@@ -181,7 +181,7 @@ def subject_of(sentence: str) -> Subject:
 
 
 def _marked(text: str, values: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """The text with a mark in the place of each value, and the value of each mark."""
+    """Replace each value in the text by a mark; return that text, and the value of each mark."""
     marks = {chr(_FIRST_MARK + place): value for place, value in enumerate(values)}
     for mark, value in marks.items():
         text = text.replace(value, f" {mark} ")
@@ -226,7 +226,10 @@ class _Words:
             self._word(_stem(text), is_verb=text in DEMANDING_VERBS)
 
     def _letter(self, match: re.Match[str]) -> None:
-        """Read a letter of a script without spaces: with the one before it, and as part of a run."""
+        """Read a letter of a script without spaces.
+
+        Two adjacent letters count as a word; a run of letters counts as the word before the next word.
+        """
         letter, follows = match[0], match.start() == self._end
         if follows:
             self.words.append(match.string[match.start() - 1 : match.end()])
@@ -251,7 +254,10 @@ class _Words:
 
 
 def _named(text: str) -> tuple[str, bool]:
-    """What a sentence says of what it is, or where; and whether it speaks of it as one thing."""
+    """Return the name of the thing that a sentence defines, and whether that is a single thing.
+
+    A sentence defines what or where a thing is, or what value to use as the thing; otherwise the name is "".
+    """
     if used := USES_AS.search(text):
         return used["name"], True
     lies, copula = LIES.search(text), COPULA.search(text)
@@ -262,7 +268,7 @@ def _named(text: str) -> tuple[str, bool]:
 
 
 def _act_of(text: str) -> frozenset[str]:
-    """What a sentence demands, forbids or allows, in words that are the same whichever of these it does."""
+    """Return the words of what a sentence demands, forbids or allows, without those that say which."""
     if WITHDRAWS.search(text):
         text = RULE_NOUNS.sub(" ; ", text)
     for pattern in _POLARITY:
@@ -283,7 +289,11 @@ def _act_of(text: str) -> frozenset[str]:
 
 
 def _trimmed(fact: Fact) -> str:
-    """A value without what is none: verbs and attributes at the ends of a name, and values that are words."""
+    """Return a fact's value; a name is returned without verbs and attributes at its ends.
+
+    Returns "" for a name of which a single word or none is left, and for a value that is written as words,
+    because :class:`_Words` finds that.
+    """
     if _group_of(fact.value) in VALUES:
         return ""
     if fact.kind != "name":
@@ -307,7 +317,7 @@ def _group_of(word: str) -> str | None:
 
 
 def _is_name(match: re.Match[str]) -> bool:
-    """A capital within a sentence begins a name, but for what is written in capitals: API, URL."""
+    """Whether a word is capitalised within a sentence, and not all in capitals like API or URL."""
     before = match.string[: match.start()].rstrip()
     return match[0][0].isupper() and not match[0].isupper() and bool(before) and before[-1] not in _ENDS
 
@@ -318,7 +328,7 @@ def _stem(word: str) -> str:
 
 
 def _bare(word: str) -> str:
-    """A word without what makes it a possessive."""
+    """Return a word without a possessive "'s"."""
     return word.removesuffix("'s").removesuffix("\u2019s")
 
 

@@ -119,7 +119,7 @@ class Cluster:
     async def _sent(
         self, node: Server, commands: Sequence[Command], *, transaction: bool = False
     ) -> list[Any]:
-        """Return a node's answers. If there are none, or a slot has moved, the next call reads the slots."""
+        """Return a node's answers. If it sends none, or a slot has moved, the next call reads the slots."""
         try:
             answers = await node.run(commands, transaction=transaction)
         except MovedError as moved:  # raised for a transaction; no command of it was executed
@@ -130,7 +130,7 @@ class Cluster:
         for moved in (answer for answer in answers if isinstance(answer, MovedError)):
             host = cast("str", moved.host)  # pyright: ignore[reportUnknownMemberType]
             if host:  # empty if the node that answered does not know its own name
-                # Ask the node that it named first: others may not know of the move yet.
+                # Next, ask the node to which the slot has moved: others may not know of the move yet.
                 self._sources.appendleft(_Address(host, moved.port))
             self._has_slots = False
         return answers
@@ -168,8 +168,8 @@ class Cluster:
 
     async def _take_slots(self, source: _Address, found: list[Any]) -> None:
         slots: list[_Slots] = []
-        for first, last, (host, port, *_), *_ in found:  # the primary is named before its replicas
-            name = host.decode() if host not in {None, b"", b"?"} else source.host  # unknown to itself
+        for first, last, (host, port, *_), *_ in found:  # each range lists its primary before its replicas
+            name = host.decode() if host not in {None, b"", b"?"} else source.host  # unknown to the node
             slots.append(_Slots(first, last, _Address(name, port)))
         owners = {each.owner for each in slots}
         gone = [self._nodes[address] for address in self._nodes.keys() - owners]

@@ -338,7 +338,7 @@ _REFUSALS: Final = {
     "LOADING": "it is still loading",
     "CLUSTERDOWN": "the cluster is down",
 }
-"""By the first word of an error reply."""
+"""Descriptions of error replies, by the first word of the reply."""
 
 
 def _fault(failure: Exception) -> Fault:

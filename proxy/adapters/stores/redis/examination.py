@@ -27,10 +27,10 @@ _PROBE_MILLISECONDS: Final = 1000
 
 @dataclass(frozen=True)
 class Examined:
-    """The properties of a server; None for those that it does not tell us."""
+    """The properties of a server; None for those that it does not report."""
 
     product: str
-    """`Valkey` or `Redis`; empty if it does not tell us, and then eviction and memory are unknown too."""
+    """`Valkey` or `Redis`; empty if it does not report it; then eviction and memory are unknown too."""
     version: tuple[int, ...]
     trip: float
     """Median of several round trip times, in seconds."""

@@ -31,7 +31,7 @@ that a script can use them together. Law 6 depends on the tag, which is derived 
 | `u1:{tag}:memory:archive` | hash | id → Archived |
 | `u1:{tag}:memory:log` | hash | id of an item → its Events, each after a letter for its kind and its length |
 | `u1:{tag}:memory:logged` | sorted set | id → version at which its newest Event was written |
-| `u1:{tag}:memory:deleted` | sorted set | id of a deleted item → when it was deleted (since 1970) |
+| `u1:{tag}:memory:deleted` | sorted set | id of a deleted item → when it was deleted (seconds since 1970) |
 | `u1:{tag}:memory:threads` | sorted set | `tag/sid` by its last turn (seconds since 1970) |
 | `u1:{tag}:memory:read` | hash | `tag/sid` → Thread: how far the session was read |
 | `u1:{tag}:memory:channels` | set | tags of the channels of a workspace |
@@ -132,7 +132,7 @@ LEASES: Final = ":leases"
 CLAIMS: Final = ":claims"
 WAS: Final = ":was"
 MEMORY: Final = "memory"
-"""Takes the place of a sid: the keys of a scope are named like those of a session."""
+"""Used in place of a session id: the keys of a scope are named like those of a session."""
 ITEMS: Final = ":items"
 CHANGED: Final = ":changed"
 GONE: Final = ":gone"

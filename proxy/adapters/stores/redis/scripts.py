@@ -34,7 +34,7 @@ ANSWER: Final = "answer"
 PARTIAL: Final = "partial"
 
 NEWS: Final = 64
-"""How many of its newest messages a session lists as such."""
+"""The most chain hashes of new messages that a session has in its field `news`."""
 
 NEWS_ITEMS: Final = 500
 """The most items of a scope that are sent as changed, as they delay other calls; if more, all are read."""

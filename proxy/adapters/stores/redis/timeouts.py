@@ -126,7 +126,7 @@ class _Measuring(AbstractConnection):
         self._timeouts.reached()
 
     async def disconnect(self, *args: Any, **options: Any) -> None:
-        """Close the connection, also while it is being made."""
+        """Close the connection, even while it is being made."""
         connecting = self._connecting
         if connecting is not None and connecting is not asyncio.current_task():
             self._connecting = None

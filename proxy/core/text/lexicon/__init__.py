@@ -1,1 +1,1 @@
-"""The only lists of words: what a fact of language is, in six languages, stands here once. Data, no rules."""
+"""All lists of words and wordings of natural language, in six languages: data only, no logic."""

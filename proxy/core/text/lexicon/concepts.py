@@ -1,8 +1,8 @@
-"""Words that speak of the same, and words that are values, in six languages, as patterns: data, not code.
+"""Patterns for words with the same meaning and for values written as words, in six languages.
 
-Most of what people lay down about their work has one value at a time: a budget, a deadline, a time zone, who
-is on call. Two sentences that name such an attribute in other words ("spending", "expenses") speak of the
-same, and the newer value counts.
+Most of what people specify about their work has one value at a time: a budget, a deadline, a time zone, who
+is on call. Two sentences that name such an attribute in different words ("spending", "expenses") are about
+the same thing, and the newer value counts.
 """
 
 import re
@@ -85,7 +85,7 @@ _ATTRIBUTES = {
         "言語|语言|語言",
     ),
 }
-"""What has one value at a time, and the words that name it: with spaces between words, and without."""
+"""Attributes, which have one value at a time, each with its words in scripts with and without spaces."""
 
 _SCOPES = {
     "release": (
@@ -121,7 +121,7 @@ _SCOPES = {
         "予備|备用|備用",
     ),
 }
-"""What tells two things of a kind apart."""
+"""Words that distinguish two things of the same kind, such as the systems for production and testing."""
 
 _LIMIT = (
     r"""caps?|capped|ceilings?|limit(?:s|ed)?|exceed\w*|pass|past|beyond|under|below|beneath|maximum
@@ -193,7 +193,10 @@ TOKEN = re.compile(
     + ")",
     re.IGNORECASE,
 )
-"""A value, the name of an attribute, a letter of a script without spaces, or another word: the group says."""
+"""A value, an attribute's name, a scope, a limit, a letter of a script without spaces, or another word.
+
+The name of the group that matched says which.
+"""
 VALUES = frozenset(_VALUES)
 ATTRIBUTES = frozenset(_ATTRIBUTES)
 SCOPES = frozenset(_SCOPES)
@@ -214,4 +217,4 @@ FITTING = {
     "weekday": frozenset({"day"}),
     "language": frozenset({"tongue"}),
 }
-"""The kinds of value that an attribute has, where it has a kind at all."""
+"""The kinds of values that each attribute may have; an attribute whose values have no kind is left out."""

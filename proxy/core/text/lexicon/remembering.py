@@ -1,11 +1,11 @@
-"""Words by which it is known what is remembered, for how long, and what never is."""
+"""Words that decide what is remembered, for how long, and what must never be."""
 
 import re
 from collections.abc import Sequence
 
 from proxy.core.text.lexicon.words import any_of
 
-# --- what stays true: who somebody is, their health, what they always want ---
+# --- lasting facts: a person's identity, health and standing wishes ---
 
 _IDENTITY = (
     r"""(?:is|are|am) (?:called|named|born|married|divorced|widowed|vegan|vegetarian|blind|deaf|left-handed)
@@ -34,7 +34,7 @@ _RULES = (
 )
 STANDING = re.compile(any_of(_IDENTITY, _HEALTH, _RULES), re.IGNORECASE)
 
-# --- what tells a model what to do ---
+# --- instructions to a model ---
 
 _MODEL = (
     r"(?:the |an? |this |your )?(?:assistants?|agents?|models?|AI|chat ?bots?|bots?|LLMs?|Assistent\w*|KI"
@@ -64,7 +64,7 @@ ORDERS = re.compile(
     re.IGNORECASE,
 )
 
-# --- what has one value at a time: what somebody is called, where they live, and whom they work for ---
+# --- facts with one value at a time: a person's name, where they live, and whom they work for ---
 
 _WHO, _WHAT = r"(?P<who>[^,;:]{1,80}?)", r"(?P<what>.{1,120})"
 _ADVERBS = (
@@ -76,11 +76,11 @@ FIRST_PERSON = re.compile(
     r"(?:I(?:['\u2019](?:m|ve))?|ich|yo|je)(?=\s)|j['\u2019](?=\w)|私(?!たち)|僕(?!ら)|我(?![们們])",
     re.IGNORECASE,
 )
-"""Who speaks of themselves, at the beginning of a sentence."""
+"""The first person as the subject, at the beginning of a sentence."""
 
 
 def _says(verbs: str, after: str) -> re.Pattern[str]:
-    """A sentence of who, a verb, a preposition, and what."""
+    """Return the pattern of a sentence: ``who``, a verb, a preposition (``after``), and ``what``."""
     return re.compile(rf"{_WHO}{_ADVERBS} (?:{verbs}){_ADVERBS} (?:{after}) {_WHAT}", re.IGNORECASE)
 
 
@@ -123,7 +123,7 @@ ONE_AT_A_TIME: Sequence[Sequence[re.Pattern[str]]] = (
         ),
     ),
 )
-"""For each, a pattern a language."""
+"""For each of these facts, the patterns that state it, at least one for each language."""
 HOLDS = re.compile(
     any_of(
         (
@@ -133,9 +133,9 @@ HOLDS = re.compile(
     ),
     re.IGNORECASE,
 )
-"""How many somebody has, beside a number."""
+"""Verbs of having: a number in the sentence then says how many of something a person has."""
 
-# --- what names something that somebody else has written ---
+# --- words for texts that somebody else has written ---
 
 MATERIAL = any_of(
     (
@@ -150,7 +150,7 @@ MATERIAL = any_of(
     )
 )
 
-# --- what names a secret ---
+# --- words for secrets ---
 
 SECRETS = any_of(
     (

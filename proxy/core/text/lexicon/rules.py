@@ -1,6 +1,6 @@
-"""The words by which people lay something down, forbid, take back, change and claim.
+"""Words with which people demand, forbid, allow, withdraw, change and claim something.
 
-Each list has what is written with spaces between words, and then what is not.
+Each list has first the wordings of languages with spaces between words, then those of languages without.
 """
 
 import re
@@ -13,10 +13,10 @@ def _pattern(*words: tuple[str, str]) -> re.Pattern[str]:
 
 
 def _folded(*words: tuple[str, str]) -> re.Pattern[str]:
-    return re.compile(any_of(*words))  # for texts in lower case: much is searched for it
+    return re.compile(any_of(*words))  # for texts in lower case, as many texts are searched for it
 
 
-# --- what negates, and what only looks so ---
+# --- negations, and wordings that only look like one ---
 
 _PROHIBITION = (
     r"""forb[aio]d\w*|prohibit(?:s|ed)?|disallow(?:s|ed)?|ban(?:s|ned)?|not allowed|off[- ]limits
@@ -41,7 +41,7 @@ RELIEF = _pattern(
         "のみ|だけ|以外|拒|只|仅|僅|除",
     )
 )
-"""With one of these a sentence may say the same as one with a negation."""
+"""A sentence with one of these may mean the same as one with a negation."""
 NEGATED_DEMAND = _pattern(
     (
         r"""(?:do not|don['\u2019]t|never) (?:forget|hesitate|worry|mind)
@@ -52,13 +52,13 @@ NEGATED_DEMAND = _pattern(
         "忘れないで|(?:を|は)超え(?:ない|ません)|不要忘|别忘|別忘|不(?:超过|超過|仅|僅|但)|不能超[过過]",
     )
 )
-"""Idioms with a negation that forbid nothing."""
+"""Idioms that contain a negation but forbid nothing."""
 DOUBLE_NEGATION = re.compile(
     r"\b(?:not?|never|nobody|n['\u2019]t|kein\w*|nie|niemals|nunca|nadie|jamais|ne)\b(?:[^.!?]|\.(?=\w)){0,80}"
     r"\b(?:without|ohne|sin|sans)\b",
     re.IGNORECASE,
 )
-"""What is never done without something demands that."""
+"""A double negation is a demand: "never deploy without tests" demands tests."""
 TAKEN_BACK = _pattern(
     _PROHIBITION,
     (
@@ -70,10 +70,11 @@ TAKEN_BACK = _pattern(
         "必要(?:は|が)?(?:ない|ありません)|しないで|不(?:必|需要|要|用|得|应|應|准|能)|无需|無需",
     ),
 )
-"""A demand is no longer one."""
+"""Wordings that reverse a demand: what it demands is forbidden, or not necessary."""
 
-# --- what takes back ---
-# A withdrawal says outright that a rule is over; a permission allows what another sentence may forbid.
+# --- withdrawals, permissions and demands ---
+# A withdrawal says explicitly that a rule no longer holds; a permission allows what another sentence may
+# forbid.
 
 WITHDRAWS = _pattern(
     (
@@ -119,7 +120,7 @@ RULE_NOUNS = _pattern(
         "規則|禁止令?|规则|禁令",
     )
 )
-"""How a withdrawal names what it withdraws."""
+"""Words with which a withdrawal refers to the rule that it withdraws."""
 COMMANDS = _pattern(
     (
         r"""always|must|ha(?:s|ve) to|immer|stets|muss|müss(?:en|t)|musst|siempre|debe[ns]?|debes|toujours
@@ -128,10 +129,10 @@ COMMANDS = _pattern(
     )
 )
 
-# --- what binds ---
-# Firm marks say outright what must or must not be. Plain ones limit, prefer or tie behaviour to an occasion.
-# Those of statements merely say how things now stand. English "don't" and "never" count where somebody is
-# told, not where somebody tells ("I never got it"). They are looked for in texts in lower case.
+# --- wordings that make a sentence binding ---
+# FIRM says explicitly what must or must not be. PLAIN states a limit, a preference, or the occasion on which
+# something is to be done. STATED only says how things are now. English "don't" and "never" are firm in an
+# instruction, not in a report ("I never got it"). All three are searched for in texts in lower case.
 
 _CHANGE = (
     r"""now|updated?|changed|moved|switched|rotated|rebased|migrated|reassigned|rescheduled|postponed
@@ -221,12 +222,12 @@ REPLACES = _pattern(
         "変更|に代わ|の代わり|になりました|改为|改為|改成|换成|換成|代替",
     )
 )
-"""They say outright that one value takes the place of another; other words of change may tell of one more."""
+"""Wordings that explicitly replace one value by another; those of CHANGES may add a value instead."""
 ARTICLE = re.compile(
     r"\s*(?:the|our|my|der|die|das|unsere?|meine?|el|la|los|las|nuestr[oa]s?|mi|le|les|l['\u2019]|notre|nos|mon|ma)\b",
     re.IGNORECASE,
 )
-"""Before what there is one of."""
+"""An article or possessive at the beginning: the words after it name a single thing."""
 _IS = ("is|are|ist|lautet|es|son|est|sont", "[:=]|は|是|为|為")
 COPULA = _folded(_IS, ("will be|sind|será|sera", ""))
 LIES = _pattern(
@@ -237,14 +238,14 @@ LIES = _pattern(
         "位于|位於|运行在|運行在",
     )
 )
-"""Between something and where it is."""
+"""Verbs between a thing and its place."""
 _USE = r"^\W*(?:use|verwende|nimm|usa|utilise[zr]?)\b"
 USES = re.compile(_USE, re.IGNORECASE)
 USES_AS = re.compile(rf"{_USE}\s+[\ue000-\uf8ff]\s+(?:as|als|como|comme) (?P<name>[^.;]+)", re.IGNORECASE)
-"""Between a value, for which a character of private use stands, and what it is used as."""
+"""A demand to use a value, written as a private-use character, as something (the group ``name``)."""
 QUESTION = re.compile(r"[??][\"”»」』)\]]*$|か。?$|[吗呢嗎]。?$")
 
-# --- what somebody says that somebody said ---
+# --- claims about what the user said ---
 
 _ASKED = (
     r"(?:said|says|state[ds]|mention|ask|request|want|need|tell|told|instruct|order|demand|requir"
@@ -277,7 +278,7 @@ CLAIM = re.compile(
     rf"|{_UNSPACED_USER}([^\n。]*(?:承認|許可|同意|確認|批准|确认|允许|允許|授权|授權))(?P<agreed_unspaced>[^\n。]*)",
     re.IGNORECASE,
 )
-"""What somebody says that the user asked or agreed to: the last group tells which of both."""
+"""A claim that the user asked for or agreed to something; the last group that matched tells which."""
 NEXT_CLAUSE = re.compile(
     r"[;.!?。](?:\s|$)|,? (?:and|but|so|while|which|und|aber|y|pero|et|mais) (?:then )?(?:the )?"
     r"(?:assistant|agent|it|model|tool|der|die|das|el|la|le|l['\u2019])\b|\bassistant\b",

@@ -1,10 +1,13 @@
-"""Scripts, words that say little, words that matter, and numbers in words."""
+"""Character ranges of scripts, words with little meaning, words that matter, and numbers in words."""
 
 from collections.abc import Mapping
 
 
 def any_of(*words: tuple[str, str]) -> str:
-    """A pattern of alternatives: as whole words those written with spaces between words, and the others."""
+    """Return a pattern of alternatives, of which those for scripts with spaces match whole words only.
+
+    Each argument is a pair: alternatives for scripts with spaces between words, and for scripts without.
+    """
     spaced, unspaced = (
         "|".join("".join(map(str.strip, lines.splitlines())) for lines in each if lines)
         for each in zip(*words, strict=True)
@@ -12,19 +15,19 @@ def any_of(*words: tuple[str, str]) -> str:
     return rf"\b(?:{spaced})\b|{unspaced}"
 
 
-# --- scripts that are written without spaces ---
+# --- scripts without spaces between words ---
 
 HIRAGANA = "\u3040-\u309f"
 KATAKANA = "\u30a0-\u30ff"
 HAN = "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _OTHERS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\uac00-\ud7af"
-"""Thai, Lao, Burmese, Khmer; and Korean, whose particles are written together with its words."""
+"""Thai, Lao, Burmese and Khmer; and Korean, whose particles are attached to its words."""
 UNSPACED = HIRAGANA + KATAKANA + HAN + _OTHERS
-"""As part of a character class."""
+"""All of these scripts, to be put into a character class."""
 PAIRED = KATAKANA + HAN + _OTHERS
-"""Without hiragana, which is grammar for the most part: what is read in pairs of characters."""
+"""The scripts that are read in pairs of characters: all but hiragana, which is mostly grammar."""
 
-# --- words that say little ---
+# --- words with little meaning ---
 
 FUNCTION_WORDS = frozenset(
     """a all also am an and any are as at be been but by can do does don't dont each ever every for from i if
@@ -35,7 +38,7 @@ FUNCTION_WORDS = frozenset(
     dans de est et jamais la le les ne ou pas pour que sans son sont sur un une
     del el las los nunca o por sin solo una y""".split()
 )
-"""They tell no two sentences apart."""
+"""Words that do not distinguish any two sentences."""
 LIGHT_WORDS = frozenset(
     """about again because being could did doing done else few had has have having he her here hers him
     his how nor off once other out over own s same she some such t them there they through too under up
@@ -52,44 +55,44 @@ LIGHT_WORDS = frozenset(
     esto estos fue fueron ha han hay había lo mi muy más nos para pero porque quien quién qué ser si sobre
     su sus también u unas unos ya""".split()
 )
-"""They say little in a claim or a question; a rule has so few words that they tell it from another."""
+"""Words with little meaning in a claim or a question; rules are so short that these may distinguish them."""
 WORDS_OF_OCCASION = frozenset("after before during until bin bis vor comment".split())
-"""They matter to what a rule or a claim says, and not to what a question is about; some are words of another
-language's content (`bin`, `comment`)."""
+"""Words that matter in a rule or a claim, but not for what a question is about. Some are content words in
+another language (`bin`, `comment`)."""
 PREPOSITIONS = frozenset(
     """about at by for from in into of off on out over through under up with without
     auf aus bei durch für mit nach ohne unter um vom von zum zur über
     avec dans par pour sans sous sur con para por sin sobre""".split()
 )
-"""They tell one act from another: over the bridge, under the bridge."""
+"""Words that distinguish one act from another: over the bridge, under the bridge."""
 OF = frozenset("of for on in von vom der für auf de del para en du des pour sur dans".split())
-"""After them stands whose something is, or what it is spent on."""
+"""Words before the owner of something, or before what money is spent on."""
 LINKING = frozenset("の的之")
-"""Between letters: what stands before them tells whose something is."""
+"""Characters between an owner and what belongs to it."""
 MODAL_WORDS = frozenset(
     """may might must shall us user users want wanted wants anwender benutzer darf darfst dürfen können muss
     müssen musst nutzer soll sollen sollst sollte doit doivent dois faut peut peuvent plaît utilisateur
     utilisatrice debe deben debes favor puede pueden usuaria usuario""".split()
 )
-"""They say that a sentence binds, and whom; not to what."""
+"""Words that say that a sentence binds, and whom, but not what it demands."""
 CLAIM_WORDS = frozenset(
     """allow allowed allows asked assistant client constraint constraints customer like need needed
     needs permit permitted require required requires said told asistente autorisé cliente erlaubt
     permitido""".split()
 )
-"""They say that somebody said something."""
+"""Words that say that somebody said, asked for or allowed something."""
 CLAIM_PAIRS = frozenset("ユー ーザ ザー 用户 用戶 使用 必ず 必须 必須 可以 允许 允許 許可 要求".split())
 STATE_WORDS = frozenset(
     """always current currently former important latest new now old previous quick still update working
     aktuelle alte immer neue ancien nouveau toujours actual nuevo siempre viejo""".split()
 )
-"""They say how things are now, or were, or always are."""
+"""Words that say that something holds now, held before, or always holds."""
 DEMANDING_VERBS = frozenset(
     """display express format get give has have keep let make need needs print put report require requires run
     send set show state tell use write nenne nimm schreibe verwende zeige écris mets montre utilise escribe
     muestra pon usa""".split()
 )
-"""They tell no two demands apart."""
+"""Verbs that do not distinguish any two demands."""
 EVERYDAY_WORDS: Mapping[str, frozenset[str]] = {
     "en": frozenset("the and is are you to of in that it for what with this have can my not please".split()),
     "de": frozenset(
@@ -98,16 +101,16 @@ EVERYDAY_WORDS: Mapping[str, frozenset[str]] = {
     "es": frozenset("el la los las que de y es un una por para con no en mi como puede está qué".split()),
     "fr": frozenset("le la les des et est un une que pour dans pas je vous avec sur ce il mon qui".split()),
 }
-"""By which a text's language is known: common in it; the English ones mean nothing in the others."""
+"""Common words by language, to detect the language of a text. The English ones mean nothing in the others."""
 GERMAN = (
     r"der|die|das|den|dem|ein|eine[nmrs]?|und|nicht|ist|für|mit|nie|auf|im|zu|darf|dürfen|muss|müssen|keine?"
 )
-"""Where one of these stands, a capital begins no name."""
+"""A sentence with one of these is German, where a capital does not indicate a name."""
 GERMAN_COMPOUNDS = "kosten|ausgaben|budget|frist|termin|passwort|zweig|sprache|zeitzone|stil"
-"""What German writes as one word with what stands before it."""
+"""Last parts of German compounds, which German writes as one word with the part before."""
 
 ABBREVIATIONS = r"e\.g|i\.e|etc|vs|cf|bzw|z\.B|d\.h|usw|Dr|Mr|Mrs|Ms|St|No|Nr|approx|p\.ej|Sr|Sra|M|Mme"
-"""Before a full stop that ends no sentence."""
+"""Abbreviations, whose full stop does not end a sentence."""
 
 # --- words that matter ---
 
@@ -124,20 +127,20 @@ _KEYWORDS = {
 KEYWORDS: tuple[str, ...] = tuple(
     dict.fromkeys(word for words in _KEYWORDS.values() for word in words.split())
 )
-"""They make a message's content count for more. Compared without case, as substrings: a stem finds its
-inflections, and a word that several languages share stands once. Everyday particles of a language ("hecho",
+"""Words that give a message's content more weight. They are matched as substrings, ignoring case, so a stem
+also matches its inflections; a word that several languages share is listed once. Everyday words ("hecho",
 "fait") are left out."""
 SUCCESSES: tuple[str, ...] = tuple(
     """success completed done 成功 完了 完成 erfolg abgeschlossen erledigt éxito completado terminado
     succès terminé""".split()
 )
-"""Those of them that tell of a success, compared in the same way."""
+"""The keywords that report a success, matched in the same way."""
 FOREIGN_FAILURES = "fehler|erreur|échec|excepción"
 UNSPACED_FAILURES = "エラー|例外|失敗|错误|失败|錯誤"
 FAILURES = (f"error|exception|traceback|fatal|panic|failed|failure|{FOREIGN_FAILURES}", UNSPACED_FAILURES)
-"""The words for something that went wrong."""
+"""Words that report a failure, in scripts with and without spaces."""
 
-# --- what agents that speak in plain text write before a command, and before what it brought ---
+# --- labels before a command and before its output, by agents that speak in plain text ---
 
 OBSERVATIONS = (
     r"observations?|(?:tool|command|execution|function|terminal|console|shell|bash|python)[ _-]"
@@ -145,12 +148,12 @@ OBSERVATIONS = (
     r"|résultat de la commande"
     r"|観察|観測|観察結果|実行結果|观察|觀察|观察结果|執行結果|执行结果|工具输出|工具輸出"
 )
-"""These say that a program speaks."""
+"""Labels that only a program's output has."""
 OUTPUTS = (
     r"output|results?|response|stdout|stderr|ausgabe|ergebnis|salida|resultado|sortie|résultat"
     r"|出力|結果|结果|输出|輸出"
 )
-"""These may be said by people too."""
+"""Labels of output that people also write before their own text."""
 COMMANDS = (
     r"action(?: input)?|command|tool(?: input| call)?|aktion|befehl|acción|comando|commande|アクション|行動"
     r"|コマンド|行动|命令|动作|動作|操作"
@@ -184,7 +187,7 @@ NUMERALS: Mapping[str, str] = {
     "1000": "thousand tausend mil mille",
     "1000000": "million",
 }
-"""The English cardinal first."""
+"""Number words by value, the English cardinal first."""
 MONTHS = (
     "Jan January Januar enero janvier Janvier",
     "Feb February Februar febrero février",
@@ -199,7 +202,7 @@ MONTHS = (
     "Nov November noviembre novembre",
     "Dec December Dez Dezember diciembre décembre",
 )
-"""As they are written: some with a capital."""
+"""Names of the months from January on, in the case in which they are written."""
 HAN_NUMERALS: Mapping[str, str] = dict(
     zip("一二三四五六七八九十两兩百", "1 2 3 4 5 6 7 8 9 10 2 2 100".split(), strict=True)
 )
@@ -213,15 +216,15 @@ SCALES = (
     (9, r"B(?![A-Za-z])"),
     (9, r" ?(?i:billions?|bn|milliarden?|milliards?)\b"),
 )
-"""Powers of ten behind a number, each with how it is written; a single `M` or `B` is as often a unit."""
+"""Powers of ten and the patterns for them after a number. A single `M` or `B` is just as often a unit."""
 ROUNDING = (
     r"about|around|approximately|approx\.?|roughly|nearly|almost|over|under|more than|less than|some"
     r"|circa|ca\.|etwa|ungefähr|rund|fast|über|unos|unas|aproximadamente|casi|más de|environ|presque|plus de"
     r"|près de|約|约|大约|大約|およそ|近く|~|≈|>|<|≥|≤"
 )
-"""What stands before a number that was rounded."""
+"""Words and signs before a rounded number."""
 LISTING = r",| and | und | y | et |、|和|と|;"
-"""What stands between things that are listed."""
+"""Separators between the items of a list."""
 CURRENCIES = "USD|EUR|GBP|JPY|CNY|CHF|dollars?|euros?|pounds?|yen"
 UNITS = (
     "ms|seconds|minutes|hours|days|weeks|months|years|GB|MB|KB|TB|kg|km|cm|mm"
