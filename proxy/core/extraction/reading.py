@@ -43,7 +43,8 @@ MOST_SENTENCES = 60
 """Largest number of sentences kept of one message."""
 
 _END = re.compile(
-    r"(?<=[.!?…][\"”»)\]])\s+(?=[^\Wa-zß-ÿ])|(?<=[.!?…])\s+(?=[^\Wa-zß-ÿ]|[\"“«(¡¿])|(?<=[。!?])(?![」』”])"
+    r"(?<=[.!?…][\"”»)\]])\s+(?=[^\Wa-zß-ÿ])|(?<=[.!?…])\s+(?=[^\Wa-zß-ÿ]|[\"“«(¡¿])"
+    r"|(?<=[。!?\uff01\uff1f])(?![」』”])"
 )
 _ABBREVIATED = re.compile(rf"(?:\b(?:{ABBREVIATIONS})|\b[A-Z])\.$")
 _FENCE = re.compile(r"^\s*(?:```|~~~)")

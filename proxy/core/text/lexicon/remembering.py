@@ -93,7 +93,7 @@ ONE_AT_A_TIME: Sequence[Sequence[re.Pattern[str]]] = (
         re.compile(
             r"(?P<who>[^、。]{1,40}?)(?:の名前は|は)(?P<what>[^、。は]{1,40}?)(?:という名前|と呼ば|です)"
         ),
-        re.compile(r"(?P<who>[^,。,]{1,40}?)(?:名叫|叫做?|的名字是)(?P<what>[^,。,]{1,40})"),
+        re.compile(r"(?P<who>[^,。\uff0c]{1,40}?)(?:名叫|叫做?|的名字是)(?P<what>[^,。\uff0c]{1,40})"),
     ),
     (
         _says(
@@ -109,7 +109,7 @@ ONE_AT_A_TIME: Sequence[Sequence[re.Pattern[str]]] = (
             r"(?P<who>[^、。]{1,40}?)は(?:今|現在)?(?P<what>[^、。]{1,40}?)[にへ](?:住|引っ越|移り住|転居)"
         ),
         re.compile(
-            r"(?P<who>[^,。,]{1,40}?)(?:现在|現在|已)?(?:居?住在|搬[到去]了?|移居)(?P<what>[^,。,了]{1,40})"
+            r"(?P<who>[^,。\uff0c]{1,40}?)(?:现在|現在|已)?(?:居?住在|搬[到去]了?|移居)(?P<what>[^,。\uff0c了]{1,40})"
         ),
     ),
     (
@@ -119,7 +119,7 @@ ONE_AT_A_TIME: Sequence[Sequence[re.Pattern[str]]] = (
         _says(r"travaille|(?:est|suis) employée?", "chez|pour|à"),
         re.compile(r"(?P<who>[^、。]{1,40}?)は(?:今|現在)?(?P<what>[^、。]{1,40}?)(?:で働|に勤|に転職)"),
         re.compile(
-            r"(?P<who>[^,。,]{1,40}?)(?:现在|現在)?(?:在|就职于|就職於)(?P<what>[^,。,]{1,40}?)(?:工作|上班|任职|任職)"
+            r"(?P<who>[^,。\uff0c]{1,40}?)(?:现在|現在)?(?:在|就职于|就職於)(?P<what>[^,。\uff0c]{1,40}?)(?:工作|上班|任职|任職)"
         ),
     ),
 )

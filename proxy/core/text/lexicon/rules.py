@@ -243,7 +243,7 @@ _USE = r"^\W*(?:use|verwende|nimm|usa|utilise[zr]?)\b"
 USES = re.compile(_USE, re.IGNORECASE)
 USES_AS = re.compile(rf"{_USE}\s+[\ue000-\uf8ff]\s+(?:as|als|como|comme) (?P<name>[^.;]+)", re.IGNORECASE)
 """A demand to use a value, written as a private-use character, as something (the group ``name``)."""
-QUESTION = re.compile(r"[??][\"”»」』)\]]*$|か。?$|[吗呢嗎]。?$")
+QUESTION = re.compile(r"[?\uff1f][\"”»」』)\]]*$|か。?$|[吗呢嗎]。?$")
 
 # --- claims about what the user said ---
 
