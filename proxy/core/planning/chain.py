@@ -67,6 +67,20 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
         """Decode a message; the result is not cached."""
         return self.dialect.read(self.raws[position])
 
+    def caller(self, answered: str, before: int, most: int | None = None) -> int | None:
+        """Position of the nearest earlier message that makes the call with this id; None if there is none.
+
+        Only the nearest ``most`` messages are searched, if given.
+        """
+        end = -1 if most is None else max(before - 1 - most, -1)
+        return next((at for at in range(before - 1, end, -1) if answered in self.messages[at].calls), None)
+
+    def tool(self, answered: str, before: int) -> str:
+        """The tool of the nearest earlier call with this id; empty if there is none."""
+        place = self.caller(answered, before)
+        calls = self.content(place).calls if place is not None else ()
+        return next((name for call, name, _ in calls if call == answered), "")
+
     @property
     def last_user_tokens(self) -> int:
         """Counted tokens of the last user message, which is never cut."""

@@ -84,12 +84,8 @@ class Recording:
 
     def tool_of(self, position: int) -> str:
         """The tool whose result is at a position; empty if it is no tool's result."""
-        for answered in self.chain.messages[position].answers:
-            for place in range(position - 1, -1, -1):
-                if answered in self.chain.messages[place].calls:
-                    calls = self.chain.content(place).calls
-                    return next((name for call, name, _ in calls if call == answered), "")
-        return ""
+        answers = self.chain.messages[position].answers
+        return next(filter(None, (self.chain.tool(answered, position) for answered in answers)), "")
 
 
 @dataclass(frozen=True)

@@ -77,14 +77,11 @@ def _newest(chain: Chain, end: int) -> Iterator[tuple[int, Message]]:
 
 def _call(answered: str, words: Sequence[bytes], chain: Chain, position: int) -> tuple[str, str] | None:
     """The call of a result, as name and arguments; None if it lacks the words or is too far before it."""
-    for place in range(position - 1, max(position - 1 - _FURTHEST, -1), -1):
-        if answered in chain.messages[place].calls:
-            raw = chain.raws[place]
-            if not any(word in raw for word in words):
-                return None
-            calls = chain.content(place).calls
-            return next(((name, arguments) for call, name, arguments in calls if call == answered), None)
-    return None
+    place = chain.caller(answered, position, _FURTHEST)
+    if place is None or not any(word in chain.raws[place] for word in words):
+        return None
+    calls = chain.content(place).calls
+    return next(((name, arguments) for call, name, arguments in calls if call == answered), None)
 
 
 def _files_in(arguments: str) -> set[str]:

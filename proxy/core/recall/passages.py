@@ -219,18 +219,11 @@ class Reach:
         """Return a message as the client sent it."""
         found = self._originals.get(position)
         if found is None:
-            tools = [self._tool(position, call) for call in self.chain.messages[position].answers if call]
-            found = original_of(self.chain.content(position), ", ".join(filter(None, tools)))
+            answers = self.chain.messages[position].answers
+            tools = filter(None, (self.chain.tool(call, position) for call in answers if call))
+            found = original_of(self.chain.content(position), ", ".join(tools))
             self._originals[position] = found
         return found
-
-    def _tool(self, position: int, answered: str) -> str:
-        """Return the tool of the nearest earlier call with this id; "" if there is none."""
-        for place in range(position - 1, -1, -1):
-            if answered in self.chain.messages[place].calls:
-                calls = self.chain.content(place).calls
-                return next((name for call, name, _ in calls if call == answered), "")
-        return ""
 
     @cached_property
     def _originals(self) -> dict[int, Original]:
