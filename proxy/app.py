@@ -228,7 +228,7 @@ def _outside(settings: Settings, written: SettingsFile | None, *, owns_store: bo
     )
 
 
-def assembled(settings: Settings, outside: Outside, wire: Dialect = CHAT) -> Inside:
+def assembled(settings: Settings, outside: Outside, dialect: Dialect = CHAT) -> Inside:
     """Build the engine on the given outside dependencies."""
     store, clock, counter, metrics = outside.store, outside.clock, outside.counter, outside.metrics
     upstream, memory, learned = outside.upstream, outside.memory, outside.learned
@@ -239,14 +239,14 @@ def assembled(settings: Settings, outside: Outside, wire: Dialect = CHAT) -> Ins
         Contention(clock), clock, settings.background_calls, quiet=settings.background_pause
     )
     billing = Billing(outside.bills, clock, metrics, prices.prices_of)
-    asking = Asking(wire, upstream, learned, billing)
+    asking = Asking(dialect, upstream, learned, billing)
     prompt_cache = PromptCache(asking, clock, learned, memory)
     summaries = Summaries(prompt_cache, store, counter, foreground, clock, metrics, learned)
     summary_jobs = SummaryJobs(summaries, naming, learned)
     models = Models(
         StatedWindows(upstream, clock, learned), prices.context_window, prices.prices_of, clock, learned
     )
-    sessions, reader = SessionCache(learned), Reader(wire, counter, memory)
+    sessions, reader = SessionCache(learned), Reader(dialect, counter, memory)
     questions = MemoryModel(asking, foreground, counter)
     turns = _memory_scheduler(settings, outside, questions, background)
     scopes, sources = turns.writer.scopes, turns.writer.sources
@@ -286,11 +286,11 @@ def assembled(settings: Settings, outside: Outside, wire: Dialect = CHAT) -> Ins
         billed=billing.add,
         recorded=(turns.after, proofs.after),
     )
-    sender = Sender(wire, upstream, models, decisions, clock)
+    sender = Sender(dialect, upstream, models, decisions, clock)
     pipeline = Pipeline(
-        wire=wire,
+        dialect=dialect,
         naming=naming,
-        body_cache=BodyCache(wire, memory),
+        body_cache=BodyCache(dialect, memory),
         reader=reader,
         recognition=recognition,
         attachments=Attachments(store, sessions),
@@ -305,7 +305,7 @@ def assembled(settings: Settings, outside: Outside, wire: Dialect = CHAT) -> Ins
         memories=memories,
     )
     line = TurnQueue(store, background, clock, settings.line_lease)
-    appends = Appends(wire, store, reader, recorder, line, memory)
+    appends = Appends(dialect, store, reader, recorder, line, memory)
     return Inside(pipeline, appends, line, backlog, summaries, summary_jobs, turns, billing)
 
 

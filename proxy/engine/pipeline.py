@@ -49,7 +49,7 @@ _ROOT = root()
 class Pipeline:
     """The parts that handle managed requests, wired once."""
 
-    wire: Dialect
+    dialect: Dialect
     naming: Naming
     body_cache: BodyCache
     reader: Reader

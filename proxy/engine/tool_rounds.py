@@ -126,7 +126,7 @@ class _Result(NamedTuple):
 class Rounds:
     """The calls and results of one answer that the client does not see."""
 
-    wire: Dialect
+    dialect: Dialect
     answerers: Answerers
     counter: TokenCounter
     metrics: Metrics
@@ -191,8 +191,8 @@ class Rounds:
     def next_body(self, body: bytes) -> bytes:
         """Return the next request: ``body`` followed by the messages since."""
         self.count += 1
-        following = self.wire.followed_by(body, self.sequence)
-        return following if self.may_ask else self.wire.without_tools(following, self.answerers.is_ours)
+        following = self.dialect.followed_by(body, self.sequence)
+        return following if self.may_ask else self.dialect.without_tools(following, self.answerers.is_ours)
 
     async def _results(self, editor: AnswerEditor) -> dict[ToolCall, _Result]:
         """Return the results of the calls that are answered and fit, in the order of the calls."""
@@ -216,7 +216,7 @@ class Rounds:
             if self.answerers.is_ours(call.tool):  # the client cannot make a call of ours
                 sayings = [_NOT_NOW if text is None else text, _NO_ROOM]
             for candidate in sayings:  # the first that fits
-                message = self.wire.result(call.id, candidate)
+                message = self.dialect.result(call.id, candidate)
                 cost = await self._cost(message)
                 if cost <= room:
                     fitting[call] = _Result(message, cost)
@@ -225,9 +225,9 @@ class Rounds:
         return fitting
 
     async def _cost(self, message: bytes) -> int:
-        (tokens,) = await self.counter.count_all([self.wire.read(message).countable()])
+        (tokens,) = await self.counter.count_all([self.dialect.read(message).countable()])
         return MESSAGE_TOKENS + tokens
 
     def _says_anything(self, message: bytes) -> bool:
-        content = self.wire.read(message)
+        content = self.dialect.read(message)
         return content.role == "tool" or bool(content.calls) or bool(content.countable())

@@ -59,7 +59,7 @@ async def send_answer(
     ending = partial(_ending, collector) if tells_end else None
     if collector.is_plain_stream and adds_usage:
         await pump(
-            _without_usage(_seen(sent, collector), collector.wire.usage_remover()), send, ending=ending
+            _without_usage(_seen(sent, collector), collector.dialect.usage_remover()), send, ending=ending
         )
     else:
         await pump(sent.chunks(), send, tee=collector.feed, ending=ending)
@@ -89,8 +89,10 @@ async def send_appended(
         return
     await begin()
     if adds_usage:
-        chunks = _without_usage(chunks, collector.wire.usage_remover())
-    await pump(_until_stored(chunks, collector.wire, acknowledged), send, ending=partial(_ending, collector))
+        chunks = _without_usage(chunks, collector.dialect.usage_remover())
+    await pump(
+        _until_stored(chunks, collector.dialect, acknowledged), send, ending=partial(_ending, collector)
+    )
 
 
 def _ending(collector: Collector, fault: UpstreamError | None) -> bytes:
@@ -100,7 +102,7 @@ def _ending(collector: Collector, fault: UpstreamError | None) -> bytes:
     if not collector.is_truncated:
         return b""
     error = fault if isinstance(fault, UpstreamTimeout) else UpstreamTruncated()
-    return collector.separator + collector.wire.error_event(error.body())
+    return collector.separator + collector.dialect.error_event(error.body())
 
 
 async def _seen(sent: Sent, collector: Collector) -> AsyncIterator[bytes]:
@@ -124,10 +126,10 @@ async def _without_usage(chunks: AsyncIterator[bytes], remover: StreamFilter) ->
 
 
 async def _until_stored(
-    chunks: AsyncIterator[bytes], wire: Dialect, acknowledged: Acknowledged
+    chunks: AsyncIterator[bytes], dialect: Dialect, acknowledged: Acknowledged
 ) -> AsyncIterator[bytes]:
     """Yield a stream whose final event waits until its turn is stored, and is an error if that fails."""
-    final = wire.final_event()
+    final = dialect.final_event()
     async for chunk in chunks:
         if passed := final.feed(chunk):
             yield passed
@@ -138,6 +140,6 @@ async def _until_stored(
         async for chunk in chunks:
             yield chunk
     else:
-        yield wire.error_event(HistoryNotSaved().body())
+        yield dialect.error_event(HistoryNotSaved().body())
         async for _ in chunks:
             pass

@@ -160,8 +160,8 @@ class Managed:
             decoded = await decode_body(body, head.encoding, limit)
             permit.take(len(decoded) if decoded is not body else 0)
         options = candidates.options
-        is_one, wire = len(options) == 1, self._pipeline.wire
-        candidate = options[0] if is_one else candidates.chosen(wire.model_of(decoded))
+        is_one, dialect = len(options) == 1, self._pipeline.dialect
+        candidate = options[0] if is_one else candidates.chosen(dialect.model_of(decoded))
         policy, is_shadow = candidate.policy, head.mode == "shadow"
         if head.mode != "append" and policy.strategy.name == "off":
             passage.scope[CLIENT].put_back(body)
@@ -255,7 +255,7 @@ class Managed:
         """Pass the answer on, and have its turn recorded even if it breaks off."""
         passage.status = sent.response.status
         is_answered = passage.status == _ANSWERED
-        collector, adds_usage = Collector(self._pipeline.wire, sent.response), exchange.adds_usage
+        collector, adds_usage = Collector(self._pipeline.dialect, sent.response), exchange.adds_usage
         if is_answered and not collector.is_readable:
             exchange.degraded.append(UNREAD)
 
@@ -288,7 +288,7 @@ class Managed:
         """Log the state of the request's session, as the request was sent."""
         request, log = exchange.request, exchange.decision.log
         try:
-            sent = self._pipeline.wire.read_body(exchange.body, request.incoming.policy.limits.messages)
+            sent = self._pipeline.dialect.read_body(exchange.body, request.incoming.policy.limits.messages)
             state = State(
                 id=request.session.id,
                 session=request.session.name,

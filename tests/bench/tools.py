@@ -183,9 +183,9 @@ def _results(contents: Sequence[Content]) -> dict[tuple[int, str], str]:
     callers, found = dict[str, int](), dict[tuple[int, str], str]()
     for place, content in enumerate(contents):
         callers.update({call_id: place for call_id, _, _ in content.calls})
-        caller, text = callers.get("".join(content.answers)), text_of(content)
+        caller, text = callers.get("".join(content.result_of)), text_of(content)
         if content.role in TOOL_ROLES and caller is not None and text is not None:
-            found.setdefault((caller, "".join(content.answers)), text)
+            found.setdefault((caller, "".join(content.result_of)), text)
     return found
 
 

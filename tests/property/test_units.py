@@ -24,7 +24,7 @@ def _calling(ids: list[str]) -> Message:
 
 
 def _answering(role: str, calls: list[str]) -> Message:
-    return Message(role, b"", answers=tuple(calls))
+    return Message(role, b"", result_of=tuple(calls))
 
 
 _messages = st.one_of(
@@ -46,7 +46,7 @@ def test_units_cover_the_chain_once_and_in_order(messages: list[Message]):
 def test_a_result_is_in_the_unit_of_the_nearest_caller_before_it(messages: list[Message]):
     home = {place: unit for unit in units_of(messages) for place in range(unit.start, unit.end)}
     for place, message in enumerate(messages):
-        for call in message.answers:
+        for call in message.result_of:
             callers = [before for before in range(place) if call in messages[before].calls]
             if callers:
                 assert home[place] == home[callers[-1]]
@@ -65,7 +65,7 @@ def test_an_unanswered_call_stands_in_one_unit_with_all_up_to_the_next_user_mess
     callers: dict[str, int] = {}
     for place, message in enumerate(messages):
         callers |= dict.fromkeys(message.calls, place)
-        answered.update((callers[call], call) for call in message.answers if call in callers)
+        answered.update((callers[call], call) for call in message.result_of if call in callers)
     for place, message in enumerate(messages):
         if any((place, call) not in answered for call in message.calls):
             following = place + 1

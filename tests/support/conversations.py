@@ -126,8 +126,8 @@ def oddities(view: Sequence[bytes]) -> Counter[tuple[str, bytes]]:
     for raw in [*view, b"{}"]:
         content = Content.of(raw)
         if content.role in ("tool", "function"):
-            if asked.intersection(content.answers):
-                asked.difference_update(content.answers)
+            if asked.intersection(content.result_of):
+                asked.difference_update(content.result_of)
             else:
                 found["result without its call", raw] += 1
             continue

@@ -25,18 +25,18 @@ class Line(Content):
         if who == "a":
             self.calls = [(call, *made) for call, made in self.more.items()]
         elif more:
-            self.answers = tuple(more)
+            self.result_of = tuple(more)
             self.parts = [{"text": text} for text in (*more.values(), *filter(None, (said,)))]
 
     def with_texts(self, texts: Sequence[str]) -> Line:
-        results = dict(zip(self.answers, texts, strict=False))
+        results = dict(zip(self.result_of, texts, strict=False))
         return Line(self.who, "".join(texts[len(results) :]), results or self.more)
 
     def with_text(self, text: str) -> Line:
         return Line(self.who, text, self.more)
 
     def pieces(self) -> Sequence[Line]:
-        if not self.answers:
+        if not self.result_of:
             return (self,)
         results = [Line("t", "", {call: text}) for call, text in self.more.items()]
         return [*results, Line(self.who, self.said)] if self.said else results

@@ -67,11 +67,11 @@ def traced_store(timed: Callable[[str, float], None]) -> Callable[[str, float], 
 class TracedUpstream:
     """An upstream whose chat requests are traced; other requests, such as the list of models, are not."""
 
-    def __init__(self, upstream: Upstream, url: str, wire: Dialect) -> None:
-        """Trace requests to ``upstream`` at ``url``, written in the dialect ``wire``."""
+    def __init__(self, upstream: Upstream, url: str, dialect: Dialect) -> None:
+        """Trace requests to ``upstream`` at ``url``, written in ``dialect``."""
         parts = urlsplit(url)
         self._upstream = upstream
-        self._wire = wire
+        self._dialect = dialect
         self._told: Attributes = {
             OPERATION: CHAT,
             PROVIDER: "openai",  # the API's owner; the actual provider behind it is unknown
@@ -90,10 +90,10 @@ class TracedUpstream:
         at_root: bool = False,
     ) -> UpstreamResponse:
         trace = current()
-        is_chat = target.partition("?")[0] == self._wire.path
+        is_chat = target.partition("?")[0] == self._dialect.path
         if trace is None or not is_chat or not isinstance(body, bytes):
             return await self._upstream.send(method, target, headers, body, at_root=at_root)
-        model = self._wire.model_of(body)[:NAME]
+        model = self._dialect.model_of(body)[:NAME]
         call = trace.span.child(f"{CHAT} {model}", {**self._told, REQUEST_MODEL: model}, is_call=True)
         trace.called(call)
         try:

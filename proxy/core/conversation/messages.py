@@ -36,13 +36,13 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     """SHA-256 over the parts of a message that SDKs do not change."""
     calls: tuple[str, ...] = ()
     """Ids of the tool calls that it makes."""
-    answers: tuple[str, ...] = ()
+    result_of: tuple[str, ...] = ()
     """Ids of the tool calls whose results it carries; some APIs put several results into one message."""
 
     @property
     def is_result(self) -> bool:
         """Whether it carries results of tool calls; a user may say something beside them."""
-        return bool(self.answers) or self.role in TOOL_ROLES
+        return bool(self.result_of) or self.role in TOOL_ROLES
 
     @property
     def is_final(self) -> bool:
@@ -82,10 +82,10 @@ def read_message(content: Content) -> Message:
             text = _canonical({name: part[name] for name in part if name not in _UNSTABLE_PART_MEMBERS})
         if text:
             parts.append(text)
-    answers: object = exact.answers[0] if len(exact.answers) == 1 else exact.answers
-    identifying = [exact.role, exact.name, parts, made, answers or None]
+    result_of: object = exact.result_of[0] if len(exact.result_of) == 1 else exact.result_of
+    identifying = [exact.role, exact.name, parts, made, result_of or None]
     calls = tuple([call_id for call_id, _, _ in content.calls])
-    return Message(content.role, hashlib.sha256(dumps(identifying)).digest(), calls, tuple(content.answers))
+    return Message(content.role, hashlib.sha256(dumps(identifying)).digest(), calls, tuple(content.result_of))
 
 
 def canonical_arguments(text: str) -> object:

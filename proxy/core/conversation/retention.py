@@ -120,17 +120,17 @@ class Classes:
             return (None,)
         if message.calls:
             return [name for _, name, _ in self._content(position).calls]
-        if not any(message.answers):
+        if not any(message.result_of):
             return (None,)
-        called = [self._called(answered, position) for answered in message.answers]
+        called = [self._called(call_id, position) for call_id in message.result_of]
         return [each or self._content(position).name or None for each in called]
 
-    def _called(self, answered: str, position: int) -> str:
+    def _called(self, call_id: str, position: int) -> str:
         """The tool of the nearest earlier call with this id in the message's unit; empty if there is none."""
         for place in range(position - 1, self._units[self._unit_at[position]].start - 1, -1):
-            if answered in self._messages[place].calls:
+            if call_id in self._messages[place].calls:
                 named = {call: name for call, name, _ in self._content(place).calls}
-                return named.get(answered, "")
+                return named.get(call_id, "")
         return ""
 
     @cached_property

@@ -58,7 +58,7 @@ def _bound_spans(messages: Sequence[Message]) -> Iterator[tuple[int, int]]:
             callers.update(dict.fromkeys(message.calls, position))
             unanswered[position] = set(message.calls)
         elif message.is_result:
-            for call in message.answers or ("",):
+            for call in message.result_of or ("",):
                 caller = callers.get(call)
                 if caller is None:
                     odd.append((max(position - 1, 0), position))
@@ -120,7 +120,7 @@ class OpenTurn(msgspec.Struct, frozen=True, dict=True):  # the dict holds cached
         calls = set[str]()
         for message in self.messages[place:]:
             calls.update(message.calls)
-            if message.is_result and not (message.answers and calls.issuperset(message.answers)):
+            if message.is_result and not (message.result_of and calls.issuperset(message.result_of)):
                 return False
         return True
 
@@ -169,7 +169,7 @@ def beginnings(messages: Sequence[Message]) -> list[int]:
     found: list[int] = []
     before = ""
     for position, message in enumerate(messages):
-        if message.role == "user" and before != "user" and not message.answers:
+        if message.role == "user" and before != "user" and not message.result_of:
             found.append(position)
         if message.role not in HEAD_ROLES:
             before = message.role

@@ -46,7 +46,7 @@ class Content(ABC):
     """The content parts; a text part has its text under ``text``."""
     calls: Sequence[Call] = ()
     """The tool calls that the message makes."""
-    answers: Sequence[str] = ()
+    result_of: Sequence[str] = ()
     """Ids of the tool calls whose results the message carries; an empty string where a result names none."""
     name: str = ""
     """Name of the speaker, or of the tool."""

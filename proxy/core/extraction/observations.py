@@ -88,7 +88,7 @@ class Observation(Content):
     def __init__(self, content: Content) -> None:
         self._content = content
         self.role = "tool"
-        self.answers: Sequence[str] = ("",)
+        self.result_of: Sequence[str] = ("",)
         self.parts = content.parts
 
     @cached_property
@@ -185,7 +185,7 @@ def answered_commands(
             continue
         if (
             message.role == "user"
-            and not message.answers
+            and not message.result_of
             and before is not None
             and messages[before].is_final
         ):

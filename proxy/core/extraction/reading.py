@@ -238,7 +238,7 @@ class Read:
 
 def read(content: Content, called: Sequence[str] = ()) -> Reading:
     """Read a message; ``called`` has the call of each result in it."""
-    is_in_plain_text = bool(called) and not content.answers
+    is_in_plain_text = bool(called) and not content.result_of
     pieces = (in_plain_text(content) if is_in_plain_text else content).pieces()
     beside = [""] * (len(pieces) - len(called))
     each = list(map(_read, pieces, [*called, *beside]))
@@ -308,7 +308,7 @@ def addresses_of(
         if message.calls:
             called = content(place).calls
             calls.update({call: _called(name, arguments) for call, name, arguments in called})
-        answered = tuple([calls.get(call, "") for call in message.answers])
+        answered = tuple([calls.get(call, "") for call in message.result_of])
         if place in commands:
             answered = (_called("", commands[place]),)
         raw = raws[place]

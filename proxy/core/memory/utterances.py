@@ -125,7 +125,7 @@ class _Reader:
 
         A user's message without a name gets that of the ``person`` whose request brought it.
         """
-        if content.role == "user" and not content.answers and self._before != "user":
+        if content.role == "user" and not content.result_of and self._before != "user":
             self._is_passing_on = False
         if content.role not in HEAD_ROLES:
             self._before = content.role

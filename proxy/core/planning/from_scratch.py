@@ -77,7 +77,7 @@ class _Replay:
             message = chain.messages[place]
             for call in message.calls:
                 self._calls[call] = place
-            if any(self._calls.get(answered, place) < self._open for answered in message.answers):
+            if any(self._calls.get(call_id, place) < self._open for call_id in message.result_of):
                 self._is_late = True
         self._length = length
         is_last = length == len(chain)

@@ -106,19 +106,19 @@ def _results(situation: Situation) -> list[_Result]:
     for index in reversed(situation.standing):
         unit = situation.units[index]
         after = {place: situation.content(place) for place in range(unit.start + 1, unit.end)}
-        if not after or not all(each.answers or each.role in TOOL_ROLES for each in after.values()):
+        if not after or not all(each.result_of or each.role in TOOL_ROLES for each in after.values()):
             continue  # an irregular unit is left unchanged
         calls = {
             call: (name, dumps(exact_arguments(arguments)))
             for call, name, arguments in situation.content(unit.start).calls
         }
         for place in reversed(after):
-            answers = after[place].answers
-            if answers and calls.keys() >= {*answers}:
+            call_ids = after[place].result_of
+            if call_ids and calls.keys() >= {*call_ids}:
                 texts = [piece.text for piece in after[place].pieces()]
-                answered = [calls[call] for call in answers]
-                found.append(_Result(index, place, answered, texts[: len(answers)], newer))
-            newer += len(answers)
+                answered = [calls[call_id] for call_id in call_ids]
+                found.append(_Result(index, place, answered, texts[: len(call_ids)], newer))
+            newer += len(call_ids)
     return found[::-1]
 
 

@@ -84,8 +84,8 @@ class Recording:
 
     def tool_of(self, position: int) -> str:
         """The tool whose result is at a position; empty if it is no tool's result."""
-        answers = self.chain.messages[position].answers
-        return next(filter(None, (self.chain.tool(answered, position) for answered in answers)), "")
+        call_ids = self.chain.messages[position].result_of
+        return next(filter(None, (self.chain.tool(call_id, position) for call_id in call_ids)), "")
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ class Regret(NamedTuple):
 
 def regret_of(asking: Content, chain: Chain, plan: Plan, end: int) -> list[Regret]:
     """Return the messages before ``end`` that a message asks for again; ``plan`` says which were cut."""
-    if asking.role == "user" and not asking.answers:
+    if asking.role == "user" and not asking.result_of:
         return _said_again(asking.text, chain, plan, end)
     return [
         found
@@ -58,8 +58,8 @@ def _called_again(name: str, arguments: str, chain: Chain, plan: Plan, end: int)
     sought = files or {max(_WORD.findall(arguments) or [name], key=len)}
     words = [word.encode(errors="replace") for word in sought]
     for position, message in _newest(chain, end):
-        for answered in message.answers:
-            call = _call(answered, words, chain, position)
+        for call_id in message.result_of:
+            call = _call(call_id, words, chain, position)
             if call is None or call[0] != name:
                 continue
             if key_of(*call) == key:
@@ -75,13 +75,13 @@ def _newest(chain: Chain, end: int) -> Iterator[tuple[int, Message]]:
     return zip(range(end - 1, start - 1, -1), reversed(chain.messages[start:end]), strict=True)
 
 
-def _call(answered: str, words: Sequence[bytes], chain: Chain, position: int) -> tuple[str, str] | None:
+def _call(call_id: str, words: Sequence[bytes], chain: Chain, position: int) -> tuple[str, str] | None:
     """The call of a result, as name and arguments; None if it lacks the words or is too far before it."""
-    place = chain.caller(answered, position, _FURTHEST)
+    place = chain.caller(call_id, position, _FURTHEST)
     if place is None or not any(word in chain.raws[place] for word in words):
         return None
     calls = chain.content(place).calls
-    return next(((name, arguments) for call, name, arguments in calls if call == answered), None)
+    return next(((name, arguments) for call, name, arguments in calls if call == call_id), None)
 
 
 def _files_in(arguments: str) -> set[str]:
@@ -98,7 +98,7 @@ def _said_again(text: str, chain: Chain, plan: Plan, end: int) -> list[Regret]:
     word = max(ascii_words, key=len).encode() if ascii_words else b""
     size = len(text.encode(errors="replace"))
     for position, message in _newest(chain, end):
-        if message.role != "user" or message.answers:
+        if message.role != "user" or message.result_of:
             continue
         raw = chain.raws[position]
         if not len(raw) / 3 <= size <= 3 * len(raw) or word not in raw:

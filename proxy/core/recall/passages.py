@@ -219,8 +219,8 @@ class Reach:
         """Return a message as the client sent it."""
         found = self._originals.get(position)
         if found is None:
-            answers = self.chain.messages[position].answers
-            tools = filter(None, (self.chain.tool(call, position) for call in answers if call))
+            call_ids = self.chain.messages[position].result_of
+            tools = filter(None, (self.chain.tool(call_id, position) for call_id in call_ids if call_id))
             found = original_of(self.chain.content(position), ", ".join(tools))
             self._originals[position] = found
         return found

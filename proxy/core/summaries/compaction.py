@@ -80,7 +80,7 @@ def _entries(situation: Situation, unit: Unit) -> Iterator[Entry]:
                 role=piece.role,
                 text=piece.text,
                 calls=tuple(Call(*call) for call in piece.calls),
-                answers=next(filter(None, piece.answers), None),
+                answers=next(filter(None, piece.result_of), None),
                 number=number,
             )
 

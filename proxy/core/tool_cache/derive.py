@@ -111,8 +111,8 @@ class _Derivation:
         for place, content in enumerate(sequence):
             calls = list(content.calls)
             # Only results directly after this message count, because another message may reuse the ids.
-            results = takewhile(lambda each: each.answers, sequence[place + 1 :]) if calls else ()
-            answered = Counter(call_id for result in results for call_id in result.answers)
+            results = takewhile(lambda each: each.result_of, sequence[place + 1 :]) if calls else ()
+            answered = Counter(call_id for result in results for call_id in result.result_of)
             times = Counter(call_id for call_id, _, _ in calls)
             ours = [call for call in calls if answered[call[0]] == times[call[0]]]
             for _, tool, arguments in ours:
@@ -150,10 +150,10 @@ class _Derivation:
 
     def _answered(self, message: Message, raw: bytes, place: bytes) -> None:
         self._is_tried = self._is_tried or self._is_asked
-        if self._open.keys().isdisjoint(message.answers):
+        if self._open.keys().isdisjoint(message.result_of):
             return
         for piece in self._dialect.read(raw).pieces():
-            for call_id in piece.answers:
+            for call_id in piece.result_of:
                 call = self._open.pop(call_id, None)
                 if call is not None:
                     duration = self._rules.duration(call.tool)

@@ -37,7 +37,7 @@ otherwise."""
 class Sender:
     """Sends requests, and learns about models from the responses."""
 
-    wire: Dialect
+    dialect: Dialect
     upstream: Upstream
     models: Models
     decisions: Decisions
@@ -61,10 +61,10 @@ class Sender:
         else:
             asks_usage = body.is_streamed and not body.wants_usage
         if asks_usage and request.model.wants_usage(exchange.sent_tokens, window):
-            exchange.body = self.wire.asking_for_usage(exchange.body)
+            exchange.body = self.dialect.asking_for_usage(exchange.body)
             exchange.adds_usage = True
         if decision.plan != EMPTY and request.cache_key:
-            exchange.body = self.wire.with_cache_key(exchange.body, request.cache_key)
+            exchange.body = self.dialect.with_cache_key(exchange.body, request.cache_key)
             exchange.adds_cache_key = True
 
     async def send(self, exchange: Exchange) -> Sent:
@@ -131,7 +131,7 @@ class Sender:
     # --- what is changed in a request that was refused ---
 
     def refusal(self, exchange: Exchange, sent: Sent) -> Refusal:
-        return self.wire.refusal(sent.response.status, sent.opening, exchange.body)
+        return self.dialect.refusal(sent.response.status, sent.opening, exchange.body)
 
     def learn_window(self, exchange: Exchange, refusal: Refusal, more: int = 0) -> bool:
         """Learn the window from a refusal for length; return whether anything was learned.

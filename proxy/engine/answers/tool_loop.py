@@ -57,7 +57,7 @@ class ToolLoop:
         if not _is_plain(sent.response):
             return sent
         exchange.rounds = Rounds(
-            wire=self.sender.wire,
+            dialect=self.sender.dialect,
             answerers=answerers,
             counter=self.recorder.counter,
             metrics=self.recorder.metrics,
@@ -92,7 +92,7 @@ class _Course:
         """Record the upstream messages of the answer, where the client gets another message instead."""
         if not self.rounds.sequence:
             return
-        answer = read_message(self.rounds.wire.read(editor.visible))
+        answer = read_message(self.rounds.dialect.read(editor.visible))
         hidden = HiddenCalls(
             hash=extend(self.exchange.request.history.tip, answer.identity),
             messages=tuple(self.rounds.sequence),
@@ -117,7 +117,7 @@ class _Spliced:
         self.headers = sent.response.headers
         self._sent = sent
         self._course = course
-        self._editor = course.rounds.wire.stream_editor(course.rounds.rules)
+        self._editor = course.rounds.dialect.stream_editor(course.rounds.rules)
 
     async def chunks(self) -> AsyncIterator[bytes]:
         editor, course = self._editor, self._course
@@ -169,7 +169,7 @@ class _Spliced:
         except ValueError:
             error = None
         body = {"error": error} if error else UpstreamInvalidResponse().body()
-        return self._course.rounds.wire.error_event(body)
+        return self._course.rounds.dialect.error_event(body)
 
     async def aclose(self) -> None:
         await self._sent.response.aclose()
@@ -191,7 +191,7 @@ _ABOUT_LENGTH = (b"content-length", b"transfer-encoding")
 
 async def _whole(sent: Sent, course: _Course) -> Sent:
     """Return a whole answer once all its rounds are over; a refusal where the upstream does not continue."""
-    editor = course.rounds.wire.answer_editor(course.rounds.rules)
+    editor = course.rounds.dialect.answer_editor(course.rounds.rules)
     try:
         while True:
             read = bytearray()

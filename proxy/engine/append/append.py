@@ -155,14 +155,14 @@ class Appends:
 
     def __init__(
         self,
-        wire: Dialect,
+        dialect: Dialect,
         store: MessageStore,
         reader: Reader,
         recorder: Recorder,
         queue: TurnQueue,
         memory: Memory,
     ) -> None:
-        self._wire = wire
+        self._dialect = dialect
         self._store = store
         self._histories = StoredHistories(store, memory)
         self._reader = reader
@@ -178,7 +178,9 @@ class Appends:
         Waits until the session's earlier turns are over. Raises the errors of a request that cannot be read,
         SessionRequired, SessionExpired, SessionBusy, IdempotencyKeyReused and HistoryUnavailable.
         """
-        body, extension = take_extension(self._wire.read_body(incoming.body, incoming.policy.limits.messages))
+        body, extension = take_extension(
+            self._dialect.read_body(incoming.body, incoming.policy.limits.messages)
+        )
         caller = incoming.envelope.caller
         if caller.key is None:
             raise SessionRequired
@@ -231,7 +233,7 @@ class Appends:
         if stored.session is not None and stored.session.unsaved == answer.hash:
             await self._store.mark_unsaved(key, b"")  # its client gets it now
         is_stream = body.is_streamed
-        content = self._wire.stored_answer(
+        content = self._dialect.stored_answer(
             answer.raw,
             answer.reply,
             name=answer.hash.hex()[:24],
@@ -272,9 +274,9 @@ class Appends:
         """
         last, tip = session.tip, nodes.get(session.tip)
         calls = {*self._reader.messages([tip.raw])[0].calls} if tip else set[str]()
-        if calls and session.newest_from == last and all(calls.isdisjoint(each.answers) for each in new):
+        if calls and session.newest_from == last and all(calls.isdisjoint(each.result_of) for each in new):
             for node in way_to(nodes, session.newest_to, after={last}):
-                if calls.isdisjoint(self._reader.messages([node.raw])[0].answers):
+                if calls.isdisjoint(self._reader.messages([node.raw])[0].result_of):
                     break
                 last = node.hash
         return last

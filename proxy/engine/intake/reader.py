@@ -241,9 +241,9 @@ async def off_loop(raws: Sequence[bytes], work: Callable[[], T]) -> T:
 
 def _weight(entry: CachedMessage) -> int:
     message = entry.message
-    texts = (message.role, *message.answers, *message.calls)
+    texts = (message.role, *message.result_of, *message.calls)
     images = 0 if entry.other is None else _IMAGE_BYTES
-    return _MESSAGE_BYTES + images + sum(map(getsizeof, (message.calls, message.answers, *texts)))
+    return _MESSAGE_BYTES + images + sum(map(getsizeof, (message.calls, message.result_of, *texts)))
 
 
 # --- bodies, read on top of what this process knows of the conversation's previous body ---
@@ -295,8 +295,8 @@ class Hashed:
 class BodyCache:
     """Remembers the newest body of each conversation."""
 
-    def __init__(self, wire: Dialect, memory: Memory) -> None:
-        self._wire = wire
+    def __init__(self, dialect: Dialect, memory: Memory) -> None:
+        self._dialect = dialect
         self._bodies: Lru[bytes, NewestBody] = Lru(memory, attrgetter("size"))
         self._heads: Lru[bytes, tuple[tuple[int, bytes], ...]] = Lru(
             memory, lambda heads: 4 * _ENDING * len(heads)
@@ -313,14 +313,14 @@ class BodyCache:
         name = self._name(scope, raw) if is_shared else scope
         newest = self._bodies.get(name)
         if newest is None:
-            return ReadBody(self._wire.read_body(raw, max_messages), scope, name, is_shared)
+            return ReadBody(self._dialect.read_body(raw, max_messages), scope, name, is_shared)
         if newest.beginning is not None:
             hashed = Hashed(self._seed)
             if hashed.up_to(raw, newest.beginning.end) == newest.digest:
                 body = newest.beginning.continued(raw, max_messages)
                 if body is not None:
                     return ReadBody(body, scope, name, is_shared, newest.prefix, hashed)
-        body = self._wire.read_body(raw, max_messages)
+        body = self._dialect.read_body(raw, max_messages)
         before = newest.prefix if body.messages.begins_with(newest.messages) else None
         return ReadBody(body, scope, name, is_shared, before)
 

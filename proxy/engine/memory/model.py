@@ -85,7 +85,7 @@ class MemoryModel:
             answer = await self.foreground.run(lambda: self.asking.answer(caller, ask), hurry)
         if answer.tool_calls or answer.message is None:
             raise Refused("tool_call" if answer.tool_calls else "empty")
-        return self.asking.wire.read(answer.message).text
+        return self.asking.dialect.read(answer.message).text
 
 
 def pieces_of(lines: Sequence[Utterance], counter: TokenCounter, most: int) -> list[Sequence[Utterance]]:

@@ -104,12 +104,12 @@ class Asking:
 
     def __init__(
         self,
-        wire: Dialect,
+        dialect: Dialect,
         upstream: Upstream,
         memory: Memory,
         accounts: Accounts | None = None,
     ) -> None:
-        self.wire = wire
+        self.dialect = dialect
         self.accounts = accounts or Unbilled()
         self._upstream = upstream
         self._plain: Lru[str, bool] = Lru(memory)
@@ -126,9 +126,9 @@ class Asking:
 
     async def _answer(self, caller: Caller, ask: Ask, behind: bytes, *, plain: bool) -> Answer:
         if behind:
-            body = self.wire.question_after(behind, ask, plain=plain)
+            body = self.dialect.question_after(behind, ask, plain=plain)
         else:
-            body = self.wire.question(ask, caller.model, plain=plain)
+            body = self.dialect.question(ask, caller.model, plain=plain)
         answer = await self._post(caller, body, may_refuse=not plain)
         if answer is None:
             return await self._answer(caller, ask, behind, plain=True)
@@ -139,14 +139,14 @@ class Asking:
     async def again(self, caller: Caller, body: bytes) -> Answer:
         """Return the model's answer to a client's request sent once more. Raises as :meth:`answer` does."""
         async with asyncio.timeout(caller.timeout):
-            answer = await self._post(caller, self.wire.repeated(body))
+            answer = await self._post(caller, self.dialect.repeated(body))
         if answer is None:
             raise Unanswered("refused")
         return answer
 
     async def _post(self, caller: Caller, body: bytes, *, may_refuse: bool = False) -> Answer | None:
         """Return the answer and bill it; None where parameters were refused, if that ``may_refuse``."""
-        request = "POST", self.wire.path, caller.headers, body
+        request = "POST", self.dialect.path, caller.headers, body
         status, content, limit = await fetch(self._upstream, *request, _ANSWER_BYTES)
         if limit is not None:
             raise RateLimited(limit)
@@ -156,7 +156,7 @@ class Asking:
             return None
         if status != 200:
             raise Unanswered("refused", is_passing=status >= 500 or status in _PASSING)
-        answer = self.wire.read_answer(content)
+        answer = self.dialect.read_answer(content)
         self.accounts.called(caller, answer.usage)
         if (trace := current()) is not None:
             trace.answered(answer)

@@ -17,8 +17,8 @@ _UNPACKED_BYTES = 16 * 2**20
 class Collector:
     """Reads an answer while it passes; it never delays a byte, and gives up on what it cannot read."""
 
-    def __init__(self, wire: Dialect, response: UpstreamResponse) -> None:
-        self.wire = wire
+    def __init__(self, dialect: Dialect, response: UpstreamResponse) -> None:
+        self.dialect = dialect
         self.is_stream = response.status == _ANSWERED and is_stream(response)
         coding = header_of(response, b"content-encoding") or b"identity"
         is_plain = coding == b"identity"
@@ -46,7 +46,7 @@ class Collector:
 
     def _read(self) -> AnswerStream:
         if self._events is None:
-            self._events = self.wire.answer_stream()
+            self._events = self.dialect.answer_stream()
         if self._body:
             self._events.feed(bytes(self._body))
             self._body.clear()
@@ -69,4 +69,4 @@ class Collector:
     def answer(self) -> Answer:
         if not self.is_readable:
             return Answer()
-        return self._read().answer() if self.is_stream else self.wire.read_answer(bytes(self._body))
+        return self._read().answer() if self.is_stream else self.dialect.read_answer(bytes(self._body))

@@ -97,7 +97,7 @@ class PromptCache:
         answer a minute later, and as :meth:`Asking.answer` does.
         """
         body, key = question.body, question.cache_key
-        behind = self.asking.wire.with_cache_key(body, key) if key else body
+        behind = self.asking.dialect.with_cache_key(body, key) if key else body
         try:
             answer = await self.asking.answer(caller, question.ask, behind)
         except Unanswered as refusal:

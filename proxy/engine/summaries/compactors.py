@@ -217,7 +217,7 @@ class Compacting:
             arrivals = {number: node.at for number, node in recorded if node is not None}
             session = await self._store.session(job.key)
             head = session.head if session else ()
-            system = "\n\n".join(self._asking.wire.read(raw).text for raw in head)
+            system = "\n\n".join(self._asking.dialect.read(raw).text for raw in head)
         context = Context(
             task_goal=compaction.goal,
             progress_summary=compaction.progress,
@@ -240,6 +240,6 @@ class Compacting:
             if left < 0:
                 raise Refused("too_many_calls")
             answer = await self._asking.answer(job.caller, Ask(task, text, max_tokens, temperature))
-            return text_of(answer, self._asking.wire)
+            return text_of(answer, self._asking.dialect)
 
         return ask

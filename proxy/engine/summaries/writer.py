@@ -231,7 +231,7 @@ class Writer:
 
     async def _believed(self, answer: Answer, limit: Limit, evidence: Callable[[], Evidence]) -> str:
         """Return the answer's text if it may stand in the note. Raises Refused."""
-        text, count = text_of(answer, self._asking.wire), self._count
+        text, count = text_of(answer, self._asking.dialect), self._count
         return await asyncio.to_thread(lambda: judge(text, limit, evidence(), count))
 
     async def _reread(self, job: Job, address: str, hurry: asyncio.Event) -> str | None:

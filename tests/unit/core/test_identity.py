@@ -267,7 +267,7 @@ def test_a_lone_surrogate_has_an_identity():
 )
 def test_an_odd_message_has_an_identity(raw: bytes):
     message = read_message(Content.of(raw))
-    assert (message.role, message.calls, message.answers) == ("", (), ())
+    assert (message.role, message.calls, message.result_of) == ("", (), ())
 
 
 # --- chains
@@ -290,4 +290,4 @@ def test_another_person_begins_another_chain():
 
 def test_reading_keeps_what_a_place_in_a_chain_needs():
     message = read_message(Content.of(json.dumps(ANSWER).encode()))
-    assert (message.role, message.calls, message.answers) == ("assistant", ("call_1",), ())
+    assert (message.role, message.calls, message.result_of) == ("assistant", ("call_1",), ())

@@ -33,7 +33,7 @@ def test_text_parts_stand_one_under_the_other_and_images_are_no_text():
 )
 def test_what_is_not_as_expected_reads_as_absent(raw: bytes):
     content = Content.of(raw)
-    assert (content.role, content.name, content.answers) == ("", "", ())
+    assert (content.role, content.name, content.result_of) == ("", "", ())
     assert (content.texts(), list(content.calls), content.countable()) == ([], [], "")
 
 
@@ -53,11 +53,11 @@ def test_a_legacy_function_call_and_its_result_share_the_functions_name_as_id():
     call = Content.of(b'{"role":"assistant","function_call":{"name":"f","arguments":"{}"}}')
     result = Content.of(b'{"role":"function","name":"f","content":"x"}')
     assert list(call.calls) == [("function:f", "f", "{}")]
-    assert result.answers == ("function:f",)
+    assert result.result_of == ("function:f",)
 
 
 def test_a_tool_result_names_the_call_that_it_answers():
-    assert Content.of(b'{"role":"tool","tool_call_id":"a","content":"x"}').answers == ("a",)
+    assert Content.of(b'{"role":"tool","tool_call_id":"a","content":"x"}').result_of == ("a",)
 
 
 def test_text_names_arguments_and_refusals_cost_tokens():

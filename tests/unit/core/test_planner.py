@@ -421,7 +421,7 @@ def test_a_result_too_large_for_the_budget_is_clipped_in_the_open_unit():
     assert done.tokens <= 2000
     (edit,) = done.plan.replacements
     assert edit.position == 8
-    assert Content.of(edit.raw).answers == ("a",)
+    assert Content.of(edit.raw).result_of == ("a",)
     assert not oddities(done.view)
 
 

@@ -14,7 +14,7 @@ def calls(*ids: str) -> Message:
 
 
 def result(*calls: str) -> Message:
-    return Message("tool", b"", answers=calls)
+    return Message("tool", b"", result_of=calls)
 
 
 def spans(*messages: Message) -> list[tuple[int, int]]:
@@ -34,7 +34,7 @@ def test_a_call_and_all_of_its_results_are_one_unit():
 
 
 def test_results_in_one_message_are_in_one_unit_with_all_that_they_answer():
-    several = Message("user", b"", answers=("a", "b"))  # beside which the user may say something
+    several = Message("user", b"", result_of=("a", "b"))  # beside which the user may say something
     assert spans(U, calls("a", "b"), several, A) == [(0, 1), (1, 3), (3, 4)]
     assert spans(U, calls("a"), calls("b"), several, A) == [(0, 1), (1, 4), (4, 5)]
 

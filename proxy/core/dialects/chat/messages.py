@@ -14,7 +14,7 @@ from proxy.core.formats.splice import JSONObject, element_slices
 class Content(dialect.Content):
     """A decoded message; everything that is asked of its members is read in one pass."""
 
-    __slots__ = ("_raw", "answers", "calls", "is_exact", "members", "name", "parts", "refusal", "role")
+    __slots__ = ("_raw", "calls", "is_exact", "members", "name", "parts", "refusal", "result_of", "role")
 
     def __init__(self, members: Mapping[str, Any], raw: bytes = b"") -> None:
         role, content = members.get("role"), members.get("content")
@@ -28,12 +28,12 @@ class Content(dialect.Content):
         elif isinstance(content, list):
             self.parts = [as_mapping(part) for part in cast("list[object]", content)]
         self.calls = _calls(members) if "tool_calls" in members or "function_call" in members else ()
-        self.answers: Sequence[str] = ()
+        self.result_of: Sequence[str] = ()
         if role == "function":
-            self.answers = ("function:" + self.name,)
+            self.result_of = ("function:" + self.name,)
         elif role == "tool" or "tool_call_id" in members:
-            answers = text_or_empty(members.get("tool_call_id"))
-            self.answers = (answers,) if answers or role == "tool" else ()
+            call_id = text_or_empty(members.get("tool_call_id"))
+            self.result_of = (call_id,) if call_id or role == "tool" else ()
         self.is_exact = not raw
         self._raw = raw
         """The original bytes, if the message has lone surrogates; else empty."""
