@@ -84,7 +84,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return self.session.cached.cache_key if may_name else ""
 
     @property
-    def counted(self) -> int:
+    def counted_tokens(self) -> int:
+        """Counted tokens of the request if nothing were cut, head included."""
         return self.budget.head + self.chain.tokens.total
 
     def tool_under(self, plan: Plan) -> bytes:
@@ -109,7 +110,7 @@ class Decision(msgspec.Struct, frozen=True):
     plan: Plan
     stage: Stage
     """Stage of the view before this request's edits."""
-    view: int
+    view_tokens: int
     """Counted tokens of the view, without the head."""
     log: EpochLog | None
     """The lane's epochs after this decision."""
@@ -131,7 +132,7 @@ class Decision(msgspec.Struct, frozen=True):
         return cls(
             plan=plan,
             stage=stage_of(request.budget.usage(view), request.incoming.policy.stages),
-            view=view,
+            view_tokens=view,
             log=request.log,
             epoch=epoch,
             number=epoch.number if epoch is not None else 0,
@@ -149,14 +150,14 @@ class Exchange(msgspec.Struct, kw_only=True):
 
     request: Request
     decision: Decision
+    counted_tokens: int = 0
+    """Counted tokens of what is forwarded, head included."""
     sent_tokens: int = 0
-    """Counted tokens of what is forwarded."""
-    sent: int = 0
     """Tokens of head and view as the model counts them: as forwarded or, in shadow, as it would have been."""
-    full: int = 0
+    full_tokens: int = 0
     """Tokens of the head and the whole conversation as the model counts them."""
-    plain: bytes
-    """The body to send, without the parameters that only the proxy asks for."""
+    plain_body: bytes
+    """The body to send, before the parameters are added that only the proxy asks for."""
     body: bytes = b""
     """The body to send."""
     adds_usage: bool = False
@@ -182,22 +183,22 @@ class Exchange(msgspec.Struct, kw_only=True):
     """The task that writes the turn to the store."""
 
     def __post_init__(self) -> None:
-        self.set_request(self.request, self.decision, self.plain)
+        self.set_request(self.request, self.decision, self.plain_body)
 
-    def set_request(self, request: Request, decision: Decision, plain: bytes) -> None:
+    def set_request(self, request: Request, decision: Decision, plain_body: bytes) -> None:
         """Set the request, its decision and the body to send, and count their tokens."""
         head, ratio = request.budget.head, request.budget.ratio
-        view, whole = head + decision.view, head + request.chain.tokens.total
+        view, whole = head + decision.view_tokens, head + request.chain.tokens.total
         self.request, self.decision = request, decision
-        self.sent_tokens = whole if request.incoming.is_shadow else view
-        self.sent, self.full = ceil(view * ratio), ceil(whole * ratio)
-        self.plain = self.body = plain
+        self.counted_tokens = whole if request.incoming.is_shadow else view
+        self.sent_tokens, self.full_tokens = ceil(view * ratio), ceil(whole * ratio)
+        self.plain_body = self.body = plain_body
         self.adds_usage = self.adds_cache_key = False
 
     def response_headers(self) -> list[tuple[bytes, bytes]]:
         """Return the headers that tell the client about the request, before the first byte (docs/api.md)."""
         request, decision, window = self.request, self.decision, self.request.budget.window
-        tokens = f"sent={self.sent};full={self.full};budget={request.budget.tokens or 'none'}"
+        tokens = f"sent={self.sent_tokens};full={self.full_tokens};budget={request.budget.tokens or 'none'}"
         tokens += f";window={window.tokens or 'none'};window_from={window.source}"
         headers = [
             (b"x-unabridged-session", request.session.name.encode("latin-1", "replace")),

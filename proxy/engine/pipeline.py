@@ -90,12 +90,12 @@ class Pipeline:
         if is_shadow:
             raw = history.body.raw
             return Exchange(
-                request=request, decision=decision, plain=raw, tools=NOTHING_FRESH, degraded=degraded
+                request=request, decision=decision, plain_body=raw, tools=NOTHING_FRESH, degraded=degraded
             )
         exchange = Exchange(
             request=request,
             decision=decision,
-            plain=self.decisions.body(request, decision),
+            plain_body=self.decisions.body(request, decision),
             tools=await self._fresh(request) if policy.tools or injection is not None else NOTHING_FRESH,
             degraded=degraded,
             answerers=self.decisions.answerers(request, decision) if request.tool else [],

@@ -177,7 +177,7 @@ class Proofs:
     async def _outcome(self, sample: _Sample) -> Counts:
         exchange = sample.exchange
         budget = exchange.request.budget
-        needed, limit = exchange.full + budget.real(sample.answer.tokens), budget.window.limit
+        needed, limit = exchange.full_tokens + budget.real(sample.answer.tokens), budget.window.limit
         if limit is not None and needed > limit:
             # Controls are skipped too, so that both arms sample the same requests.
             return {f"unproven:{Unproven.BEYOND}": 1}
@@ -216,7 +216,7 @@ class Proofs:
     def _expected(self, sample: _Sample) -> _Cost:
         """The expected cost: nothing in the provider's cache, and an answer as long as the first."""
         exchange = sample.exchange
-        prompt = exchange.full if sample.arm is Arm.WHOLE else exchange.sent
+        prompt = exchange.full_tokens if sample.arm is Arm.WHOLE else exchange.sent_tokens
         return _cost(exchange, Prompt(prompt, 0), exchange.request.budget.real(sample.answer.tokens))
 
     async def _is_past_ceiling(self, sample: _Sample) -> bool:

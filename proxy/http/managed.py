@@ -233,8 +233,8 @@ class Managed:
             "model": request.model.name[:_NAME],
             "stage": decision.stage,
             "epoch": decision.number,
-            "sent": exchange.sent,
-            "full": exchange.full,
+            "sent": exchange.sent_tokens,
+            "full": exchange.full_tokens,
             "budget": request.budget.tokens,
         }
         if incoming.is_shadow:

@@ -61,8 +61,8 @@ def told_of(exchange: Exchange) -> Attributes:
         EPOCH: decision.number,
         CUT: decision.plan.cut,
         MODE: "shadow" if request.incoming.is_shadow else None,
-        SENT: exchange.sent,
-        FULL: exchange.full,
+        SENT: exchange.sent_tokens,
+        FULL: exchange.full_tokens,
         BUDGET: request.budget.tokens,
         DEGRADED: exchange.degraded or None,
     }

@@ -125,7 +125,7 @@ def test_what_is_compacted_goes_in_whole_units_and_leaves_what_is_to_be_answered
         for index, level in situation.protection.items():
             assert level < CRITICAL or not plan.covers(situation.units[index].start)
     if decided.spans != tuple(gap.span for gap in situation.plan.gaps):
-        assert view_tokens(finish(decided, {}), situation.chain.tokens) < situation.view
+        assert view_tokens(finish(decided, {}), situation.chain.tokens) < situation.view_tokens
 
 
 @given(situations(cut=True), wanted)

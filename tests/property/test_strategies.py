@@ -66,7 +66,7 @@ class Wild(Strategy):
         units = range(len(situation.units))
         return [len(units), *reversed(units), -1, *units]
 
-    def is_enough(self, situation: Situation, view: int, goal: int) -> bool:
+    def is_enough(self, situation: Situation, view_tokens: int, goal: int) -> bool:
         return False
 
     def acts_now(self, situation: Situation) -> bool:

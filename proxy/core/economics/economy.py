@@ -104,7 +104,7 @@ def account_of(
     rules, tokens = situation.policy.economy, situation.chain.tokens
     prices, written = situation.conditions.prices.under(rules), view_tokens(plan, tokens)
     view = written if view is None else view
-    freed = situation.view - view
+    freed = situation.view_tokens - view
     account = Account(
         verdict=Verdict.DUE,
         idle=situation.conditions.idle,
@@ -195,7 +195,9 @@ def shortfall(decided: Draft) -> int:
     grows. If the number of future calls is derived from the tokens freed, the saving is proportional to the
     square of these. It may pay sooner, because the conversation's pace, and with it that number, changes.
     """
-    account = account_of(decided.situation, decided.outline, may_wait=decided.may_wait, view=decided.view)
+    account = account_of(
+        decided.situation, decided.outline, may_wait=decided.may_wait, view=decided.view_tokens
+    )
     if account is None or account.verdict is not Verdict.WAITS:
         return 0
     if not (account.calls and account.freed and account.cached):
@@ -266,4 +268,4 @@ def _sent_last(situation: Situation) -> int:
     newest, tokens = situation.chain.sent_before, situation.chain.tokens
     edits = (edit for edit in situation.plan.replacements if edit.position >= newest)
     brought = tokens.between(newest) + sum(edit.tokens - tokens[edit.position] for edit in edits)
-    return situation.budget.real(situation.budget.head + situation.view - brought)
+    return situation.budget.real(situation.budget.head + situation.view_tokens - brought)

@@ -122,7 +122,7 @@ def replay(
         sized = replace(budget, last_user_tokens=prefix.last_user_tokens, whole=prefix.tokens.total)
         conditions = Conditions(idle=idle if number > 1 else None, prices=prices, since=past.length)
         situation = Situation(prefix, plan, policy, sized, count, conditions=conditions, past=past)
-        stage = stage_of(budget.usage(situation.view), policy.stages)
+        stage = stage_of(budget.usage(situation.view_tokens), policy.stages)
         before = plan
         plan, epochs, account = _next(situation, stage, meters[0].summarised)
         most, usual = (meter.calls(situation, plan) if epochs else SummaryCalls() for meter in meters)
@@ -148,7 +148,7 @@ def replay(
             summaries=most,
             usual_summaries=usual,
             account=account,
-            freed=budget.real(situation.view - view) if epochs else 0,
+            freed=budget.real(situation.view_tokens - view) if epochs else 0,
             plan=plan,
         )
 

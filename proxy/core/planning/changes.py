@@ -79,7 +79,7 @@ def compacted(situation: Situation, wanted: Collection[int] | None) -> Draft:
         if wanted is None and decided.wanted:
             return decided
         raise NothingToChange(_NOTHING_LEFT if wanted is None else _NOTHING_NAMED)
-    if view_tokens(finish(decided, {}), situation.chain.tokens) >= situation.view:
+    if view_tokens(finish(decided, {}), situation.chain.tokens) >= situation.view_tokens:
         raise NothingToChange(_NO_SHORTER)
     return decided
 
@@ -172,7 +172,7 @@ class Change:
             stage=self.stage.value,
             reason=self._reason(is_at_any_size=is_at_any_size),
             original_count=self._count(self.before.plan),
-            original_tokens=budget.real(budget.head + self.before.view),
+            original_tokens=budget.real(budget.head + self.before.view_tokens),
             final_count=self._count(self.plan),
             final_tokens=budget.real(budget.head + view_tokens(self.plan, chain.tokens)),
             emergency_mode=self.stage is Stage.EMERGENCY and not self.asked,
@@ -204,7 +204,7 @@ class Change:
         if self.asked is Verb.RESTORE:
             return f"restored on request: {self.before.plan.cut - self.plan.cut} messages"
         budget, policy = self.before.budget, self.before.policy
-        usage = f"usage {budget.usage(self.before.view):.0%} of {budget.tokens} tokens"
+        usage = f"usage {budget.usage(self.before.view_tokens):.0%} of {budget.tokens} tokens"
         usage = "no budget, the window is unknown" if budget.tokens is None else usage
         by = "on request" if self.asked else f"by {policy.strategy.name}"
         sums = f"; {self.account.text}" if self.account and self.account.text else ""

@@ -61,7 +61,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
         return self.outline.spans
 
     @property
-    def view(self) -> int:
+    def view_tokens(self) -> int:
         """Counted tokens of its view, with notices in place of summaries, ledger included."""
         return view_tokens(self.outline, self.situation.chain.tokens) + self.ledger
 
@@ -176,13 +176,13 @@ def nearest(situation: Situation, stage: Stage, strategy: Strategy, growth: int,
         decided = Draft.of(
             situation, stage, selection.quotes(), selection.edits, strategy=strategy, acts_now=acts_now
         )
-        over = decided.view - selection.to_clip - budget.share(1)
+        over = decided.view_tokens - selection.to_clip - budget.share(1)
         if stage is Stage.EMERGENCY and over > 0 and not selection.is_exhausted:
             set_aside += over
             continue
         size = _ledger_of(decided.outline, situation, most, is_written=over <= 0)
         decided = replace(decided, yielded=selection.yielded, ledger=size)
-        corrected = set_aside + to_come + decided.view - selection.view
+        corrected = set_aside + to_come + decided.view_tokens - selection.view_tokens
         found.append(_Try(_missed(decided, goal), decided.outline.cut, decided, corrected))
         if is_counting or strategy is BY_UNITS or len(found) == _TRIES or over > 0:
             break
@@ -205,9 +205,10 @@ def _ledger_of(outline: Plan, situation: Situation, most: int | None, *, is_writ
 
 def _missed(decided: Draft, goal: int) -> float:
     """Distance of a view from its goal, in counted tokens; larger if the epoch would free too little."""
-    room, view = decided.situation.budget.room, decided.view
+    room, view = decided.situation.budget.room, decided.view_tokens
     missed = max(_OVER * (view - goal), goal - _AS_NEAR * room - view, 0)
-    return missed if decided.situation.view - view >= LEAST_FREED * room else missed + _TOO_LITTLE * room
+    is_worth_it = decided.situation.view_tokens - view >= LEAST_FREED * room
+    return missed if is_worth_it else missed + _TOO_LITTLE * room
 
 
 def _next_set_aside(found: Sequence[_Try], goal: int) -> int:
@@ -216,7 +217,7 @@ def _next_set_aside(found: Sequence[_Try], goal: int) -> int:
     After two tries whose views lie on either side of the goal, interpolate between their amounts, because the
     error of one choice says little about a choice far from it.
     """
-    low, high = sorted((each.draft.view, each.corrected) for each in (found[0], found[-1]))
+    low, high = sorted((each.draft.view_tokens, each.corrected) for each in (found[0], found[-1]))
     if len(found) != 2 or not low[0] <= goal < high[0]:
         return found[-1].corrected
     return high[1] + (low[1] - high[1]) * (high[0] - goal) // (high[0] - low[0])

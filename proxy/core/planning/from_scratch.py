@@ -45,7 +45,7 @@ class _Replay:
 
     epochs: int = 0
     _length: int = 0
-    _view: int = 0
+    _view_tokens: int = 0
     _plain: Plan = EMPTY
     """The plan without its ledger."""
     _past: Past = NO_PAST
@@ -72,7 +72,7 @@ class _Replay:
     def reach(self, length: int, *, is_marked: bool) -> None:
         """Replay the next request."""
         chain = self.given.chain
-        self._view += chain.tokens.between(self._length, length)
+        self._view_tokens += chain.tokens.between(self._length, length)
         for place in range(self._length, length):  # only late results can make the plan cut what must stay
             message = chain.messages[place]
             for call in message.calls:
@@ -94,7 +94,7 @@ class _Replay:
 
     @property
     def _stage(self) -> Stage:
-        return stage_of(self.given.budget.usage(self._view), self.given.policy.stages)
+        return stage_of(self.given.budget.usage(self._view_tokens), self.given.policy.stages)
 
     def _situation(self, *, is_last: bool) -> Situation:
         """Return the situation of the current request; discard the plan if it no longer applies."""
@@ -102,7 +102,7 @@ class _Replay:
         if self._is_late and not prefix.is_spared_by(self._plain):
             self._plain, self._past, self._begun, self._ledger = EMPTY, NO_PAST, None, 0
             self._open, self._is_late = 0, False
-            self._view = prefix.tokens.total
+            self._view_tokens = prefix.tokens.total
         return replace(
             self.given,
             chain=prefix,
@@ -132,9 +132,9 @@ class _Replay:
         self._written = add_ledger(situation.before_ledgers(), plain) if is_written else None
         tokens = situation.chain.tokens
         without = view_tokens(plain, tokens)
-        self._view = without + (self._most or 0)
+        self._view_tokens = without + (self._most or 0)
         if self._written is not None:
-            self._view = view_tokens(self._written, tokens)
-        self._ledger = self._view - without
+            self._view_tokens = view_tokens(self._written, tokens)
+        self._ledger = self._view_tokens - without
         self._begun, self._plain, self._past = situation, plain, self._past.after(self._length)
         self._open, self._is_late = situation.chain.open_from, False

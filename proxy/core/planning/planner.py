@@ -70,7 +70,7 @@ def draft(situation: Situation, stage: Stage, *, growth: int = 0, ledger: int | 
     if strategy is None:
         return None
     if strategy is BY_UNITS:  # as at *trim*, no request waits for the summaries
-        newest = int(situation.policy.keep.recent * situation.view)
+        newest = int(situation.policy.keep.recent * situation.view_tokens)
         stage, situation = Stage.TRIM, replace(situation, newest=newest)
     stage = _planned_at(situation, stage)
     decided = nearest(situation, stage, strategy, growth, ledger)
@@ -78,7 +78,7 @@ def draft(situation: Situation, stage: Stage, *, growth: int = 0, ledger: int | 
         return None
     if Gate.FREES not in decided.gates:
         return decided
-    freed = situation.view - decided.view - summary_room(situation, stage)
+    freed = situation.view_tokens - decided.view_tokens - summary_room(situation, stage)
     return replace(decided, has_room=freed >= LEAST_FREED * situation.budget.room)
 
 
@@ -89,13 +89,13 @@ def _holds(gate: Gate, decided: Draft) -> bool:
             has_new_edits = not {*outline.replacements} <= {*situation.plan.replacements}
             return has_new_edits or decided.spans != situation.plan.spans
         case Gate.FREES:
-            return situation.view - decided.view >= LEAST_FREED * situation.budget.room
+            return situation.view_tokens - decided.view_tokens >= LEAST_FREED * situation.budget.room
         case Gate.SHRINKS:
             before = plain_of(situation.plan, situation.count, situation.chain.dialect)
             tokens = situation.chain.tokens
             return view_tokens(outline, tokens) < view_tokens(before, tokens)
         case Gate.FITS:
-            return not situation.budget.is_over(decided.view)
+            return not situation.budget.is_over(decided.view_tokens)
         case Gate.EARNED | Gate.PAYS | Gate.PREPARED:
             return True  # EARNED is checked in due_strategy, the others in proxy/engine/planning/epochs.py
         case _:

@@ -111,7 +111,7 @@ class Selection:
         """The firmest protection that had to yield."""
         self.to_clip = 0
         """Counted tokens that clipping the first user message will free, instead of cutting it."""
-        self.view = situation.view + set_aside + ledger
+        self.view_tokens = situation.view_tokens + set_aside + ledger
         """Counted tokens of the view, including what is set aside for notes and the ledger."""
 
     @property
@@ -126,13 +126,13 @@ class Selection:
         # A strategy that acts by count names its units one by one: classes do not affect its order.
         is_by_tokens = not (strategy.slides or strategy.acts_now(situation))
         for index in disposable(situation) if is_by_tokens else ():
-            if strategy.is_enough(situation, self.view, goal):
+            if strategy.is_enough(situation, self.view_tokens, goal):
                 break
             self.take(index)
         self._clear(goal)
         order = strategy.order(situation, self._stage)
         for batch in cut_order(situation, order) if is_by_tokens else ((each,) for each in order):
-            if strategy.is_enough(situation, self.view, goal):
+            if strategy.is_enough(situation, self.view_tokens, goal):
                 break
             for index in batch:
                 if situation.protection.get(index, FIXED) < FIXED:  # FIXED stays whatever a strategy says
@@ -153,7 +153,7 @@ class Selection:
         if self._clip is not None:
             self._clear_one(self._clip)
         for clearing in self._clearings:
-            if self.view <= goal:
+            if self.view_tokens <= goal:
                 break
             if clearing is self._clip:
                 continue
@@ -165,7 +165,7 @@ class Selection:
 
     def _clear_one(self, clearing: Clearing) -> None:
         self._cleared.setdefault(clearing.unit, []).append(clearing)
-        self.view -= clearing.saves
+        self.view_tokens -= clearing.saves
 
     def _note_clip(self, order: Sequence[int]) -> None:
         """Ensure that a note exists for what a clip leaves out: cut a unit if nothing is cut yet.
@@ -181,7 +181,7 @@ class Selection:
             self.take(host)
         else:
             del self._cleared[self._clip.unit]
-            self.view += self._clip.saves
+            self.view_tokens += self._clip.saves
 
     @property
     def edits(self) -> list[Replacement]:
@@ -208,14 +208,14 @@ class Selection:
         place = situation.units[request].start
         if situation.classes.may_be_quoted(place) and not situation.is_rule(place):
             self.quoted.append(request)
-            self.view += situation.count(self._quote(request))
+            self.view_tokens += situation.count(self._quote(request))
 
     def _take(self, index: int) -> None:
         # Units are cut whole: providers refuse every later request that has a result without its call:
         # https://github.com/NousResearch/hermes-agent/issues/51218
         if index not in self.cut:
             self.cut.add(index)
-            self.view -= self._situation.size(index) - self._saved(index)
+            self.view_tokens -= self._situation.size(index) - self._saved(index)
 
     def _saved(self, index: int) -> int:
         """Counted tokens that clearing or clipping has already freed in a unit."""
@@ -255,19 +255,19 @@ class Selection:
         """
         situation = self._situation
         most = situation.budget.share(1)
-        if self.view - self._ledger <= most:
+        if self.view_tokens - self._ledger <= most:
             return
         enough = situation.budget.share(situation.policy.stages.trim)
         for level in (FREE, RECENT, FIRST_USER, CRITICAL, PINNED):
             at = [each for each in situation.standing if situation.protection[each] == level]
             for index in (each for each in at if each not in self.cut):
-                if self.view <= enough:
+                if self.view_tokens <= enough:
                     return
                 self.yielded = max(self.yielded, level)
                 request = situation.size_at(situation.units[index].start)  # the unit may hold more messages
                 request -= self._saved(index)
                 spared = max(request - FIRST_USER_LEAST, 0) if level == FIRST_USER else 0
-                if spared and self.view - self._ledger - spared <= most:
+                if spared and self.view_tokens - self._ledger - spared <= most:
                     self.to_clip = spared
                     return
                 self._take(index)

@@ -173,7 +173,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
     def before_ledgers(self) -> Self:
         """Return the situation without an unwritten ledger in its view; other cached values are kept."""
         other = replace(self, unwritten=0)
-        vars(other).update((name, known) for name, known in vars(self).items() if name != "view")
+        vars(other).update((name, known) for name, known in vars(self).items() if name != "view_tokens")
         return other
 
     def anchors_within(self, start: int, end: int) -> list[Anchor]:
@@ -192,7 +192,8 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
         return self.chain.tokens[position] if edit is None else edit.tokens
 
     @cached_property
-    def view(self) -> int:
+    def view_tokens(self) -> int:
+        """Counted tokens of the view, without the head."""
         return view_tokens(self.plan, self.chain.tokens) + self.unwritten
 
     def size(self, index: int) -> int:

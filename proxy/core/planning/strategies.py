@@ -23,7 +23,7 @@ class Off(Strategy):
     def order(self, situation: Situation, stage: Stage) -> Sequence[int]:
         return ()
 
-    def is_enough(self, situation: Situation, view: int, goal: int) -> bool:
+    def is_enough(self, situation: Situation, view_tokens: int, goal: int) -> bool:
         return True
 
 
@@ -44,8 +44,8 @@ class ByImportance(Strategy):
         )
         return [index for _, index in sorted(scored)]
 
-    def is_enough(self, situation: Situation, view: int, goal: int) -> bool:
-        return view <= goal
+    def is_enough(self, situation: Situation, view_tokens: int, goal: int) -> bool:
+        return view_tokens <= goal
 
 
 class SlidingWindow(ByCount):
@@ -92,9 +92,9 @@ class Session(ByImportance):
         """At a boundary, all units before it, oldest first."""
         return _past(situation) if _begins_anew(situation) else super().order(situation, stage)
 
-    def is_enough(self, situation: Situation, view: int, goal: int) -> bool:
+    def is_enough(self, situation: Situation, view_tokens: int, goal: int) -> bool:
         """At a boundary never, so that everything before it is cut; else once the goal is reached."""
-        return not _begins_anew(situation) and super().is_enough(situation, view, goal)
+        return not _begins_anew(situation) and super().is_enough(situation, view_tokens, goal)
 
 
 def _begins_anew(situation: Situation) -> bool:

@@ -40,8 +40,8 @@ class Strategy(ABC):
         """Return indexes of ``situation.units`` that may be cut, in the order in which to cut them."""
 
     @abstractmethod
-    def is_enough(self, situation: Situation, view: int, goal: int) -> bool:
-        """Whether cutting may stop; called before each unit. ``view`` and ``goal`` are counted tokens."""
+    def is_enough(self, situation: Situation, view_tokens: int, goal: int) -> bool:
+        """Whether cutting may stop; called before each unit. Both amounts are counted tokens."""
 
     def acts_now(self, situation: Situation) -> bool:
         """Whether the strategy is due for another reason than usage.
@@ -83,5 +83,5 @@ class ByCount(Strategy):
     def is_due(self, situation: Situation, stage: Stage) -> bool:
         return stage is Stage.EMERGENCY or self.acts_now(situation)
 
-    def is_enough(self, situation: Situation, view: int, goal: int) -> bool:
+    def is_enough(self, situation: Situation, view_tokens: int, goal: int) -> bool:
         return False

@@ -287,7 +287,7 @@ class Branch:
     @property
     def tokens(self) -> int:
         """The size of its view, including the head, in the model's tokens."""
-        return self.situation.budget.real(self.situation.budget.head + self.situation.view)
+        return self.situation.budget.real(self.situation.budget.head + self.situation.view_tokens)
 
     @property
     def full_tokens(self) -> int:
@@ -296,7 +296,7 @@ class Branch:
 
     @property
     def stage(self) -> str:
-        usage = self.situation.budget.usage(self.situation.view)
+        usage = self.situation.budget.usage(self.situation.view_tokens)
         return stage_of(usage, self.situation.policy.stages).value
 
     def missing(self) -> list[Missing]:

@@ -60,7 +60,7 @@ class Sender:
             asks_usage = False
         else:
             asks_usage = body.is_streamed and not body.wants_usage
-        if asks_usage and request.model.wants_usage(exchange.sent_tokens, window):
+        if asks_usage and request.model.wants_usage(exchange.counted_tokens, window):
             exchange.body = self.dialect.asking_for_usage(exchange.body)
             exchange.adds_usage = True
         if decision.plan != EMPTY and request.cache_key:
@@ -140,9 +140,9 @@ class Sender:
         """
         if refusal.overflow is None:
             return False
-        request, sent_tokens = exchange.request, exchange.sent_tokens + more
+        request, counted = exchange.request, exchange.counted_tokens + more
         reserve = reserve_of(request.history, request.incoming.policy) or 0
-        return self.models.learn_refusal(request.model, sent_tokens, reserve, refusal.overflow)
+        return self.models.learn_refusal(request.model, counted, reserve, refusal.overflow)
 
     def _let_alternate(self, exchange: Exchange, refusal: Refusal) -> bool:
         """If notes were refused for the order of roles, merge them into their neighbours.
@@ -185,7 +185,7 @@ class Sender:
         if refuses_usage:
             exchange.request.model.refuses_usage = True
         if refuses_cache_key or refuses_usage:
-            exchange.set_request(exchange.request, exchange.decision, exchange.plain)
+            exchange.set_request(exchange.request, exchange.decision, exchange.plain_body)
             exchange.is_cache_key_refused = refuses_cache_key
         return refuses_cache_key or refuses_usage
 

@@ -62,7 +62,7 @@ class ToolLoop:
             counter=self.recorder.counter,
             metrics=self.recorder.metrics,
             limit=exchange.request.incoming.policy.recall.rounds,
-            room=exchange.request.budget.left(exchange.sent_tokens),
+            room=exchange.request.budget.left(exchange.counted_tokens),
         )
         course = _Course(self, exchange, exchange.rounds)
         if is_stream(sent.response):

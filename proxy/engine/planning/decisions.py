@@ -48,7 +48,7 @@ async def within_bytes(
     """Return a decision whose body stays within the policy's bytes, as far as anything may be cut."""
     most = request.incoming.policy.budget.bytes
     fullness = (size_of(decision) + _BESIDE) / most
-    is_fuller = fullness > request.budget.usage(decision.view)
+    is_fuller = fullness > request.budget.usage(decision.view_tokens)
     if not is_fuller or stage_of(fullness, request.incoming.policy.stages) is Stage.CALM:
         return decision
     if request.log is None and fullness <= 1:
@@ -113,7 +113,8 @@ class Decisions:
                 and stage_of(budget.usage(whole), policy.stages) is Stage.CALM
                 and acts_by_usage(policy.strategy.name)
             ):
-                decision = Decision(plan=EMPTY, stage=Stage.CALM, view=whole, log=log)  # the common case
+                # The common case.
+                decision = Decision(plan=EMPTY, stage=Stage.CALM, view_tokens=whole, log=log)
             else:
                 decision = await self.epochs.decide(request)
             if policy.budget.bytes:
@@ -128,10 +129,10 @@ class Decisions:
             self.sessions.keep_log(request.session.key, request.session.lane.id, decision.log)
         if decision.stage is not Stage.CALM:
             _log_usage(request, decision)
-        if policy.budget.overflow == "error" and budget.usage(decision.view) > 1:
+        if policy.budget.overflow == "error" and budget.usage(decision.view_tokens) > 1:
             raise ContextLengthExceeded(
-                needed=budget.real(request.counted),
-                kept=budget.real(budget.head + decision.view),
+                needed=budget.real(request.counted_tokens),
+                kept=budget.real(budget.head + decision.view_tokens),
                 limit=budget.tokens or 0,
             )
         return decision
@@ -139,7 +140,7 @@ class Decisions:
     async def _again(self, request: Request, chain: Chain, budget: Budget, before: Decision) -> Decision:
         weighed = replace(request, chain=chain, budget=budget, log=before.log)
         made = await self.epochs.decide(weighed)
-        return replace(made, view=view_tokens(made.plan, request.chain.tokens))
+        return replace(made, view_tokens=view_tokens(made.plan, request.chain.tokens))
 
     def body(self, request: Request, decision: Decision) -> bytes:
         """Return the body to send: the client's own bytes, unless something is cut or added."""
@@ -193,7 +194,7 @@ def _log_usage(request: Request, decision: Decision) -> None:
         session=request.session.id,
         stage=decision.stage.value,
         epoch=reached[0],
-        full=request.budget.real(request.counted),
+        full=request.budget.real(request.counted_tokens),
         budget=request.budget.tokens,
     )
 

@@ -125,7 +125,7 @@ class Epochs:
         chain, conditions, epoch = request.chain, request.conditions, None
         hashes = chain.hashes
         if epochs:  # these properties are computed only where there is an epoch to choose
-            epoch = in_force(epochs, hashes, request.counted, chain.is_spared_by, chain.settled)
+            epoch = in_force(epochs, hashes, request.counted_tokens, chain.is_spared_by, chain.settled)
         if request.incoming.policy.stages.max_units and epoch is not None:
             conditions = replace(conditions, since=epoch.length_at_start(hashes))
         situation = Situation(
@@ -274,7 +274,7 @@ class Epochs:
         epoch = change.epoch(self._clock.now())
         log = EpochLog((*log.epochs, epoch), log.saved)
         view = view_tokens(decision.plan, request.chain.tokens)
-        begun = replace(decision, view=view, epoch=epoch, number=epoch.number, log=log)
+        begun = replace(decision, view_tokens=view, epoch=epoch, number=epoch.number, log=log)
         unsaved = replace(begun, degraded=(*decision.degraded, "epoch-not-saved"))
         try:
             stored = await self._append(request, log)

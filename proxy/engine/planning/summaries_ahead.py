@@ -31,7 +31,7 @@ class SummariesAhead:
         """Start summaries of what an epoch would cut at a stage that is near, once between two epochs."""
         rules, budget = situation.policy.stages, request.budget
         at, below = (rules.trim, rules.warn) if stage is Stage.TRIM else (rules.compact, rules.trim)
-        is_near = 2 * budget.usage(situation.view) >= at + below
+        is_near = 2 * budget.usage(situation.view_tokens) >= at + below
         if not (is_near and situation.policy.summary.enabled) or due_strategy(situation, stage) is None:
             return
         parent = standing.parent
@@ -41,7 +41,7 @@ class SummariesAhead:
         prepared = self.prepared(request, situation, owner)
         under_way = prepared.under_way
         situation = await self._summary_jobs.informed(situation, owner, prepared)
-        growth = max(int(at * budget.limit) - budget.head - situation.view, 0)
+        growth = max(int(at * budget.limit) - budget.head - situation.view_tokens, 0)
         decided = await off_loop(request.chain, lambda: draft(situation, stage, growth=growth))
         if decided is None:
             self._pending.prepare(request, parent, ())

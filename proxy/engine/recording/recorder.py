@@ -146,9 +146,9 @@ class Recorder:
         key, is_of_several = session.key, exchange.rounds is not None and exchange.rounds.count > 0
         try:
             if answer.complete and answer.choices == 1 and not is_of_several:
-                self.models.learn_usage(request.model, session.lane.growth, exchange.sent_tokens, usage)
+                self.models.learn_usage(request.model, session.lane.growth, exchange.counted_tokens, usage)
             is_shadow = request.incoming.is_shadow
-            self.metrics.count_tokens(exchange.full, exchange.sent, is_shadow=is_shadow)
+            self.metrics.count_tokens(exchange.full_tokens, exchange.sent_tokens, is_shadow=is_shadow)
             if usage is not None and usage.cached_tokens:
                 self.metrics.cached_tokens.inc(usage.cached_tokens)
             hashes, known = request.chain.hashes, session.found.known
@@ -362,8 +362,8 @@ def _session_after(exchange: Exchange, answered: ChainedAnswer | None, now: floa
         chosen_by=request.incoming.chosen_by,
         is_shadow=request.incoming.is_shadow,
         stage=decision.stage.value,
-        tokens=exchange.sent,
-        full_tokens=exchange.full,
+        tokens=exchange.sent_tokens,
+        full_tokens=exchange.full_tokens,
         budget=budget.tokens or 0,
         window=budget.window.tokens or 0,
         window_from=budget.window.source.value,

@@ -37,10 +37,10 @@ def bill_of(exchange: Exchange, usage: Usage | None, counted: int) -> Bill:
     if told is not None and told.cached_tokens is not None:
         prompt = prompt_of(told)
     else:
-        sent = exchange.full if is_shadow else exchange.sent
+        sent = exchange.full_tokens if is_shadow else exchange.sent_tokens
         before = plan_before(exchange) if began and not is_shadow else plan
         prompt = estimate(sent if told is None else bounded(told.prompt_tokens), before, plan)
-    whole, fits, cut = prompt, True, exchange.full - exchange.sent
+    whole, fits, cut = prompt, True, exchange.full_tokens - exchange.sent_tokens
     if plan != EMPTY:
         whole = estimate(max(prompt.tokens + cut, 0), EMPTY, EMPTY)
         fits = budget.window.limit is None or whole.tokens + output <= budget.window.limit

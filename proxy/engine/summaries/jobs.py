@@ -172,7 +172,7 @@ class SummaryJobs:
             return "not yet" if failure is None else f"failed: {failure.replace('_', ' ')}"
         size = situation.count(text)
         is_no_shorter = size >= situation.chain.tokens.between(*gap.span)
-        is_too_long = is_no_shorter or situation.budget.is_over(situation.view + size)
+        is_too_long = is_no_shorter or situation.budget.is_over(situation.view_tokens + size)
         return "no room" if is_too_long else "not yet"
 
     def late(self, situation: Situation, owner: Owner) -> dict[Span, str]:

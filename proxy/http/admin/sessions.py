@@ -247,7 +247,7 @@ def _explanation(branch: Branch) -> schemas.Explanation:
         policy=policy.name,
         policy_by=record.chosen_by if policy.name == record.policy else "",
         stage=branch.stage,
-        usage=round(budget.usage(situation.view), 4),
+        usage=round(budget.usage(situation.view_tokens), 4),
         tokens=branch.tokens,
         full_tokens=branch.full_tokens,
         budget=budget.tokens,

@@ -129,7 +129,7 @@ def test_a_lane_of_which_an_epoch_went_out_was_answered_before():
 
 def test_what_is_too_short_to_be_kept_is_cold():
     given = situation(exchanges=2)
-    assert given.view < UNKNOWN_PRICES.least
+    assert given.view_tokens < UNKNOWN_PRICES.least
     assert is_cold(given)
 
 
@@ -225,7 +225,7 @@ def test_what_is_lacking_is_what_must_be_freed_beyond_before_it_pays(calls: floa
     given = situation(expected_turns=calls)
     decided = trimming(given, (0, 2))
     lacking = shortfall(decided)
-    account = account_of(given, decided.outline, may_wait=True, view=decided.view)
+    account = account_of(given, decided.outline, may_wait=True, view=decided.view_tokens)
     assert account is not None
 
     def pays(freed: int) -> bool:
