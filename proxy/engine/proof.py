@@ -23,8 +23,8 @@ from proxy.core.economics.bill import NANO, bounded, money, prompt_of
 from proxy.core.planning.plan import EMPTY
 from proxy.core.planning.situation import Situation
 from proxy.core.proof.comparison import compared, strings_of, used
-from proxy.core.proof.evidence import SIGNALS, Arm, Counts, Evidence, Signal, Unproven
-from proxy.core.proof.regret import Regret, counts_of, cut_counts, cut_texts, regret_of
+from proxy.core.proof.evidence import OUTCOMES, Arm, Evidence, Kind, Signal, Unproven
+from proxy.core.proof.regret import Regret, asked_again, cut_texts, newly_cut, regret_of
 from proxy.engine.answers.recall import Recaller
 from proxy.engine.background import Background
 from proxy.engine.billing import BETWEEN, Billing
@@ -104,7 +104,7 @@ class Proofs:
                     "proof.share is set, but UNABRIDGED_UPSTREAM_KEY is not: answers are not compared"
                 )
         elif self._waiting >= _MOST_WAITING:
-            self._add_counts(exchange, {f"unproven:{Unproven.BUSY}": 1})
+            self._add(exchange, _unproven(Unproven.BUSY))
         else:
             self._waiting += 1
             self.background.run(self._compare_again(_Sample(exchange, answer, arm)), is_needed=False)
@@ -120,25 +120,25 @@ class Proofs:
             return None
         return Arm.WHOLE if digest[8] & 1 else Arm.CONTROL
 
-    def _add_counts(self, exchange: Exchange, counts: Counts) -> None:
+    def _add(self, exchange: Exchange, evidence: Evidence) -> None:
         policy = exchange.request.incoming.policy.name
-        for name, number in counts.items():
-            first, _, rest = name.partition(":")
-            if first in SIGNALS:
-                kind, _, retention = rest.partition(":")
-                self.metrics.regret.labels(policy, first, kind, retention).inc(number)
-            elif first == "unproven" or rest in ("same", "different"):
-                self.metrics.proof.labels(policy, first, rest).inc(number)
-        if counts:
+        for (signal, kind, is_cut), number in evidence.asked_again.items():
+            if is_cut:
+                self.metrics.regret.labels(policy, signal, kind.role, kind.retention).inc(number)
+        for (arm, agrees), number in evidence.compared.items():
+            self.metrics.proof.labels(policy, arm, OUTCOMES[agrees]).inc(number)
+        for why, number in evidence.unproven.items():
+            self.metrics.proof.labels(policy, "unproven", why).inc(number)
+        if counts := evidence.counts():
             self.billing.find(policy, exchange.request.model.name, counts)
 
     # --- regret ---
 
     async def _count_regret(self, exchange: Exchange, turn: Turn) -> None:
         """Count what the turn asked for again: the user in new messages, the model in its answer."""
-        self._add_counts(exchange, await asyncio.to_thread(self._regret, exchange, turn))
+        self._add(exchange, await asyncio.to_thread(self._regret, exchange, turn))
 
-    def _regret(self, exchange: Exchange, turn: Turn) -> Counts:
+    def _regret(self, exchange: Exchange, turn: Turn) -> Evidence:
         request, plan = exchange.request, exchange.decision.plan
         chain, before = request.chain, plan_before(exchange)
         found, newest = list[Regret](), chain.sent_before
@@ -151,12 +151,10 @@ class Proofs:
             if isinstance(each, Recaller):
                 found += (Regret(Signal.RECALLED, place, is_cut=True) for place in sorted(each.found))
         if not (found or has_begun(exchange)):
-            return {}
+            return Evidence()
         situation = self._situation(exchange)
-        counts = counts_of(situation, found)
-        if has_begun(exchange):
-            counts += cut_counts(situation, before)
-        return counts
+        cut = newly_cut(situation, before) if has_begun(exchange) else Counter[Kind]()
+        return Evidence(asked_again=asked_again(situation, found), cut=cut)
 
     def _situation(self, exchange: Exchange) -> Situation:
         request, plan = exchange.request, exchange.decision.plan
@@ -170,31 +168,29 @@ class Proofs:
         exchange = sample.exchange
         try:
             async with self._alone:
-                self._add_counts(exchange, await self._outcome(sample))
+                self._add(exchange, await self._outcome(sample))
         finally:
             self._waiting -= 1
 
-    async def _outcome(self, sample: _Sample) -> Counts:
+    async def _outcome(self, sample: _Sample) -> Evidence:
         exchange = sample.exchange
         budget = exchange.request.budget
         needed, limit = exchange.full_tokens + budget.real(sample.answer.tokens), budget.window.limit
         if limit is not None and needed > limit:
             # Controls are skipped too, so that both arms sample the same requests.
-            return {f"unproven:{Unproven.BEYOND}": 1}
+            return _unproven(Unproven.BEYOND)
         try:
             with step(PROOF, is_aside=True):
                 second = await self.foreground.run(partial(self._ask, sample), asyncio.Event())
         except _Ceiling:
-            return {f"unproven:{Unproven.CEILING}": 1}
+            return _unproven(Unproven.CEILING)
         except (Unanswered, TimeoutError, UnabridgedError) as failure:
             log_warning("no second answer to compare", why=str(failure) or type(failure).__name__)
-            return {f"unproven:{Unproven.FAILED}": 1}
-        counts = Counter(self._spent(sample, second))
+            return _unproven(Unproven.FAILED)
+        spent = self._spent(sample, second)
         if second.message is None or not second.complete:
-            counts[f"unproven:{Unproven.FAILED}"] += 1
-        else:
-            counts += await asyncio.to_thread(self._compared, sample, second.message)
-        return counts
+            return spent + _unproven(Unproven.FAILED)
+        return spent + await asyncio.to_thread(self._compared, sample, second.message)
 
     async def _ask(self, sample: _Sample) -> Answer:
         """Ask for the second answer. Raises _Ceiling, before anything is sent, where it would be exceeded."""
@@ -230,29 +226,34 @@ class Proofs:
         except StoreUnavailable:
             return True
         prefix = f"{policy.name}{BETWEEN}"
-        spent = Evidence.total(
+        spent = Evidence.of(
             counts for of in hours.values() for name, counts in of.items() if name.startswith(prefix)
         )
         if cost.is_priced:
             return spent.spent + cost.money > policy.proof.daily_dollars * NANO
         return spent.tokens + cost.tokens > policy.proof.daily_tokens
 
-    def _spent(self, sample: _Sample, second: Answer) -> Counts:
+    def _spent(self, sample: _Sample, second: Answer) -> Evidence:
         """The cost of the second answer by the usage that the upstream reports, else the expected cost."""
         cost, usage = self._expected(sample), second.usage
         if usage is not None:
             cost = _cost(sample.exchange, prompt_of(usage), bounded(usage.completion_tokens))
-        return {"spent": cost.money, "tokens": cost.tokens}
+        return Evidence(spent=cost.money, tokens=cost.tokens)
 
-    def _compared(self, sample: _Sample, message: bytes) -> Counter[str]:
+    def _compared(self, sample: _Sample, message: bytes) -> Evidence:
         exchange, dialect = sample.exchange, sample.exchange.request.chain.dialect
         first, second = dialect.read(sample.answer.raw), dialect.read(message)
-        counts = Counter(compared(first, second).counts(sample.arm))
-        if sample.arm is Arm.WHOLE:
-            situation = self._situation(exchange)
-            found = used(second, first, strings_of(exchange.body), cut_texts(situation))
-            counts += counts_of(situation, (Regret(Signal.USED, place, is_cut=True) for _, place in found))
-        return counts
+        evidence = compared(first, second).evidence(sample.arm)
+        if sample.arm is Arm.CONTROL:
+            return evidence
+        situation = self._situation(exchange)
+        found = used(second, first, strings_of(exchange.body), cut_texts(situation))
+        regrets = (Regret(Signal.USED, place, is_cut=True) for _, place in found)
+        return evidence + Evidence(asked_again=asked_again(situation, regrets))
+
+
+def _unproven(why: Unproven) -> Evidence:
+    return Evidence(unproven=Counter([why]))
 
 
 def _cost(exchange: Exchange, prompt: Prompt, output: int) -> _Cost:

@@ -28,7 +28,7 @@ def test_answers_compare_the_same_from_both_sides_and_within_bounds(one: Message
     found = compared(read(one), read(other))
     assert found == compared(read(other), read(one))
     assert 0 <= found.likeness <= 1
-    assert sum(found.counts(Arm.WHOLE).values()) == 2
+    assert sum(found.evidence(Arm.WHOLE).counts().values()) == 2
 
 
 @given(ANSWERS)
@@ -71,8 +71,6 @@ NAMES = st.sampled_from(["whole:same", "whole:different", "rerun:result:compress
 @given(st.lists(st.dictionaries(NAMES, st.integers(0, 100)), max_size=5))
 def test_evidence_is_the_same_however_it_is_grouped(each: list[dict[str, int]]) -> None:
     half = len(each) // 2
-    parts = [Evidence.total(each[:half]).counts, Evidence.total(each[half:]).counts]
-    whole, grouped = Evidence.total(each), Evidence.total(parts)
-    assert whole.pairs(Arm.WHOLE) == grouped.pairs(Arm.WHOLE)
-    assert whole.missed == grouped.missed
-    assert whole.spent == grouped.spent
+    parts = [Evidence.of(each[:half]), Evidence.of(each[half:])]
+    assert Evidence.of(each) == parts[0] + parts[1]
+    assert Evidence.of(each) == Evidence.of(part.counts() for part in parts)

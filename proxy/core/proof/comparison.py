@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar, cast
 from proxy.core.dialects.dialect import Content
 from proxy.core.extraction.reading import read
 from proxy.core.formats.json import loads
-from proxy.core.proof.evidence import BUCKETS, Arm
+from proxy.core.proof.evidence import BUCKETS, Arm, Evidence, Likeness, Pair
 from proxy.core.text.similarity import likeness
 from proxy.core.tool_cache.cache import key_of
 
@@ -31,10 +31,10 @@ class Comparison(NamedTuple):
     likeness: float
     """From 0 (nothing in common) to 1 (the same)."""
 
-    def counts(self, arm: Arm) -> dict[str, int]:
-        """Return the counts that this comparison adds to the evidence."""
+    def evidence(self, arm: Arm) -> Evidence:
+        """Return what this comparison adds to the evidence."""
         bucket = min(int(self.likeness * BUCKETS), BUCKETS - 1)
-        return {f"{arm}:{'same' if self.agrees else 'different'}": 1, f"{arm}:like:{bucket}": 1}
+        return Evidence(compared=Counter([Pair(arm, self.agrees)]), alike=Counter([Likeness(arm, bucket)]))
 
 
 def compared(one: Content, other: Content) -> Comparison:

@@ -5,20 +5,24 @@ for with the whole history or, as a control, with the same view, since a model d
 *Regret*: what was asked for again, by who asked, and by the kind of message that had it.
 """
 
+from __future__ import annotations
+
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import reduce
 from math import sqrt
 from typing import NamedTuple, Self
 
-from proxy.core.economics.bill import NANO, added
+from proxy.core.economics.bill import NANO
 
 Counts = Mapping[str, int]
-"""Counts by name; the parts of a name are separated by colons."""
+"""Evidence as it is stored: counts by name, the parts of a name separated by colons."""
 _CONFIDENCE = 1.96
 """Number of standard errors for a confidence of 95 %."""
 BUCKETS = 10
+OUTCOMES = ("different", "same")
+"""Names of comparisons, by whether the answers agree."""
 
 
 class Arm(StrEnum):
@@ -56,8 +60,7 @@ class Signal(StrEnum):
     """The answer to the whole history, by using an exact string of the message."""
 
 
-SIGNALS = frozenset(map(str, Signal))
-"""The names of all signals."""
+_ARMS, _REASONS, _SIGNALS = ({*map(str, names)} for names in (Arm, Unproven, Signal))
 
 
 class Interval(NamedTuple):
@@ -87,6 +90,38 @@ def difference_of(one: Interval, other: Interval) -> Interval:
     return Interval(value, max(value - below, -1.0), min(value + above, 1.0))
 
 
+class Kind(NamedTuple):
+    """A kind of message."""
+
+    role: str
+    """Who said it: user, assistant or system; `result` for tool results."""
+    retention: str
+    """Its retention class."""
+
+
+class Pair(NamedTuple):
+    """The outcome of comparing an answer with a second one."""
+
+    arm: Arm
+    agrees: bool
+
+
+class Likeness(NamedTuple):
+    """How alike an answer and a second one are, in tenths."""
+
+    arm: Arm
+    bucket: int
+
+
+class AskedAgain(NamedTuple):
+    """A message that was asked for again."""
+
+    signal: Signal
+    kind: Kind
+    is_cut: bool
+    """Whether the view lacked it, all or in part."""
+
+
 class Missed(NamedTuple):
     """How often messages of one kind were asked for again."""
 
@@ -103,22 +138,73 @@ class Missed(NamedTuple):
 
 @dataclass(frozen=True)
 class Evidence:
-    """The meaning of the counts."""
+    """What was found out about cuts. Evidence adds up, and is stored as :data:`Counts`."""
 
-    counts: Counts
+    compared: Counter[Pair] = field(default_factory=Counter[Pair])
+    alike: Counter[Likeness] = field(default_factory=Counter[Likeness])
+    unproven: Counter[Unproven] = field(default_factory=Counter[Unproven])
+    """Numbers of answers that were chosen but not compared, by reason."""
+    cut: Counter[Kind] = field(default_factory=Counter[Kind])
+    """Numbers of messages that were cut, by kind."""
+    asked_again: Counter[AskedAgain] = field(default_factory=Counter[AskedAgain])
+    spent: int = 0
+    """Nano-dollars spent on second answers."""
+    tokens: int = 0
+    """Tokens of the second answers and their prompts."""
+
+    def __add__(self, other: Evidence) -> Evidence:
+        return Evidence(
+            self.compared + other.compared,
+            self.alike + other.alike,
+            self.unproven + other.unproven,
+            self.cut + other.cut,
+            self.asked_again + other.asked_again,
+            self.spent + other.spent,
+            self.tokens + other.tokens,
+        )
 
     @classmethod
-    def total(cls, each: Iterable[Counts]) -> Self:
-        """Return the evidence of all these counts together."""
-        return cls(reduce(added, each, {}))
+    def of(cls, stored: Iterable[Counts]) -> Self:
+        """Return the evidence of all these counts together; names of a newer release are skipped."""
+        total = Counter[str]()
+        for counts in stored:
+            total.update(counts)
+        found = cls(spent=total["spent"], tokens=total["tokens"])
+        for name, number in (+total).items():
+            match name.split(":"):
+                case [arm, outcome] if arm in _ARMS and outcome in OUTCOMES:
+                    found.compared[Pair(Arm(arm), agrees=outcome == OUTCOMES[True])] = number
+                case [arm, "like", bucket] if arm in _ARMS and bucket.isdecimal():
+                    found.alike[Likeness(Arm(arm), int(bucket))] = number
+                case ["unproven", why] if why in _REASONS:
+                    found.unproven[Unproven(why)] = number
+                case ["cut", role, retention]:
+                    found.cut[Kind(role, retention)] = number
+                case [*shown, signal, role, retention] if signal in _SIGNALS and shown in ([], ["shown"]):
+                    asked = AskedAgain(Signal(signal), Kind(role, retention), is_cut=not shown)
+                    found.asked_again[asked] = number
+                case _:
+                    pass
+        return found
+
+    def counts(self) -> Counts:
+        """Return the evidence as it is stored."""
+        counts = {f"{arm}:{OUTCOMES[agrees]}": number for (arm, agrees), number in self.compared.items()}
+        counts |= {f"{arm}:like:{bucket}": number for (arm, bucket), number in self.alike.items()}
+        counts |= {f"unproven:{why}": number for why, number in self.unproven.items()}
+        counts |= {f"cut:{role}:{retention}": number for (role, retention), number in self.cut.items()}
+        for (signal, (role, retention), is_cut), number in self.asked_again.items():
+            counts[f"{'' if is_cut else 'shown:'}{signal}:{role}:{retention}"] = number
+        amounts = {"spent": self.spent, "tokens": self.tokens}
+        return counts | {name: amount for name, amount in amounts.items() if amount}
 
     def pairs(self, arm: Arm) -> int:
         """Number of answers that were compared."""
-        return self.counts.get(f"{arm}:same", 0) + self.counts.get(f"{arm}:different", 0)
+        return self.compared[Pair(arm, agrees=True)] + self.compared[Pair(arm, agrees=False)]
 
     def agreement(self, arm: Arm) -> Interval | None:
         """The share of pairs that agree."""
-        return share_of(self.counts.get(f"{arm}:same", 0), self.pairs(arm))
+        return share_of(self.compared[Pair(arm, agrees=True)], self.pairs(arm))
 
     @property
     def difference(self) -> Interval | None:
@@ -128,46 +214,19 @@ class Evidence:
 
     def likeness(self, arm: Arm) -> list[int]:
         """Numbers of pairs by likeness in steps of a tenth, the least alike first."""
-        return [self.counts.get(f"{arm}:like:{bucket}", 0) for bucket in range(BUCKETS)]
-
-    @property
-    def unproven(self) -> dict[Unproven, int]:
-        """Numbers of answers that were chosen but not compared, by reason."""
-        return {why: number for why in Unproven if (number := self.counts.get(f"unproven:{why}", 0))}
-
-    @property
-    def cut(self) -> dict[tuple[str, str], int]:
-        """Numbers of messages that were cut, by kind and retention class."""
-        named = (name.split(":") for name in self.counts if name.startswith("cut:"))
-        return {(kind, retention): self.counts[f"cut:{kind}:{retention}"] for _, kind, retention in named}
+        return [self.alike[Likeness(arm, bucket)] for bucket in range(BUCKETS)]
 
     @property
     def missed(self) -> list[Missed]:
         """What was asked for again, by kind, retention class and signal."""
-        found: set[tuple[str, str, Signal]] = set()
-        for name in self.counts:
-            signal, _, rest = name.removeprefix("shown:").partition(":")
-            if signal in SIGNALS:
-                kind, _, retention = rest.partition(":")
-                found.add((kind, retention, Signal(signal)))
         return [
             Missed(
-                *(kind, retention, signal),
-                self.counts.get(f"{signal}:{kind}:{retention}", 0),
-                self.counts.get(f"shown:{signal}:{kind}:{retention}", 0),
+                *(kind.role, kind.retention, signal),
+                cut=self.asked_again[AskedAgain(signal, kind, is_cut=True)],
+                shown=self.asked_again[AskedAgain(signal, kind, is_cut=False)],
             )
-            for kind, retention, signal in sorted(found)
+            for kind, signal in sorted({(each.kind, each.signal) for each in self.asked_again})
         ]
-
-    @property
-    def spent(self) -> int:
-        """Nano-dollars spent on second answers."""
-        return self.counts.get("spent", 0)
-
-    @property
-    def tokens(self) -> int:
-        """Tokens of the second answers and their prompts."""
-        return self.counts.get("tokens", 0)
 
     @property
     def dollars(self) -> float:

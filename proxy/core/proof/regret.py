@@ -16,7 +16,7 @@ from proxy.core.extraction.facts import kind_of as kind_of_word
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import Plan
 from proxy.core.planning.situation import Situation
-from proxy.core.proof.evidence import Signal
+from proxy.core.proof.evidence import AskedAgain, Kind, Signal
 from proxy.core.text.similarity import likeness
 from proxy.core.tool_cache.cache import key_of
 
@@ -112,32 +112,29 @@ def _said_again(text: str, chain: Chain, plan: Plan, end: int) -> list[Regret]:
 # --- counting ---
 
 
-def kind_of(situation: Situation, position: int) -> str:
-    """The kind of a message and its retention class, as names of counts have them."""
+def kind_of(situation: Situation, position: int) -> Kind:
+    """The kind of a message."""
     role = situation.role(position)
     if role in TOOL_ROLES or situation.chain.messages[position].is_result:
         role = "result"
     elif role in HEAD_ROLES:
         role = "system"
-    return f"{role}:{situation.classes.of(situation.unit_at(position))}"
+    return Kind(role, situation.classes.of(situation.unit_at(position)))
 
 
-def counts_of(situation: Situation, found: Iterable[Regret]) -> Counter[str]:
-    """Count what was asked for again, by signal, kind and retention class."""
-    counts = Counter[str]()
-    for each in found:
-        is_output = situation.role(each.position) in TOOL_ROLES
-        if each.signal is Signal.SAID_AGAIN and is_output:
-            continue  # a program's output, sent as a user's message: no user said it again
-        prefix = "" if each.is_cut else "shown:"
-        counts[f"{prefix}{each.signal}:{kind_of(situation, each.position)}"] += 1
-    return counts
+def asked_again(situation: Situation, found: Iterable[Regret]) -> Counter[AskedAgain]:
+    """Count what was asked for again."""
+    return Counter(
+        AskedAgain(each.signal, kind_of(situation, each.position), each.is_cut)
+        for each in found
+        # A program's output that was sent as a user's message: no user said it again.
+        if each.signal is not Signal.SAID_AGAIN or situation.role(each.position) not in TOOL_ROLES
+    )
 
 
-def cut_counts(situation: Situation, before: Plan) -> Counter[str]:
-    """Count, by kind, the messages that the situation's plan cuts or edits and the plan ``before`` showed."""
-    positions = (place for place in cut_by(situation.plan) if before.shows(place))
-    return Counter(f"cut:{kind_of(situation, place)}" for place in positions)
+def newly_cut(situation: Situation, before: Plan) -> Counter[Kind]:
+    """Count the messages that the situation's plan cuts or edits and the plan ``before`` showed."""
+    return Counter(kind_of(situation, place) for place in cut_by(situation.plan) if before.shows(place))
 
 
 def cut_by(plan: Plan) -> Iterator[int]:

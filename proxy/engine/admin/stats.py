@@ -62,7 +62,7 @@ class Stats:
         rows: list[tuple[str, str, Evidence]] = []
         for name in sorted(found):
             policy, _, model = name.partition(BETWEEN)
-            rows.append((policy, model, Evidence.total(found[name])))
+            rows.append((policy, model, Evidence.of(found[name])))
         return rows
 
     async def of_session(self, key: SessionKey) -> Bill:

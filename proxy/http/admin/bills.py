@@ -167,7 +167,7 @@ class ProofRow(Shape):
             model=model,
             **pairs,
             difference=IntervalReport.of(evidence.difference),
-            unproven=evidence.unproven,
+            unproven={why: evidence.unproven[why] for why in Unproven if evidence.unproven[why]},
             dollars=evidence.dollars,
             tokens=evidence.tokens,
             cut=[CutMessages(kind=kind, retention=of, messages=number) for (kind, of), number in cuts],

@@ -56,11 +56,11 @@ class TestComparison:
         assert not compared(read(calling(("c1", "look", '{"at": 1}'))), read(other)).agrees
 
     def test_it_is_counted_by_arm_outcome_and_tenth(self) -> None:
-        assert Comparison(agrees=True, likeness=1.0).counts(Arm.WHOLE) == {
+        assert Comparison(agrees=True, likeness=1.0).evidence(Arm.WHOLE).counts() == {
             "whole:same": 1,
             "whole:like:9": 1,
         }
-        assert Comparison(agrees=False, likeness=0.35).counts(Arm.CONTROL) == {
+        assert Comparison(agrees=False, likeness=0.35).evidence(Arm.CONTROL).counts() == {
             "control:different": 1,
             "control:like:3": 1,
         }
@@ -89,9 +89,10 @@ class TestUsed:
 
 class TestEvidence:
     def test_of_nothing_nothing_is_said(self) -> None:
-        none = Evidence({})
+        none = Evidence()
         assert share_of(0, 0) is None
-        assert (none.agreement(Arm.WHOLE), none.difference, none.missed, none.cut) == (None, None, [], {})
+        assert (none.agreement(Arm.WHOLE), none.difference, none.missed) == (None, None, [])
+        assert none.counts() == {}
 
     def test_shares_have_wilsons_interval(self) -> None:
         found = share_of(8, 10)
@@ -105,7 +106,7 @@ class TestEvidence:
         assert [round(each, 4) for each in difference_of(one, other)] == [0.2, 0.0524, 0.3339]
 
     def test_one_arm_alone_proves_nothing(self) -> None:
-        assert Evidence({"whole:different": 5}).difference is None
+        assert Evidence.of([{"whole:different": 5}]).difference is None
 
     def test_counts_are_read_by_kind_class_and_signal(self) -> None:
         counts = {
@@ -115,14 +116,28 @@ class TestEvidence:
             "cut:result:disposable": 40,
             "of a newer release:x:y": 2,
         }
-        assert Evidence(counts).missed == [
+        assert Evidence.of([counts]).missed == [
             Missed("result", "disposable", Signal.RERUN, 3, 5),
             Missed("user", "compressible", Signal.SAID_AGAIN, 0, 1),
         ]
-        assert Evidence(counts).cut == {("result", "disposable"): 40}
+        assert Evidence.of([counts]).cut == {("result", "disposable"): 40}
+
+    def test_counts_are_written_as_they_were_read(self) -> None:
+        counts = {
+            "whole:same": 3,
+            "control:different": 1,
+            "whole:like:9": 4,
+            "unproven:busy": 2,
+            "used:assistant:critical": 1,
+            "shown:rerun:result:disposable": 5,
+            "cut:user:compressible": 7,
+            "spent": 11,
+            "tokens": 400,
+        }
+        assert Evidence.of([counts]).counts() == counts
 
     def test_evidence_adds_up(self) -> None:
-        total = Evidence.total([{"whole:same": 1, "spent": 5}, {"whole:same": 2, "whole:different": 1}])
+        total = Evidence.of([{"whole:same": 1, "spent": 5}, {"whole:same": 2, "whole:different": 1}])
         assert (total.pairs(Arm.WHOLE), total.spent) == (4, 5)
         assert total.agreement(Arm.WHOLE) == share_of(3, 4)
 
