@@ -28,6 +28,9 @@ _MOST = 50
 _USUAL, _LONGEST = 60, 3_600
 """Seconds that a stream lasts."""
 _SECONDS = Query("seconds", f"How long to listen, at most {_LONGEST:,}; {_USUAL} if absent.", "integer")
+_AFTER = Query(
+    "after", "Sessions that changed after this time, in seconds since 1970; from now on if absent.", "string"
+)
 _EVENTS = "text/event-stream"
 _TABLE = Table()
 
@@ -45,12 +48,14 @@ class EventOperations:
         """The one operation."""
         return _TABLE.of(self)
 
-    @_TABLE.operation("GET", "/events", _SECONDS, media=_EVENTS)
+    @_TABLE.operation("GET", "/events", _SECONDS, _AFTER, media=_EVENTS)
     async def events(self, request: Request, body: schemas.NoBody) -> schemas.SessionReport | Response:
         """Sessions as they change: an event `session` for each, whose id a client may come back with."""
         lasts = number(request, "seconds", _USUAL, _LONGEST)
-        last = request.headers.get("last-event-id", "")
-        since = float(last) if last.replace(".", "", 1).isdecimal() and last.isascii() else self.now()
+        since = _time(request.headers.get("last-event-id", "")) or _time(
+            request.query_params.get("after", "")
+        )
+        since = self.now() if since is None else since
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(self._stream(since, lasts), media_type=_EVENTS, headers=headers)
 
@@ -70,6 +75,11 @@ class EventOperations:
                     yield _event("session", shown(found).model_dump(), f"{since!r}")
             yield b":\n\n"  # so that whoever has left is noticed
             await asyncio.sleep(_EVERY)
+
+
+def _time(text: str) -> float | None:
+    """Return seconds since 1970; None where the text is no such time."""
+    return float(text) if text.isascii() and text.replace(".", "", 1).isdecimal() else None
 
 
 def _event(name: str, data: object, number: str = "") -> bytes:

@@ -27,6 +27,8 @@ from proxy.http.admin.auth import CSRF_FIELD, AdminAuth
 from proxy.http.request_head import request_id
 
 ROOT = "/unabridged/"
+_OVERLAP = 1.0
+"""Seconds before a page was asked for from which changes are told to it: they may be stored a little late."""
 _STATIC = Path(__file__).parent / "static"
 STYLE = _STATIC / "page.css"
 _HEADERS = {
@@ -87,6 +89,7 @@ class Frame:
 
     def _route(self, path: str, by_method: Mapping[str, Endpoint]) -> Route:
         async def guarded(request: Request) -> Response:
+            began = self._render.now()
             endpoint = by_method["GET" if request.method == "HEAD" else request.method]
             try:
                 if token := request.query_params.get("token", ""):
@@ -99,7 +102,7 @@ class Frame:
             if isinstance(shown, Response):
                 shown.headers.update(_HEADERS)
                 return shown
-            return await self._answer(request, shown)
+            return await self._answer(request, shown, began)
 
         return Route(ROOT + path, guarded, methods=[*by_method])
 
@@ -117,13 +120,14 @@ class Frame:
         self._auth.check_csrf(request, form.get(CSRF_FIELD, ""))
         return form
 
-    async def _answer(self, request: Request, shown: Shown) -> Response:
+    async def _answer(self, request: Request, shown: Shown, began: float) -> Response:
         is_in = self._auth.is_logged_in(request)
         around = {
             "title": shown.title,
             "csrf": self._auth.csrf(request) if is_in else "",
             "is_in": is_in,
             "path": request.url.path.removeprefix(ROOT),
+            "seen": f"{began - _OVERLAP:.3f}",
         }
         text = await asyncio.to_thread(self._render, shown.template, {**around, **shown.content})
         headers = {**_HEADERS, "X-Request-Id": request_id(request.scope)}
@@ -177,7 +181,7 @@ class Renderer:
     """Renders templates, and escapes their content. ``now`` returns seconds since 1970."""
 
     def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
+        self.now = now
         self._templates = Environment(
             loader=PackageLoader("proxy.http.page"),
             autoescape=select_autoescape(default=True, default_for_string=True),
@@ -193,7 +197,7 @@ class Renderer:
 
     def _ago(self, seconds: float) -> str:
         """How long ago a time (seconds since 1970) is, in words."""
-        passed = self._now() - seconds
+        passed = self.now() - seconds
         for length, word in _UNITS:
             if passed >= length:
                 count = int(passed / length)

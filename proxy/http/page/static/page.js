@@ -15,14 +15,14 @@ async function renew() {
 }
 
 if (live().length) {
-  const wanted = document.body.dataset.session;
+  const { session: wanted, seen } = document.body.dataset;
   let events = null;
   const soon = () => (waiting ??= setTimeout(renew, 300));
   const listen = () => {
     events?.close();
     events = null;
     if (document.hidden) return; // a browser has few connections for all of its tabs
-    events = new EventSource("/unabridged/v1/events");
+    events = new EventSource(`/unabridged/v1/events?after=${seen}`);
     events.addEventListener("session", (event) => {
       if (!wanted || JSON.parse(event.data).id === wanted) soon();
     });
