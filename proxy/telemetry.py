@@ -67,7 +67,7 @@ class Metrics:
         self._tokens_received, self._tokens_sent = tokens.labels("received"), tokens.labels("sent")
         self._shadow_tokens = tokens.labels("shadow_received"), tokens.labels("shadow_sent")
         self.cached_tokens = counter(
-            "unabridged_cached_tokens", "Prompt tokens that the upstream served from its cache."
+            "unabridged_cached_tokens", "Prompt tokens that the provider read from its cache."
         )
         self.epochs, self.cut_messages = (
             counter("unabridged_epochs", "Epochs begun, by stage.", ("stage",)),
@@ -144,11 +144,12 @@ class Metrics:
     def relayed(self, status: int) -> None:
         self._relayed(status).inc()
 
-    def count_tokens(self, full: int, view: int, *, is_shadow: bool) -> None:
-        """Count a request's prompt tokens: all that came in, and those of the view.
+    def count_tokens(self, full: int, view: int, cached: int, *, is_shadow: bool) -> None:
+        """Count prompt tokens as a request's bill has them: all that came in, those of the view, and cached.
 
         In shadow the view was not sent.
         """
+        self.cached_tokens.inc(cached)
         self._tokens_received.inc(full)
         self._tokens_sent.inc(full if is_shadow else view)
         if is_shadow:

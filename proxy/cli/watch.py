@@ -122,13 +122,18 @@ def _headline(bill: Json) -> Text:
     words = [
         f"24 hours: {bill['requests']:,} requests",
         f"{tokens['received']:,} tokens received, {tokens['sent']:,} sent ({share} less)",
-        f"saved ${dollars['saved']:.4f}, spent ${dollars['spent']:.4f}" if dollars else f"dollars {UNKNOWN}",
+        _money(dollars) if dollars else f"dollars {UNKNOWN}",
     ]
     if bill["would_have_failed"]:
         words.append(f"{bill['would_have_failed']:,} would have failed")
     if failed := sum(bill["summaries_failed"].values()):
         words.append(f"{failed:,} summaries failed")
     return Text(" · ".join(words), style="bold")
+
+
+def _money(dollars: Json) -> str:
+    saved = f"{'-' if dollars['saved'] < 0 else ''}${abs(dollars['saved']):.4f}"
+    return f"saved {saved}, spent ${dollars['spent']:.4f}"
 
 
 def _row(session: Json) -> tuple[object, ...]:

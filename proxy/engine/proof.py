@@ -93,8 +93,7 @@ class Proofs:
             return
         self.background.run(self._count_regret(exchange, turn), is_needed=False)
         answer = turn.nodes[-1] if turn.nodes and turn.nodes[-1].answer else None
-        is_one = exchange.rounds is None or exchange.rounds.count == 0
-        arm = self._chosen(exchange) if answer is not None and answer.complete and is_one else None
+        arm = self._chosen(exchange) if answer is not None and answer.complete else None
         if arm is None or answer is None:
             return
         if not self.credentials:
@@ -103,6 +102,8 @@ class Proofs:
                 log_warning(
                     "proof.share is set, but UNABRIDGED_UPSTREAM_KEY is not: answers are not compared"
                 )
+        elif exchange.rounds is not None and exchange.rounds.count:
+            self._add_counts(exchange, {f"unproven:{Unproven.HIDDEN}": 1})
         elif self._waiting >= _MOST_WAITING:
             self._add(exchange, _unproven(Unproven.BUSY))
         else:

@@ -261,14 +261,24 @@ async def test_a_summary_that_could_not_be_had_is_told_with_its_reason(
     assert bill["dollars"]["summaries"] > 0  # what is of no use is paid for, too
 
 
-async def test_metrics_have_the_same_dollars(url: str, chats: Chats) -> None:
-    await talker(chats, url).ask("What is it?")
-    told = (await bill_of(url))["dollars"]
+async def test_metrics_have_the_same_dollars_and_tokens(small: Small, chats: Chats) -> None:
+    url = await small(1_500)
+    chat = talker(chats, url)
+    for number in range(14):
+        await chat.ask(f"Question {number}: {LONG}")
+    bill = await bill_of(url, requests=14)
     async with httpx2.AsyncClient() as client:
         text = (await client.get(f"{url}/metrics")).text
-    for kind in ("answers", "without"):
-        (value,) = re.findall(rf'unabridged_dollars_total{{kind="{kind}"}} (\S+)', text)
-        assert float(value) == pytest.approx(told[kind], abs=1e-9)
+    for metric, told in (("dollars", bill["dollars"]), ("tokens", bill["tokens"])):
+        counted = dict(re.findall(rf'unabridged_{metric}_total{{kind="(\w+)"}} (\S+)', text))
+        shared = counted.keys() & told.keys()
+        assert len(shared) > 1
+        assert {kind: float(counted[kind]) for kind in shared} == pytest.approx(
+            {kind: told[kind] for kind in shared}, abs=1e-9
+        )
+    assert bill["tokens"]["sent"] < bill["tokens"]["received"]
+    (cached,) = re.findall(r"^unabridged_cached_tokens_total (\S+)", text, re.MULTILINE)
+    assert float(cached) == bill["tokens"]["cached"]
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["in one piece", "streamed"])

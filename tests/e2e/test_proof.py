@@ -17,6 +17,8 @@ from proxy.cli import main
 from tests.support.browser import browsing
 from tests.support.canaries import logged
 from tests.support.clients import Chat, Chats, admin, proxying, question, user, write_policy
+from tests.support.repeated_calls import POLICY as REPEATED_CALLS
+from tests.support.repeated_calls import TOOLS, WEATHER, known
 from tests.support.servers import PATIENCE
 from tests.support.stores import embedded_valkey, run
 from tests.support.upstreams import JSON, Message, Model, calling, plainly, running, said
@@ -219,6 +221,28 @@ async def test_what_does_not_fit_the_window_is_not_asked(start: Start, chats: Ch
     await nothing_is_sent(url, chats, model, "beyond")
 
 
+async def test_an_answer_within_which_calls_were_answered_is_counted_and_not_compared(
+    start: Start, chats: Chats, model: Knowing
+) -> None:
+    url = await start(PAID + REPEATED_CALLS)
+    chat = chats(url)
+    chat.messages, chat.members = known()[:-1], {"model": "gpt-4o", "tools": TOOLS}
+    for place in range(20):
+        chat.messages += [user(question(place)), said("So it is, and so it will be. " * 12)]
+    chat.messages += known()[:-1]
+    asked = len(model.chats)
+    model.replies.append(calling(WEATHER))
+    response = await chat.ask("And now?")
+    assert int(response.headers["x-unabridged-cut"]) > 0
+    assert len(model.chats) == asked + 2, "the proxy answered the call itself"
+    row = await until(url, lambda row: row["unproven"])
+    assert (compared(row), row["unproven"]) == (0, {"hidden": 1})
+    async with browsing(url) as browser:
+        assert "Not compared: 1 within which the proxy answered calls." in await browser.text(
+            "policies/proving"
+        )
+
+
 async def test_a_refusal_is_no_answer_and_costs_nothing(start: Start, chats: Chats, model: Knowing) -> None:
     url = await start()
     chat = chats(url, X_Unabridged_Session="s")
@@ -326,6 +350,7 @@ class TestWhereItIsShown:
         assert "Answers of gpt-4o" in text
         assert "Cuts change answers." in text
         assert re.search(r"the whole history \d+ 0% \(0% to \d+%\)", text)
+        assert re.search(r"conversations with gpt-4o cost \$0\.\d{4} and took \d\S+ tokens\.", text)
         assert re.search(r"user compressible used by a second answer \d+ \d+ 0", text)
 
     async def test_so_does_the_command(

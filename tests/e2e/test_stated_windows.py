@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from tests.support.canaries import logged
 from tests.support.clients import (
     Chats,
     proxying,
@@ -220,12 +221,13 @@ async def test_names_of_models_that_clients_invent_do_not_ask_for_the_list_again
     assert len(model.others) == 4
 
 
+@pytest.mark.parametrize("status", [400, 401, 403, 422])
 async def test_a_place_that_one_caller_may_not_see_is_still_asked_by_others(
-    model: Model, chats: Chats, url: str
+    model: Model, chats: Chats, url: str, status: int
 ) -> None:
     async def guarded(exchange: Exchange) -> None:
         is_known = exchange.request.value("authorization") == b"Bearer good"
-        await exchange.answer_json(PROPS if is_known else {"error": "no"}, 200 if is_known else 401)
+        await exchange.answer_json(PROPS if is_known else {"error": "no"}, 200 if is_known else status)
 
     local_server(model, {})
     model.elsewhere["/props"] = guarded
@@ -246,3 +248,19 @@ async def test_a_place_that_fails_keeps_none_of_the_others_from_being_asked(
     async with asyncio.timeout(PATIENCE):
         while window_from(await chats(url).ask("Hello")) != "upstream":
             pass
+
+
+async def test_that_the_models_are_not_listed_is_logged_once_for_each_status(
+    model: Model, chats: Chats, url: str
+) -> None:
+    local_server(model, {})
+    with logged() as lines:
+        for name, status in (("one", 403), ("two", 403), ("three", 404)):
+            model.elsewhere["/v1/models"] = plainly(status, [JSON], b'{"error": "no"}')
+            asked = len(model.others)
+            chat = chats(url, Authorization=f"Bearer {name}")
+            await chat.ask("Hello")
+            await eventually(lambda asked=asked: len(model.others) > asked)
+        await eventually(lambda: any('"status":404' in line for line in lines))
+    told = [json.loads(line)["status"] for line in lines if "does not list its models" in line]
+    assert told == [403, 404]

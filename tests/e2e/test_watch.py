@@ -13,8 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from proxy.cli import main
+from proxy.cli.watch import picture
 from tests.support.clients import Chat, Chats, proxying, write_policy
 from tests.support.servers import PATIENCE
 from tests.support.upstreams import Model
@@ -95,3 +97,19 @@ async def test_in_a_terminal_it_follows_what_happens_as_it_is_told_until_it_is_e
     async with asyncio.timeout(PATIENCE):
         assert await watching.wait() == 0
     os.close(screen)
+
+
+@pytest.mark.parametrize(("saved", "told"), [(-0.18, "saved -$0.1800"), (1.5, "saved $1.5000")])
+def test_what_was_lost_is_told_as_a_negative_amount(saved: float, told: str) -> None:
+    bill = {
+        "requests": 1,
+        "tokens": {"received": 2, "sent": 1},
+        "dollars": {"saved": saved, "spent": 1.0},
+        "would_have_failed": 0,
+        "summaries_failed": {},
+    }
+    seen = {"stats": {"total": bill}, "sessions": [], "left_out": {}}
+    console = Console(width=200)
+    with console.capture() as captured:
+        console.print(picture(seen))
+    assert told in captured.get()

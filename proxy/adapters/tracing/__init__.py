@@ -97,7 +97,9 @@ class TracedUpstream:
         call = trace.span.child(f"{CHAT} {model}", {**self._told, REQUEST_MODEL: model}, is_call=True)
         trace.called(call)
         try:
-            response = await self._upstream.send(method, target, call.continued(headers), body)
+            response = await self._upstream.send(
+                method, target, call.continued(headers), body, at_root=at_root
+            )
         except BaseException as error:
             call.fail(type(error).__name__)
             call.end()

@@ -39,6 +39,8 @@ class Unproven(StrEnum):
     """The whole history does not fit the model's window."""
     CEILING = "ceiling"
     """The day's ceiling is reached, or it is unknown whether it is."""
+    HIDDEN = "hidden"
+    """The proxy answered tool calls within the answer; a second answer would end at such a call."""
     BUSY = "busy"
     """Too many requests were waiting already."""
     FAILED = "failed"

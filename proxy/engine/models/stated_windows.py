@@ -2,7 +2,7 @@
 
 Many servers state them, each at its own endpoint. ``/v1/models`` is asked first, then the endpoints that only
 local servers have, outside the API: there the context of the running model counts, not the largest that it
-could have. An endpoint that answers 404 is not asked again. Sources:
+could have. An endpoint that the server does not have (404, 405, 410) is not asked again. Sources:
 
 - ``/v1/models``: OpenRouter (``context_length``), vLLM (``max_model_len``), llama.cpp (``meta.n_ctx``),
   Mistral (``max_context_length``)
@@ -24,7 +24,9 @@ from proxy.core.formats.json import as_mapping, dumps, loads, text_or_empty
 from proxy.engine.models.asking import fetch
 from proxy.errors import UnabridgedError
 from proxy.ports import Clock, Upstream
+from proxy.telemetry import log_warning
 
+_LIST = "/models"
 _ANSWER_BYTES = 2 * 2**20
 _SECONDS = 5.0
 """Seconds that one call may take."""
@@ -36,8 +38,8 @@ _LOADING = 1.0
 """Seconds after which a server that has not loaded the model yet is asked again."""
 _OK = 200
 _TOO_MANY = 429
-_NOT_FOR_ALL = (401, 403)
-"""Status codes for a caller who may not see an answer; other callers may."""
+_ABSENT = (404, 405, 410)
+"""Status codes of an endpoint that the server does not have. Any other 4xx may be about the caller alone."""
 _NUM_CTX = re.compile(r"^num_ctx\s+(\d+)", re.MULTILINE)
 _LISTED = ("context_length", "max_model_len", "max_context_length")
 
@@ -73,6 +75,8 @@ class StatedWindows:
         self._stated: Lru[str, Stated] = Lru(memory, lambda stated: 200 + len(stated.name))
         self._missing: set[str] = set()
         """Endpoints that the server does not have."""
+        self._told: set[int] = set()
+        """Statuses of the list that were logged."""
         self._ask_after: Lru[tuple[int, int], float] = Lru(memory)
         """When a caller may ask about a model again; monotonic seconds."""
         self._list_again: Lru[int, float] = Lru(memory)
@@ -116,7 +120,7 @@ class StatedWindows:
         """Look up the window in the list of models, which covers all of them at once."""
         asker, now = hash(tuple(headers)), self._clock.monotonic()
         if now >= (self._list_again.get(asker) or 0.0):
-            listing = await self._answer("GET", "/models", headers, at_root=False)
+            listing = await self._answer("GET", _LIST, headers, at_root=False)
             self._list_again.put(asker, now + _PAUSE)
             for model, window in (await asyncio.to_thread(lambda: dict(_listed(listing)))).items():
                 self.of(model).window = window
@@ -162,16 +166,25 @@ class StatedWindows:
             raise _Unanswered(_PAUSE, is_gone=True) from error
         except TimeoutError as error:
             raise _Unanswered(_PAUSE) from error
-        if status in _NOT_FOR_ALL:
-            raise _Unanswered(_FORBIDDEN)
+        if place == _LIST and status != _OK:
+            self._tell(status)
         if status >= 500 or status == _TOO_MANY:
             raise _Unanswered(_PAUSE)
-        if status >= 400 and body is None:
-            self._missing.add(place)
+        if status in _ABSENT:
+            if body is None:
+                self._missing.add(place)
+        elif status >= 400:
+            raise _Unanswered(_FORBIDDEN)
         try:
             return as_mapping(await asyncio.to_thread(loads, content or b"")) if status == _OK else {}
         except ValueError:
             return {}
+
+    def _tell(self, status: int) -> None:
+        """Log, once for each status, that the upstream does not tell its models."""
+        if status not in self._told:
+            self._told.add(status)
+            log_warning("the upstream does not list its models", status=status)
 
 
 def _asker(stated: Stated, headers: Headers) -> tuple[int, int]:

@@ -147,10 +147,6 @@ class Recorder:
         try:
             if answer.complete and answer.choices == 1 and not is_of_several:
                 self.models.learn_usage(request.model, session.lane.growth, exchange.counted_tokens, usage)
-            is_shadow = request.incoming.is_shadow
-            self.metrics.count_tokens(exchange.full_tokens, exchange.sent_tokens, is_shadow=is_shadow)
-            if usage is not None and usage.cached_tokens:
-                self.metrics.cached_tokens.inc(usage.cached_tokens)
             hashes, known = request.chain.hashes, session.found.known
             known = hashes[-1] if exchange.is_announced and hashes else known
             turn = await self._turn(exchange, answered, known)
@@ -173,6 +169,8 @@ class Recorder:
         counted = turn.nodes[-1].tokens if turn.nodes and turn.nodes[-1].answer else 0
         try:
             bill = bill_of(exchange, answer.usage, counted)
+            view, is_shadow = bill.sent - bill.shadow_cut, request.incoming.is_shadow
+            self.metrics.count_tokens(bill.received, view, bill.cached, is_shadow=is_shadow)
             self.billed(request.model.name, bill, request.session.key, ttl)
         except Exception as error:  # noqa: BLE001 - law 5: a turn is kept, whatever is wrong with its bill
             log_fault("a turn could not be billed", error)

@@ -15,7 +15,7 @@ from proxy.core.economics.consequences import EXAMPLE_WINDOW, budget_of, consequ
 from proxy.core.economics.simulate import Outcome, replay, totals
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.warnings import warnings_of
-from proxy.core.proof.evidence import Evidence
+from proxy.core.proof.evidence import Evidence, Unproven
 from proxy.engine.admin.inspection import Branch, Inspected, Inspection
 from proxy.engine.admin.stats import Stats
 from proxy.errors import StoreUnavailable
@@ -30,6 +30,13 @@ _OFFERED = 10
 """Most sessions that a policy's page offers for trying it."""
 _REPLAYED = 1_000
 """Most messages of a session that are replayed, from its beginning."""
+_UNPROVEN: Mapping[Unproven, str] = {
+    Unproven.BEYOND: "whose whole history does not fit the window",
+    Unproven.CEILING: "because of the day's ceiling",
+    Unproven.HIDDEN: "within which the proxy answered calls",
+    Unproven.BUSY: "because too many waited",
+    Unproven.FAILED: "without a second answer",
+}
 
 
 @dataclass(frozen=True)
@@ -80,6 +87,7 @@ class PolicyPages:
             "differences": [*_differences(policy)],
             "sessions": await self._newest(),
             "evidence": await self._evidence(policy.name),
+            "unproven": _UNPROVEN,
         }
         return Shown("policy.html", policy.name, content)
 

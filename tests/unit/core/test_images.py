@@ -68,6 +68,12 @@ def test_a_jpegs_size_is_found_behind_a_thumbnail() -> None:
     assert image_size(url(jpeg(4000, 3000, before=60_000))) == (4000, 3000)
 
 
+@pytest.mark.parametrize("marker", [0x01, 0xD0, 0xD7, 0xD8])
+def test_a_jpegs_size_is_found_behind_a_marker_that_has_no_length(marker: int) -> None:
+    image = jpeg(640, 480)
+    assert image_size(url(image[:2] + bytes([0xFF, marker]) + image[2:])) == (640, 480)
+
+
 def test_a_jpeg_that_hides_its_size_behind_more_than_is_decoded_counts_as_unseen() -> None:
     assert image_size(url(jpeg(4000, 3000, before=120_000))) is None
 

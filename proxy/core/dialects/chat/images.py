@@ -163,6 +163,8 @@ def _jpeg_size(data: bytes) -> tuple[int, int] | None:
         marker = data[at + 1]
         if marker == 0xFF:  # fill byte
             at += 1
+        elif marker in _JPEG_STANDALONE:
+            at += 2
         elif marker in _JPEG_FRAMES:
             height, width = struct.unpack_from(">HH", data, at + 5)
             return width, height
@@ -172,6 +174,7 @@ def _jpeg_size(data: bytes) -> tuple[int, int] | None:
 
 
 _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # these three are tables and extensions
+_JPEG_STANDALONE = frozenset({0x01, *range(0xD0, 0xD9)})  # no length follows (B.1.1.3): TEM, RST, SOI
 
 # -- audio and files ---------------------------------------------------------------------------------------
 
