@@ -18,6 +18,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Final, Protocol
 
 import httpx2
@@ -141,7 +142,7 @@ class PooledUpstream(ABC):
         path = self._path.removesuffix(b"/v1") if at_root else self._path
         path = path + target.encode("ascii") or b"/"
         framed = _framed(self._url.netloc, headers, body)
-        text = b"".join([method.encode("ascii"), path, *[part for header in framed for part in header]])
+        text = b"".join([method.encode("ascii"), path, *chain.from_iterable(framed)])
         if b"\n" in text or b"\r" in text or b"\0" in text:
             raise InvalidHeader("A header cannot be forwarded.")
         try:
@@ -251,17 +252,19 @@ class HttptoolsUpstream(PooledUpstream):
 
 def _framed(host: bytes, headers: Sequence[Header], body: Content) -> list[Header]:
     """Return the headers with the body's real length; a stream keeps the length that was announced."""
-    framed = [(b"host", host), *(header for header in headers if header[0].lower() not in _FRAMING)]
+    framed, announced = [(b"host", host)], None
+    for name, value in headers:
+        lower = name.lower()
+        if lower == b"content-length" and announced is None:
+            announced = value
+        if lower not in _FRAMING:
+            framed.append((name, value))
     if isinstance(body, bytes):
         framed.append((b"content-length", b"%d" % len(body)))
-        return framed
-    announced = next((value for name, value in headers if name.lower() == b"content-length"), None)
-    if body is not None:
-        framed.append(
-            (b"transfer-encoding", b"chunked") if announced is None else (b"content-length", announced)
-        )
+    elif body is not None and announced is None:
+        framed.append((b"transfer-encoding", b"chunked"))
     elif announced is not None:
-        framed.append((b"content-length", b"0"))
+        framed.append((b"content-length", b"0" if body is None else announced))
     return framed
 
 
@@ -274,5 +277,7 @@ def _unpresentable(status: int, headers: Sequence[Header]) -> str:
         return TOO_MANY
     if not 200 <= status < 600:
         return f"status {status}"
-    values = b"\t".join([value for _, value in headers])  # a tab may stand in a value
-    return "a control character in a header's value" if _CONTROL.search(values) else ""
+    for _, value in headers:
+        if _CONTROL.search(value):
+            return "a control character in a header's value"
+    return ""

@@ -57,7 +57,8 @@ class Answer(msgspec.Struct, eq=False):
     """Whether the head is complete."""
     is_complete: bool = False
     fault: UnabridgedError | None = None
-    _waiter: asyncio.Future[None] | None = None
+    waiter: asyncio.Future[None] | None = None
+    """Done once anything has arrived or failed."""
     _writing: asyncio.Task[None] | None = None
     _is_ended: bool = False
 
@@ -69,7 +70,8 @@ class Answer(msgspec.Struct, eq=False):
             self._writing = task = asyncio.create_task(writing)
             task.add_done_callback(lambda _: self.wake())
             while not (self.is_begun or self.fault or task.done()):
-                await self.news()
+                self.waiter = waiter = asyncio.get_running_loop().create_future()
+                await waiter
             if task.done():
                 task.result()
         while not self.is_begun:
@@ -115,13 +117,8 @@ class Answer(msgspec.Struct, eq=False):
 
     # --- for the connection ---
 
-    def news(self) -> asyncio.Future[None]:
-        """A future that is done once anything has arrived or failed."""
-        self._waiter = waiter = asyncio.get_running_loop().create_future()
-        return waiter
-
     def wake(self) -> None:
-        waiter, self._waiter = self._waiter, None
+        waiter, self.waiter = self.waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
@@ -175,9 +172,8 @@ class Connection(asyncio.Protocol):
         self._answer = answer = Answer(self, self._give_back)
         self._is_head, self._head_due = method == "HEAD", inf
         self._fields = self._fields_bytes = self._framing = 0
-        lines = [name + b": " + value for name, value in headers]
         first = method.encode("ascii") + b" " + path + b" HTTP/1.1"
-        head = b"\r\n".join([first, *lines, b"\r\n"])
+        head = b"\r\n".join([first, *map(b": ".join, headers), b"\r\n"])
         try:
             if isinstance(body, AsyncIterator):
                 self._transport.write(head)
@@ -219,7 +215,8 @@ class Connection(asyncio.Protocol):
             self._due = self._head_due = min(self._due, self._head_due)
         if self._timer is None:
             self._timer = loop.call_at(self._due, self._look)
-        return answer.news()
+        answer.waiter = waiter = loop.create_future()
+        return waiter
 
     def _look(self) -> None:
         """Fail the answer if its deadline has passed, else set the timer for the present deadline."""
@@ -344,7 +341,7 @@ class Connection(asyncio.Protocol):
             return
         answer.status, answer.is_begun = status, True
         self._fields = self._fields_bytes = self._framing = 0
-        names = {name.lower() for name, _ in answer.headers}
+        names = {*map(bytes.lower, dict(answer.headers))}
         is_framed = b"content-length" in names or b"transfer-encoding" in names
         self._ends_with_connection = not is_framed and status not in _BODILESS
         if self._is_head:  # llhttp cannot be told that no body follows
