@@ -205,7 +205,7 @@ class InProcessStore:
 
     def _is_gone(self, key: SessionKey) -> bool:
         """Return whether the session is known to have existed and is gone."""
-        return self._live(key) is None and key in self._were
+        return self._read(key) is _NOTHING and key in self._were
 
     def _remember(self, key: SessionKey) -> None:
         self._were[key] = None
@@ -235,7 +235,12 @@ class InProcessStore:
         return True
 
     async def session(self, key: SessionKey) -> Session | None:
-        return self._read(key).shown(first_in_queue=next(iter(self._queue(key)), ""))
+        """Return the session's record with what is stored beside it, among that why its turns wait."""
+        stored, first = self._read(key), next(iter(self._queue(key)), "")
+        blocked = "compacting" if first.startswith(COMPACTOR) else "paused" if stored.paused else ""
+        return stored.session and replace(
+            stored.session, blocked=blocked, unsaved=stored.unsaved, pins=tuple(stored.pins)
+        )
 
     async def sessions(self, limit: int) -> Listed:
         self._purge()
@@ -281,7 +286,8 @@ class InProcessStore:
 
     def _read(self, key: SessionKey) -> StoredSession:
         """Return the session for reading; an empty one if it does not exist."""
-        return self._live(key) or _NOTHING
+        self._purge()
+        return self._sessions.get(key, _NOTHING)
 
     def _live(self, key: SessionKey) -> StoredSession | None:
         self._purge()
@@ -289,8 +295,8 @@ class InProcessStore:
 
     def _renewed(self, key: SessionKey, ttl: float) -> StoredSession:
         """Return the session, created if necessary, and set its lifetime to `ttl` seconds from now."""
-        stored = self._live(key)
-        if stored is None:
+        stored = self._read(key)
+        if stored is _NOTHING:
             stored = self._sessions[key] = StoredSession()
         stored.expires = self._clock.monotonic() + ttl
         self._next_expiry = min(self._next_expiry, stored.expires)

@@ -11,7 +11,7 @@ import msgspec
 
 from proxy.core.conversation.records import HiddenCalls, Node, Session, Turn
 from proxy.core.planning.plan import Epoch
-from proxy.ports import COMPACTOR, Clock, Mark, SessionKey
+from proxy.ports import Clock, Mark, SessionKey
 
 
 @dataclass(slots=True)
@@ -48,13 +48,13 @@ class StoredSession:
         before, tip, is_appended = self.session, turn.session.tip, turn.begun_at is not None
         outer, asked = turn.outer_parents, {node.hash for node in turn.nodes if not node.answer}
         is_joined = turn.is_joined or bool((outer | asked & self.nodes.keys()) - self.beside)
-        fresh: list[Node] = []
+        fresh: dict[bytes, Node] = {}
         replaces = has_tip = False
         answers = 0  # complete now, and not before this turn
         for node in turn.nodes:
             stored, is_complete = self.nodes.get(node.hash), node.answer and node.complete
             if stored is None or (is_complete and not stored.complete):
-                fresh.append(node)  # new, or the complete form of an answer that was cut off
+                fresh[node.hash] = node  # new, or the complete form of an answer that was cut off
                 answers += is_complete
                 replaces = replaces or stored is not None
                 has_tip = has_tip or node.hash == tip
@@ -63,7 +63,7 @@ class StoredSession:
                 answers += 1
         if replaces:
             self.life = secrets.token_bytes(8)
-        self.nodes |= {node.hash: node for node in fresh}
+        self.nodes |= fresh
         if is_appended and not turn.advances_tip:
             self.unsaved = b""
         is_first = before is None or not before.tip
@@ -85,14 +85,6 @@ class StoredSession:
         if mark.life != self.life or news < 0:
             return None
         return dict(islice(reversed(self.nodes.items()), news))
-
-    def shown(self, first_in_queue: str) -> Session | None:
-        """Return the session's record with its mutable fields, among them why its turns wait."""
-        compacting = "compacting" if first_in_queue.startswith(COMPACTOR) else ""
-        blocked = compacting or ("paused" if self.paused else "")
-        return self.session and msgspec.structs.replace(
-            self.session, blocked=blocked, unsaved=self.unsaved, pins=tuple(self.pins)
-        )
 
 
 # --- leases on writing summaries ---

@@ -149,8 +149,12 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, dict=True):  # the dict ho
     @cached_property
     def outer_parents(self) -> frozenset[bytes]:
         """Parents of the new messages that are not among them; the first message of a chain has no parent."""
-        within = {node.hash for node in self.nodes}
-        return frozenset({node.parent for node in self.nodes if node.sequence} - within)
+        within, parents = set[bytes](), set[bytes]()
+        for node in self.nodes:
+            within.add(node.hash)
+            if node.sequence:
+                parents.add(node.parent)
+        return frozenset(parents - within)
 
 
 # --- a session's tree of messages: each names its parent; a branch is the path from the root to a message ---
