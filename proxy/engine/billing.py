@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import starmap
 from typing import NamedTuple
 
 from proxy.core.budget.prices import Prices
 from proxy.core.dialects.answers import Usage
-from proxy.core.economics.bill import NANO, NOTHING, Bill, added, bounded, money, prompt_of
+from proxy.core.economics.bill import NANO, Bill, added, bounded, money, prompt_of
 from proxy.core.proof.evidence import Counts
 from proxy.engine.models.asking import Caller
 from proxy.errors import StoreUnavailable
@@ -80,8 +81,14 @@ class Billing:
 
     def add(self, model: str, bill: Bill, session: SessionKey | None = None, ttl: float = 0.0) -> None:
         """Add a bill of a model, and for one session with this ttl (seconds) if it is for that alone."""
-        amounts = bill.amounts()
-        self._count(bill)
+        amounts, metrics = bill.amounts(), self._metrics
+        for kind, counter in self._dollars.items():
+            if amount := getattr(bill, kind):
+                counter.inc(amount / NANO)
+        if bill.failing:
+            metrics.would_have_failed.inc(bill.failing)
+        if bill.unpriced:
+            metrics.unpriced.inc(bill.unpriced)
         self._owe(int(self._clock.now()) // HOUR, model, amounts)
         if session is not None:
             owed = self._place(session)
@@ -114,16 +121,6 @@ class Billing:
         """Count a summary that could not be written."""
         self.add(caller.model, Bill(failed={reason: 1}), caller.session, caller.ttl)
 
-    def _count(self, bill: Bill) -> None:
-        metrics = self._metrics
-        for kind, counter in self._dollars.items():
-            if amount := getattr(bill, kind):
-                counter.inc(amount / NANO)
-        if bill.failing:
-            metrics.would_have_failed.inc(bill.failing)
-        if bill.unpriced:
-            metrics.unpriced.inc(bill.unpriced)
-
     def _place(self, place: _Place) -> _Owed:
         owed = self._owed.get(place)
         if owed is None:
@@ -142,7 +139,7 @@ class Billing:
     async def written(self) -> bool:
         """Write what is owed now; return whether all of it is in the store."""
         async with self._alone:
-            results = await asyncio.gather(*(self._send(*each) for each in [*self._owed.items()]))
+            results = await asyncio.gather(*starmap(self._send, [*self._owed.items()]))
         return all(results)
 
     async def _send(self, place: _Place, owed: _Owed) -> bool:
@@ -153,7 +150,13 @@ class Billing:
                 owed.group = Group(self._writer, self._number)
                 owed.sent, owed.new = owed.new, {}
             try:
-                await self._added(place, owed, owed.group)
+                if isinstance(place, _EvidenceOf):
+                    await self._store.add_evidence(place.hour, owed.sent, owed.group)
+                elif isinstance(place, SessionKey):
+                    await self._store.add_to_session(place, Bill.of(owed.sent[""]), owed.ttl, owed.group)
+                else:
+                    bills = {model: Bill.of(amounts) for model, amounts in owed.sent.items()}
+                    await self._store.add_to_hour(place, bills, owed.group)
             except StoreUnavailable:
                 return False
             except Exception as error:  # noqa: BLE001 - what cannot be added now never can: the others can
@@ -162,16 +165,6 @@ class Billing:
         if self._owed.get(place) is owed:
             del self._owed[place]
         return True
-
-    async def _added(self, place: _Place, owed: _Owed, group: Group) -> None:
-        if isinstance(place, _EvidenceOf):
-            await self._store.add_evidence(place.hour, owed.sent, group)
-            return
-        bills: Mapping[str, Bill] = {name: Bill.of(amounts) for name, amounts in owed.sent.items()}
-        if isinstance(place, SessionKey):
-            await self._store.add_to_session(place, bills.get("", NOTHING), owed.ttl, group)
-        else:
-            await self._store.add_to_hour(place, bills, group)
 
     async def aclose(self) -> None:
         """Write what is owed, as far as the store accepts it now."""
