@@ -105,14 +105,26 @@ class Sender:
         return sent
 
     async def forward(self, incoming: Incoming, body: bytes) -> Sent:
-        """Send a body as the client's request, and wait for the beginning of the answer.
+        """Send a body as the client's request, and read all of an error, or the first event of a stream.
 
         Raises UpstreamUnreachable, UpstreamTimeout.
         """
         envelope = incoming.envelope
         response = await self.upstream.send("POST", envelope.target, envelope.forwarded, body)
         try:
-            return await _begin(response)
+            if response.status == _OK:
+                is_event = is_stream(response)
+                return await _begin_stream(response) if is_event else Sent(response, b"", is_over=False)
+            begun = bytearray()
+            async for chunk in response.chunks():
+                begun += chunk
+                if response.status not in _REFUSALS or len(begun) > _BEGUN_BYTES:
+                    return Sent(response, bytes(begun), is_over=False)
+            opening, coding = bytes(begun), header_of(response, b"content-encoding")
+            if coding in CODINGS:  # a refusal that was compressed, though nobody had asked for that
+                with suppress(UnpackingError):
+                    opening = Unpacker(coding, _BEGUN_BYTES).feed(opening)
+            return Sent(response, bytes(begun), is_over=True, opening=opening)
         except BaseException:
             await response.aclose()
             raise
@@ -191,22 +203,6 @@ class Sender:
 
 
 # --- the beginning of an answer ---
-
-
-async def _begin(response: UpstreamResponse) -> Sent:
-    """Read all of an error, or the first event of a stream."""
-    if response.status == _OK:
-        return await _begin_stream(response) if is_stream(response) else Sent(response, b"", is_over=False)
-    begun = bytearray()
-    async for chunk in response.chunks():
-        begun += chunk
-        if response.status not in _REFUSALS or len(begun) > _BEGUN_BYTES:
-            return Sent(response, bytes(begun), is_over=False)
-    opening, coding = bytes(begun), header_of(response, b"content-encoding")
-    if coding in CODINGS:  # a refusal that was compressed, though nobody had asked for that
-        with suppress(UnpackingError):
-            opening = Unpacker(coding, _BEGUN_BYTES).feed(opening)
-    return Sent(response, bytes(begun), is_over=True, opening=opening)
 
 
 async def _begin_stream(response: UpstreamResponse) -> Sent:
