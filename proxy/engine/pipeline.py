@@ -15,7 +15,6 @@ from proxy.core.conversation.messages import root
 from proxy.core.dialects.dialect import Dialect
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.situation import Conditions
-from proxy.core.policy.policy import Policy
 from proxy.core.recall.tool import offered_tool
 from proxy.core.tool_cache.cache import ToolCache
 from proxy.engine.answers.sending import Sender
@@ -144,7 +143,10 @@ class Pipeline:
         Raises StoreUnavailable.
         """
         policy, envelope, now = incoming.policy, incoming.envelope, self.recorder.clock.monotonic
-        lane = lane_of(history.model, policy, envelope.budget, is_shadow=incoming.is_shadow)
+        # Requests of one lane share their plans. Plans of requests in shadow are in force for nothing else.
+        parts = f"{history.model}\0{policy.name}\0{envelope.budget or ''}"
+        parts += "\0shadow" if incoming.is_shadow else ""
+        lane = hashlib.sha256(parts.encode(errors="surrogatepass")).hexdigest()[:16]
         needs_store = incoming.appended is not None or policy.store.on_fault == "closed"
         deadline, pause = now() + policy.summary.wait, _SHORTEST_PAUSE
         while True:
@@ -245,12 +247,3 @@ class Pipeline:
         except Exception as error:  # noqa: BLE001 - law 7: a fault of ours costs the results, not the answer
             log_fault("reading tool results failed", error)
             return NOTHING_FRESH
-
-
-def lane_of(model: str, policy: Policy, budget: int | None, *, is_shadow: bool = False) -> str:
-    """Return the lane of a request with this model, policy and budget; one lane shares its plans.
-
-    Requests in shadow have lanes of their own: their plans are in force for nothing else.
-    """
-    parts = f"{model}\0{policy.name}\0{budget or ''}" + ("\0shadow" if is_shadow else "")
-    return hashlib.sha256(parts.encode(errors="surrogatepass")).hexdigest()[:16]

@@ -214,11 +214,6 @@ class Ratio(msgspec.Struct):
         """Real tokens per counted token, on the grid, within 0.8 and 3.0."""
         return self.steps / STEPS
 
-    @property
-    def is_plausible(self) -> bool:
-        """Whether any recent sample is close enough to the proxy's count to be another tokenizer's."""
-        return max(self.recent, default=0.0) >= PLAUSIBLE
-
     def calibrated(self, tokens: int) -> int:
         """Convert counted tokens to the upstream's tokens, rounded up."""
         return -(-tokens * self.steps // STEPS)

@@ -27,15 +27,12 @@ Spans = dict[str, tuple[int, int]]
 """Start and end offset of each member's value."""
 
 
-class JSONObject:
+class JSONObject(msgspec.Struct, eq=False):
     """An object and its members; if a name occurs twice, the last value counts."""
 
-    __slots__ = ("_spans", "members", "raw")
-
-    def __init__(self, raw: bytes, members: Members, spans: Spans | None = None) -> None:
-        self.raw = raw
-        self.members = members
-        self._spans = spans
+    raw: bytes
+    members: Members
+    _spans: Spans | None = None
 
     @classmethod
     def read(cls, raw: bytes) -> Self:
@@ -95,7 +92,7 @@ class JSONObject:
 def element_slices(array: bytes | Raw | memoryview) -> list[bytes]:
     """The elements of an array as raw slices. Raises as :meth:`JSONObject.read` does."""
     try:
-        return [bytes(each) for each in decode_elements(array)]
+        return [*map(bytes, decode_elements(array))]
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError:

@@ -12,7 +12,16 @@ import msgspec
 
 from proxy.cache import Lru, Memory
 from proxy.core.budget.budget import Window
-from proxy.core.budget.learning import COUNTED, STEPS, Growth, Ratio, Sample, WindowEvidence, excess
+from proxy.core.budget.learning import (
+    COUNTED,
+    PLAUSIBLE,
+    STEPS,
+    Growth,
+    Ratio,
+    Sample,
+    WindowEvidence,
+    excess,
+)
 from proxy.core.budget.prices import UNKNOWN_PRICES, Prices
 from proxy.core.dialects.answers import Overflow, Usage
 from proxy.core.policy.policy import Policy
@@ -146,7 +155,9 @@ class Models:
         if usage is None or not usage.prompt_tokens:
             return
         prompt, evidence = usage.prompt_tokens, model.evidence
-        has_agreed = model.ratio.is_plausible and evidence.is_tracked
+        # Whether any recent sample is close enough to our own count to be another tokenizer's.
+        is_plausible = max(model.ratio.recent, default=0.0) >= PLAUSIBLE
+        has_agreed = is_plausible and evidence.is_tracked
         sample = growth.observe(counted, prompt)
         if sample is not Sample.ODD:
             model.ratio.observe(counted, prompt)

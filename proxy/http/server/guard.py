@@ -99,10 +99,10 @@ class WireGuard(HttpToolsProtocol):
         self._await_request()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_timer()
         self._unset_keepalive_if_required()
-        if self._prober is not None:
-            self._prober.cancel()
+        for timer in (self._timer, self._prober):
+            if timer is not None:
+                timer.cancel()
         if self._running is not None:
             self._running.leave()
         self.pipeline.clear()

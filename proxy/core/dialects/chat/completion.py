@@ -191,9 +191,12 @@ def _checked(message: Mapping[str, Raw]) -> tuple[bool, bool]:
         partial = PartialMessage()
         partial.add(message)
         return partial.has_calls, partial.is_odd
-    texts = [bytes(message[name]) for name in ("content", "refusal", "role") if name in message]
-    is_role = "role" not in message or texts[-1] in ROLES or texts[-1] == b"null"
-    return False, not is_role or any(text[:1] != b'"' and text != b"null" for text in texts)
+    for name in ("content", "refusal", "role"):
+        text = bytes(message.get(name, NULL))
+        is_text = text in ROLES if name == "role" else text.startswith(b'"')
+        if not is_text and text != b"null":
+            return False, True
+    return False, False
 
 
 def _read(data: bytes) -> tuple[_Completion | None, bool]:
