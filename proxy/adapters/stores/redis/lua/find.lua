@@ -1,19 +1,24 @@
 --- find
--- Find a session, by its name or by the newest hash among the tips, and read what a request needs. Where
--- several sessions gave the same answer to the same words it is none of them: they may be somebody else's. Found by
--- a joint, the answer tells what was said there; a joint of several says nothing, nor do those before it.
--- Writes nothing: a full server and a replica run it.
+-- Find a session and read everything that a request needs of it. The session is found by its sid if that is
+-- given, else by the newest of the request's chain hashes that the tips know as an answer, or by its joint.
+-- If several sessions gave the same answer to the same words, none is found: the request may belong to any of
+-- them. If several have the same joint, that joint and all before it are ignored. Of a session found by a joint,
+-- the user message that was answered there is returned too. The script writes nothing, so it also runs on a
+-- server whose memory is full, and on a replica.
 local tips, bucket = KEYS[1], KEYS[2]
-local sid, lane, seen_sid, seen = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local hidden_sid, hidden_seen, held = ARGV[5], ARGV[6], ARGV[7]
-local newest, uncounted = ARGV[8], ARGV[9]  -- chain hashes, one after the other
-local joints = ARGV[10]               -- one for each of the newest (HASH zeros for none), or none at all
+local sid, lane = ARGV[1], ARGV[2]
+local epochs_sid, epochs_known = ARGV[3], ARGV[4]  -- how many epochs the caller has, and of which session
+local hidden_sid, hidden_known = ARGV[5], ARGV[6]  -- the same for answers with hidden calls
+local known_injection = ARGV[7]       -- digest of the injection that the caller has
+local newest, uncounted = ARGV[8], ARGV[9]  -- concatenated chain hashes
+local joints = ARGV[10]               -- a joint for each of `newest` (HASH zeros for none), or empty
 
+-- The values of a hash's fields, whose names are concatenated chain hashes.
 local function values(key, hashes)
   local all, portion = {}, {}
   for i = 1, #hashes, HASH do
     portion[#portion + 1] = string.sub(hashes, i, i + HASH - 1)
-    if #portion == 1000 or i + HASH > #hashes then  -- Lua's stack holds about 8,000
+    if #portion == 1000 or i + HASH > #hashes then  -- the stack of Lua holds about 8,000 values
       for _, value in ipairs(redis.call('HMGET', key, unpack(portion))) do all[#all + 1] = value end
       portion = {}
     end
@@ -21,53 +26,53 @@ local function values(key, hashes)
   return all
 end
 
-local joint, said = false, false
+local joint, user_message = false, false
 if sid == '' then
-  local joined = values(tips, joints)
+  local by_joint = values(tips, joints)
   for i, holders in ipairs(values(tips, newest)) do
     local living = alive(bucket, holders, 2)
     if #living == 1 then sid = living[1] end
     if #living > 0 then break end
-    living = alive(bucket, joined[i], 2)
+    living = alive(bucket, by_joint[i], 2)
     if #living == 1 then
       joint = string.sub(joints, (i - 1) * HASH + 1, i * HASH)
-      sid, said = string.match(living[1], '^([^/]*)/(%x*)')
+      sid, user_message = string.match(living[1], '^([^/]*)/(%x*)')
       break
     end
-    if #living > 0 then joined = {} end
+    if #living > 0 then by_joint = {} end  -- ambiguous, and so are those before it
   end
   if sid == '' then return false end
 end
 
 local session = bucket .. sid
 if joint then
-  local hash = string.gsub(said, '%x%x', function(digits) return string.char(tonumber(digits, 16)) end)
-  said = {joint, hash, redis.call('HGET', session .. NODES, hash)}
+  local hash = string.gsub(user_message, '%x%x', function(digits) return string.char(tonumber(digits, 16)) end)
+  user_message = {joint, hash, redis.call('HGET', session .. NODES, hash)}
 end
 local known = false
-local few = 8 * HASH                  -- the newest known is nearly always among them
+local few = 8 * HASH                  -- the newest known hash is nearly always among the first eight
 for _, hashes in ipairs({string.sub(newest, 1, few), string.sub(newest, few + 1)}) do
   for i, count in ipairs(values(session .. COUNTS, hashes)) do
     if count and not known then known = string.sub(hashes, (i - 1) * HASH + 1, i * HASH) end
   end
   if known then break end
 end
-local start, hidden_start = 0, 0
-if seen_sid == sid then start = seen end
-if hidden_sid == sid then hidden_start = hidden_seen end
+local first_epoch, first_hidden = 0, 0
+if epochs_sid == sid then first_epoch = epochs_known end
+if hidden_sid == sid then first_hidden = hidden_known end
 local fields = redis.call('HMGET', session, 'injected', unpack(FIELDS))
 local injected = table.remove(fields, 1)
-local is_news = injected and injected ~= held
+local is_new_injection = injected and injected ~= known_injection
 return {
   sid,
   fields,
-  known,                              -- the newest of the asked chain hashes that it holds
+  known,                              -- the newest of the request's chain hashes that the session holds
   values(session .. COUNTS, uncounted),
-  redis.call('LRANGE', session .. EPOCHS .. lane, start, -1),
-  fields[1] and 0 or redis.call('EXISTS', session .. WAS),
-  redis.call('LRANGE', session .. HIDDEN, hidden_start, -1),
+  redis.call('LRANGE', session .. EPOCHS .. lane, first_epoch, -1),
+  fields[1] and 0 or redis.call('EXISTS', session .. WAS),  -- 1 if the session existed once
+  redis.call('LRANGE', session .. HIDDEN, first_hidden, -1),
   injected,
-  is_news and redis.call('HGET', session, 'injection'),
-  redis.call('LINDEX', session .. LINE, 0),  -- whose turn it is in its queue
-  said,                               -- the joint by which it was found, the message that was answered there
+  is_new_injection and redis.call('HGET', session, 'injection'),
+  redis.call('LINDEX', session .. LINE, 0),  -- the first ticket of its queue
+  user_message,                       -- if found by a joint: the joint, the message's chain hash, and its node
 }

@@ -1,5 +1,5 @@
 --- memory_note
--- Note that a session has had a turn, in a scope that begins to be there where it was not.
+-- Note that a session has had a turn. The scope is created if it does not exist.
 local scope = KEYS[1]
 local thread, at, ttl, about, workspace = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5]
 if version_of(scope) == 0 then next_version(scope, 0) end
@@ -8,24 +8,26 @@ note_thread(scope, thread, at)
 renew_scope(scope, ttl)
 
 --- memory_change
--- Write to a scope of memories, if it still has the version that was seen; answer the new one, or 0.
-local scope, seen, ttl = KEYS[1], ARGV[1], tonumber(ARGV[2])
+-- Change a scope of memories, if it still has the version that the caller has read. Returns the new version, or
+-- 0 if nothing was written. ARGV after the ttl: `about`, `workspace` and `texts` (empty if unchanged); then four
+-- lists, each after its length: items, archived items, threads, and events of the log. An empty record deletes.
+local scope, version_read, ttl = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local version = version_of(scope)
-if version ~= tonumber(seen) then return 0 end
+if version ~= tonumber(version_read) then return 0 end
 version = next_version(scope, version)
 
 local last = 2
-local function take()
+local function next_argument()
   last = last + 1
   return ARGV[last]
 end
 
-local about, workspace, texts = take(), take(), take()
+local about, workspace, texts = next_argument(), next_argument(), next_argument()
 if about ~= '' then redis.call('HSET', scope, 'about', about, 'workspace', workspace) end
 if texts ~= '' then redis.call('HSET', scope, 'texts', texts) end
 
-for _ = 1, tonumber(take()) do
-  local id, item = take(), take()
+for _ = 1, tonumber(next_argument()) do
+  local id, item = next_argument(), next_argument()
   if item ~= '' then
     redis.call('HSET', scope .. ITEMS, id, item)
     redis.call('ZADD', scope .. CHANGED, version, id)
@@ -35,20 +37,20 @@ for _ = 1, tonumber(take()) do
     redis.call('ZADD', scope .. GONE, version, id)
   end
 end
-local over = redis.call('ZCARD', scope .. GONE) - MOST_TOMBSTONES
-if over > 0 then
-  local dropped = redis.call('ZPOPMIN', scope .. GONE, over)
+local surplus = redis.call('ZCARD', scope .. GONE) - MOST_TOMBSTONES
+if surplus > 0 then
+  local dropped = redis.call('ZPOPMIN', scope .. GONE, surplus)
   redis.call('HSET', scope, 'floor', dropped[#dropped])
 end
 
-for _ = 1, tonumber(take()) do
-  local id, archived = take(), take()
+for _ = 1, tonumber(next_argument()) do
+  local id, archived = next_argument(), next_argument()
   if archived ~= '' then redis.call('HSET', scope .. ARCHIVE, id, archived)
   else redis.call('HDEL', scope .. ARCHIVE, id) end
 end
 
-for _ = 1, tonumber(take()) do
-  local thread, at, read = take(), take(), take()
+for _ = 1, tonumber(next_argument()) do
+  local thread, at, read = next_argument(), next_argument(), next_argument()
   if read ~= '' then
     redis.call('HSET', scope .. READ, thread, read)
     note_thread(scope, thread, at)
@@ -58,42 +60,43 @@ for _ = 1, tonumber(take()) do
   end
 end
 
--- A log is a row of events, each after a letter for its kind and its length. Of score updates that follow each other
--- it holds the first and the last; of too many events the first and the newest.
-local function rows(log)
-  local all, at = {}, 1
+-- A log is a sequence of events, each after a letter for its kind and its length. Of score updates in a row only
+-- the first and the last are kept; of too many events, the first and the newest.
+local function events_in(log)
+  local events, at = {}, 1
   while at + 4 <= #log do
     local next = at + 5 + struct.unpack('>I4', log, at + 1)
-    if next - 1 > #log then break end  -- it is damaged from here on
-    all[#all + 1] = string.sub(log, at, next - 1)
+    if next - 1 > #log then break end  -- the log is damaged from here on
+    events[#events + 1] = string.sub(log, at, next - 1)
     at = next
   end
-  return all
+  return events
 end
 local function is_score(event) return event and string.sub(event, 1, 1) == SCORE end
 local newest = 0
-for _ = 1, tonumber(take()) do
-  local id, at, is_over, event = take(), tonumber(take()), take() == '1', take()
+for _ = 1, tonumber(next_argument()) do
+  local id, at = next_argument(), tonumber(next_argument())
+  local is_deleted, event = next_argument() == '1', next_argument()
   newest = math.max(newest, at)
-  local log = rows(redis.call('HGET', scope .. LOG, id) or '')
-  local is_on = is_score(event) and is_score(log[#log]) and is_score(log[#log - 1])
-  log[is_on and #log or #log + 1] = event
-  while #log > MOST_LOGGED do table.remove(log, 2) end
-  redis.call('HSET', scope .. LOG, id, table.concat(log))
-  redis.call('ZREM', scope .. (is_over and LOGGED or DELETED), id)
-  redis.call('ZADD', scope .. (is_over and DELETED or LOGGED), is_over and at or version, id)
+  local events = events_in(redis.call('HGET', scope .. LOG, id) or '')
+  local replaces_last = is_score(event) and is_score(events[#events]) and is_score(events[#events - 1])
+  events[replaces_last and #events or #events + 1] = event
+  while #events > MOST_LOGGED do table.remove(events, 2) end
+  redis.call('HSET', scope .. LOG, id, table.concat(events))
+  redis.call('ZREM', scope .. (is_deleted and LOGGED or DELETED), id)
+  redis.call('ZADD', scope .. (is_deleted and DELETED or LOGGED), is_deleted and at or version, id)
 end
--- Releases before have entered deleted items by version, which is about a time in microseconds.
-local before = newest - DELETED_LOG_LIFE
-for _, range in ipairs({{'-inf', before}, {1e14, before * 1e6}}) do
+-- Older releases entered deleted items by the scope's version, which is about a time in microseconds.
+local oldest_kept = newest - DELETED_LOG_LIFE
+for _, range in ipairs({{'-inf', oldest_kept}, {1e14, oldest_kept * 1e6}}) do
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', scope .. DELETED, range[1], range[2])) do
     redis.call('ZREM', scope .. DELETED, id)
     redis.call('HDEL', scope .. LOG, id)
   end
 end
 for part, most in pairs({[LOGGED] = MOST_LOGS, [DELETED] = MOST_DELETED_LOGS}) do
-  local many = redis.call('ZCARD', scope .. part) - most
-  local oldest = many > 0 and redis.call('ZPOPMIN', scope .. part, many) or {}
+  local surplus = redis.call('ZCARD', scope .. part) - most
+  local oldest = surplus > 0 and redis.call('ZPOPMIN', scope .. part, surplus) or {}
   for i = 1, #oldest, 2 do redis.call('HDEL', scope .. LOG, oldest[i]) end
 end
 
@@ -101,8 +104,9 @@ renew_scope(scope, ttl)
 return tonumber(version)
 
 --- memory_news
--- Read a scope and what of its items is new, for who has read the others: nothing where that cannot be told, or is
--- much. Writes nothing: a full server and a replica run it.
+-- Read a scope, its items that have changed since a version, and the ids of those deleted since. Returns false if
+-- that is no longer recorded, or too many have changed. The script writes nothing, so it also runs on a server
+-- whose memory is full, and on a replica.
 local scope, since = KEYS[1], ARGV[1]
 local fields = redis.call('HMGET', scope, unpack(SCOPE_FIELDS))
 local version, floor = tonumber(fields[1]) or 0, tonumber(fields[2]) or 0
@@ -113,7 +117,7 @@ local items = #changed > 0 and redis.call('HMGET', scope .. ITEMS, unpack(change
 return {fields, changed, items, redis.call('ZRANGEBYSCORE', scope .. GONE, '(' .. since, '+inf')}
 
 --- memory_forget
--- Delete every key of a scope; answer how many there were, and in which workspace it lay.
+-- Delete all keys of a scope. Returns how many there were, and the scope's workspace.
 local scope = KEYS[1]
 local workspace = redis.call('HGET', scope, 'workspace')
 local count = redis.call('UNLINK', scope)
@@ -122,15 +126,15 @@ redis.call('DEL', scope .. CLAIMS)
 return {count, workspace}
 
 --- memory_index
--- Enter a scope into the index of all, with a ttl if it ends, or without any take it out; and let the index forget
--- some of those that have ended.
+-- Add a scope to the index of all scopes, with its ttl (0 if it does not expire), or remove it (ttl below 0).
+-- Some of the scopes that have expired are removed at the same time.
 local index, ends = KEYS[1], KEYS[1] .. ENDS
 local scope, ttl = ARGV[1], tonumber(ARGV[2])
-local ended = redis.call('ZRANGEBYSCORE', ends, '-inf', now(), 'LIMIT', 0, 100)
-if ttl < 0 then ended[#ended + 1] = scope end
-for _, each in ipairs(ended) do
-  redis.call('ZREM', index, each)
-  redis.call('ZREM', ends, each)
+local removed = redis.call('ZRANGEBYSCORE', ends, '-inf', now(), 'LIMIT', 0, 100)
+if ttl < 0 then removed[#removed + 1] = scope end
+for _, other in ipairs(removed) do
+  redis.call('ZREM', index, other)
+  redis.call('ZREM', ends, other)
 end
 if ttl < 0 then return end
 local time = redis.call('TIME')
@@ -138,5 +142,5 @@ redis.call('ZADD', index, time[1] * 1000000 + time[2], scope)
 if ttl > 0 then redis.call('ZADD', ends, now() + ttl, scope) end
 
 --- memory_channel
--- Note that a channel lies in a workspace, or no more.
+-- Note that a channel belongs to a workspace ('1'), or no longer does.
 redis.call(ARGV[2] == '1' and 'SADD' or 'SREM', KEYS[1] .. CHANNELS, ARGV[1])

@@ -1,33 +1,36 @@
 --- begin_epoch
--- Append an epoch if its lane holds as many as were seen; answer all from there on, whoever wrote them.
+-- Append an epoch if its lane still has as many epochs as the caller knows (compare and set). Returns the epochs
+-- that the caller does not know: the new one, or those that others have written instead.
 local session = KEYS[1]
-local lane, seen, epoch, ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local lane, known, epoch, ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local epochs = session .. EPOCHS .. lane
-if redis.call('LLEN', epochs) == tonumber(seen) then
+if redis.call('LLEN', epochs) == tonumber(known) then
   redis.call('RPUSH', epochs, epoch)
   redis.call('SADD', session .. LANES, lane)
 end
 renew(session, ttl)
-return redis.call('LRANGE', epochs, seen, -1)
+return redis.call('LRANGE', epochs, known, -1)
 
 --- pin
--- Pin messages by their chain hashes, each once. They stay for as long as the session.
+-- Pin messages by their chain hashes, each once. Pins live as long as the session.
+-- ARGV: ttl, then the hashes.
 local session, ttl = KEYS[1], ARGV[1]
 local pins = redis.call('HGET', session, 'pins') or ''
 if #pins % HASH > 0 then return redis.error_reply('the pins cannot be read') end
-local known = {}
-for i = 1, #pins, HASH do known[string.sub(pins, i, i + HASH - 1)] = true end
-local fresh = {pins}
+local is_pinned = {}
+for i = 1, #pins, HASH do is_pinned[string.sub(pins, i, i + HASH - 1)] = true end
+local all = {pins}
 for i = 2, #ARGV do
-  if not known[ARGV[i]] then fresh[#fresh + 1] = ARGV[i] end
-  known[ARGV[i]] = true
+  if not is_pinned[ARGV[i]] then all[#all + 1] = ARGV[i] end
+  is_pinned[ARGV[i]] = true
 end
-redis.call('HSET', session, 'pins', table.concat(fresh))
+redis.call('HSET', session, 'pins', table.concat(all))
 renew(session, ttl)
 
 --- keep_hidden
--- Keep what stands upstream for an answer, unless something does: the first written counts. Answer whether it is
--- kept, or was; it is not where its session is gone, unless it begins one.
+-- Store the messages that stand for an answer upstream, unless some are stored already: the first write counts.
+-- Returns 1 if some are stored now. If the session is gone, nothing is stored and 0 returned, unless this is the
+-- session's first write (`begins`).
 local session = KEYS[1]
 local answer, hidden, ttl, begins = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1'
 if not begins and redis.call('EXISTS', session) == 0 then return 0 end
@@ -36,41 +39,41 @@ renew(session, ttl)
 return 1
 
 --- inject
--- Keep what is handed in for a session, unless something was before that has another digest than `after`. Answers
--- what stands.
+-- Store a session's injection, unless it has one whose digest is not `after`. Returns the injection in force.
 local session, ttl, digest, injection, after = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local held = redis.call('HMGET', session, 'injection', 'injected')
-if not held[1] or held[2] == after then
+local existing, existing_digest = unpack(redis.call('HMGET', session, 'injection', 'injected'))
+if not existing or existing_digest == after then
   redis.call('HSET', session, 'injection', injection, 'injected', digest)
 end
 renew(session, ttl)
 return redis.call('HGET', session, 'injection')
 
 --- mark_unsaved
--- Note which turn's client was told that it is not saved.
+-- Note the answer (a chain hash) whose client was told that its turn is not saved.
 local session = KEYS[1]
 if redis.call('HEXISTS', session, 'record') == 1 then redis.call('HSET', session, 'unsaved', ARGV[1]) end
 
 --- pause
--- Pause a session or let it go on; answer whether there is such a session.
+-- Pause a session ('1') or let it go on. Returns 1 if the session exists.
 local session = KEYS[1]
 if redis.call('HEXISTS', session, 'record') == 0 then return 0 end
 if ARGV[1] == '1' then redis.call('HSET', session, 'paused', 1) else redis.call('HDEL', session, 'paused') end
 return 1
 
 --- news
--- Read a session and what of its messages is new, for who has read the others: nothing where they are not
--- what they were, or too many are new. Writes nothing: a full server and a replica run it.
+-- Read a session and its new messages, for a caller that has read all others: how many, and in which `life` of
+-- the session. Returns false if messages read before may have changed, or if too many are new. The script writes
+-- nothing, so it also runs on a server whose memory is full, and on a replica.
 local session = KEYS[1]
-local life, read = ARGV[1], tonumber(ARGV[2])
+local life_read, count_read = ARGV[1], tonumber(ARGV[2])
 
-local is_life, news, count = unpack(redis.call('HMGET', session, 'life', 'news', 'count'))
-if is_life ~= life or tonumber(count) ~= redis.call('HLEN', session .. NODES) then return false end
-local fresh = count - read
-if fresh < 0 or fresh * HASH > #news then return false end
+local life, news, count = unpack(redis.call('HMGET', session, 'life', 'news', 'count'))
+if life ~= life_read or tonumber(count) ~= redis.call('HLEN', session .. NODES) then return false end
+local new = count - count_read
+if new < 0 or new * HASH > #news then return false end
 
 local nodes = {}
-for i = #news - fresh * HASH + 1, #news, HASH do
+for i = #news - new * HASH + 1, #news, HASH do
   local hash = string.sub(news, i, i + HASH - 1)
   local node = redis.call('HGET', session .. NODES, hash)
   if not node then return false end
@@ -80,10 +83,11 @@ end
 return {redis.call('HMGET', session, unpack(FIELDS)), redis.call('LINDEX', session .. LINE, 0), nodes}
 
 --- delete
--- Forget a session, all but that there was one; answer whether there was, and under which tag its bucket is noted.
+-- Delete a session, except the mark that it existed. Returns 1 if it did, and the tag of its first answer, under
+-- which its own tag is noted.
 local session, tips, bucket = KEYS[1], KEYS[2], KEYS[3]
 local sid = ARGV[1]
-local was, first = redis.call('EXISTS', session), redis.call('HGET', session, 'first')
+local existed, first = redis.call('EXISTS', session), redis.call('HGET', session, 'first')
 for _, lane in ipairs(redis.call('SMEMBERS', session .. LANES)) do redis.call('DEL', session .. EPOCHS .. lane) end
 for _, part in ipairs({'', LINE, LEASES, CLAIMS, unpack(PARTS)}) do redis.call('DEL', session .. part) end
 local entries = redis.call('HGETALL', tips)
@@ -92,37 +96,39 @@ for i = 1, #entries, 2 do
     redis.call('HDEL', tips, entries[i])
   end
 end
-if was == 1 then redis.call('SET', session .. WAS, 1, 'PX', REMEMBERED) end
-return {was, first}
+if existed == 1 then redis.call('SET', session .. WAS, 1, 'PX', REMEMBERED) end
+return {existed, first}
 
 --- first
--- The buckets that are noted under the joint of a first answer.
+-- Returns the tags of the sessions whose first answer has this tag.
 return redis.call('SMEMBERS', KEYS[1])
 
 --- note_first
--- Note under the joint of a first answer in which bucket its session is kept, or without a ttl no longer. Of two
--- there is no third: where there are several it is none.
+-- Note a session's tag under the tag of its first answer, or remove it (ttl 0). More than two are never noted:
+-- two are already ambiguous, and lead to no session.
 local first, tag, ttl = KEYS[1], ARGV[1], tonumber(ARGV[2])
 if ttl == 0 then return redis.call('SREM', first, tag) end
 if redis.call('SISMEMBER', first, tag) == 0 and redis.call('SCARD', first) < 2 then redis.call('SADD', first, tag) end
 if redis.call('PTTL', first) < ttl then redis.call('PEXPIRE', first, ttl) end
 
 --- list
--- Enter sessions into the listing by their last use, and let it forget those used longest ago.
+-- Add sessions to the listing by their last use, and drop those unused for longest.
+-- ARGV: ttl, how many to keep, then times and sessions, in turn.
 local sessions, ttl, most = KEYS[1], ARGV[1], tonumber(ARGV[2])
 redis.call('ZADD', sessions, 'GT', unpack(ARGV, 3))
 redis.call('ZREMRANGEBYRANK', sessions, 0, -most - 1)
 if redis.call('PTTL', sessions) < tonumber(ttl) then redis.call('PEXPIRE', sessions, ttl) end
 
 --- put
--- Write all keys of what has moved here, unless it has begun anew; answer whether they were written. Of each key
--- there is its suffix, the command that writes it, the number of words, and these; without a ttl they live for ever.
+-- Write all keys of a session or scope that is moved here, unless one of its name exists. Returns 1 if they were
+-- written. ARGV: ttl (0 for none); then for each key its suffix, the command that writes it, the number of words,
+-- and the words.
 local name, ttl = KEYS[1], tonumber(ARGV[1])
 if redis.call('EXISTS', name) == 1 then return 0 end
 local at = 2
 while at < #ARGV do
   local key, command, last = name .. ARGV[at], ARGV[at + 1], at + 2 + ARGV[at + 2]
-  for first = at + 3, last, 1000 do  -- Lua's stack holds about 8,000
+  for first = at + 3, last, 1000 do  -- the stack of Lua holds about 8,000 values
     redis.call(command, key, unpack(ARGV, first, math.min(first + 999, last)))
   end
   if ttl > 0 then redis.call('PEXPIRE', key, ttl) end

@@ -1,8 +1,9 @@
 --- shared
--- What every script begins with.
+-- Functions that are put before every script.
 
--- Those of the sessions that an entry of the tips names that are still there; of many, the first `most`. One that
--- is named by a joint is followed by what was said there: `sid/chain hash in hex`.
+-- An entry of the tips names sessions, separated by commas. Returns those that still exist, at most `most`.
+-- In the entry of a joint each is written as `sid/hash`, with the chain hash (in hex) of the user message that
+-- was answered there.
 local function alive(bucket, holders, most)
   local living = {}
   for holder in string.gmatch(holders or '', '[^,]+') do
@@ -13,8 +14,9 @@ local function alive(bucket, holders, most)
   return living
 end
 
--- Whether a record may be replaced: it is of our own kind, or damaged, for none begins with 0, 255 or a
--- printable character. One of another release, or sealed with another secret, stays as it is.
+-- Whether a record may be replaced: it begins like the records that this release writes, or it is damaged, for
+-- no record begins with 0, 255 or a printable character. Records of another release, or encrypted with another
+-- secret, stay as they are.
 local function is_ours(record)
   local first = string.byte(record) or 0
   if first == 0 or first == 255 or (first >= 32 and first < 127) then return true end
@@ -24,19 +26,20 @@ local function is_ours(record)
   return false
 end
 
+-- The time of the server's clock, in milliseconds since 1970.
 local function now()
   local time = redis.call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- Who has the lease on writing a summary ('' for nobody), and until when.
-local function holder(session, address)
+-- The token that holds a lease ('' if nobody does), and when the lease runs out.
+local function holder_of(session, address)
   local token, ends = string.match(redis.call('HGET', session .. CLAIMS, address) or '', '^(%S+) (%d+)$')
   if not token or tonumber(ends) <= now() then return '', 0 end
   return token, tonumber(ends)
 end
 
--- All keys of a session live equally long; that there was one is known for a while after.
+-- Renew all keys of a session, so that none outlives another; the mark that it existed lives longer.
 local function renew(session, ttl)
   redis.call('PEXPIRE', session, ttl)
   redis.call('PEXPIRE', session .. WAS, ttl + REMEMBERED)
@@ -46,36 +49,38 @@ local function renew(session, ttl)
   end
 end
 
--- Add up amounts, pairs of arguments from this place on, unless this group of the writer's was added before.
+-- Add amounts to a bill: names and amounts, in turn, from the argument number `first` on. A writer numbers its
+-- groups, so that a group that is sent again is not added again.
 local function add_group(bill, writer, number, first)
   if tonumber(redis.call('HGET', bill, WRITER .. writer) or 0) >= tonumber(number) then return end
   redis.call('HSET', bill, WRITER .. writer, number)
   for i = first, #ARGV, 2 do redis.call('HINCRBY', bill, ARGV[i], ARGV[i + 1]) end
 end
 
--- The version of a scope of memories; 0 where there is none.
+-- The version of a scope of memories; 0 if it does not exist.
 local function version_of(scope) return tonumber(redis.call('HGET', scope, 'version')) or 0 end
 
--- The one after, written and as text. The first is higher than any that there was.
+-- Give a scope its next version, and return that as text. The first version is the time in microseconds, so that
+-- it is higher than all versions of a scope of the same name that was forgotten.
 local function next_version(scope, version)
   local time = redis.call('TIME')
-  local first = version == 0
-  local new = string.format('%.0f', first and time[1] * 1000000 + time[2] or version + 1)
-  redis.call('HSET', scope, 'version', new)
-  if first then redis.call('HSET', scope, 'floor', new) end
-  return new
+  local is_new_scope = version == 0
+  local next = string.format('%.0f', is_new_scope and time[1] * 1000000 + time[2] or version + 1)
+  redis.call('HSET', scope, 'version', next)
+  if is_new_scope then redis.call('HSET', scope, 'floor', next) end
+  return next
 end
 
--- Note when a session had a turn; of too many those that had theirs longest ago are no more known.
+-- Note when a session had its last turn. If there are too many sessions, those unused for longest are dropped.
 local function note_thread(scope, thread, at)
   redis.call('ZADD', scope .. THREADS, 'GT', at, thread)
-  local over = redis.call('ZCARD', scope .. THREADS) - MOST_THREADS
-  if over <= 0 then return end
-  local oldest = redis.call('ZPOPMIN', scope .. THREADS, over)
+  local surplus = redis.call('ZCARD', scope .. THREADS) - MOST_THREADS
+  if surplus <= 0 then return end
+  local oldest = redis.call('ZPOPMIN', scope .. THREADS, surplus)
   for i = 1, #oldest, 2 do redis.call('HDEL', scope .. READ, oldest[i]) end
 end
 
--- A thread's own scope ends some time after its last change; others do not.
+-- Renew the keys of a scope that expires: a thread's own scope. Other scopes have no ttl (0).
 local function renew_scope(scope, ttl)
   if ttl == 0 then return end
   redis.call('PEXPIRE', scope, ttl)
