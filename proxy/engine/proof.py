@@ -103,7 +103,7 @@ class Proofs:
                     "proof.share is set, but UNABRIDGED_UPSTREAM_KEY is not: answers are not compared"
                 )
         elif exchange.rounds is not None and exchange.rounds.count:
-            self._add_counts(exchange, {f"unproven:{Unproven.HIDDEN}": 1})
+            self._add(exchange, _unproven(Unproven.HIDDEN))
         elif self._waiting >= _MOST_WAITING:
             self._add(exchange, _unproven(Unproven.BUSY))
         else:
