@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from proxy.core.economics.bill import NOTHING, Bill, added
+from proxy.core.economics.bill import Bill, added
 from proxy.core.proof.evidence import Counts
 from proxy.ports import Clock, Group, SessionKey
 from proxy.ports.bill_store import HOUR, KEPT
@@ -19,16 +19,17 @@ class InProcessBills:
         self._clock = clock
         self._is_gone = is_gone
         self._most = most
-        self._hours: dict[int, dict[str, Bill]] = {}
+        self._hours: dict[int, dict[str, dict[str, int]]] = {}
+        """The amounts of each hour's bills, by model and name."""
         self._evidence: dict[int, dict[str, Counts]] = {}
-        self._sessions: OrderedDict[SessionKey, Bill] = OrderedDict()
-        """In the order of their last writes, oldest first."""
+        self._sessions: OrderedDict[SessionKey, dict[str, int]] = OrderedDict()
+        """The amounts of each session's bill, in the order of their last writes, oldest first."""
 
     async def add_to_hour(self, hour: int, bills: Mapping[str, Bill], group: Group) -> None:
         """Add the bills. Calls cannot get lost here, so no group is sent twice and ``group`` is not used."""
         of_hour = self._hours.setdefault(hour, {})
         for model, bill in bills.items():
-            of_hour[model] = of_hour.get(model, NOTHING) + bill
+            of_hour[model] = added(of_hour.get(model, {}), bill.amounts())
         self._forget(self._hours)
 
     async def add_evidence(self, hour: int, evidence: Mapping[str, Counts], group: Group) -> None:
@@ -46,19 +47,23 @@ class InProcessBills:
         """Add to the bill. `ttl` is not used: a session's bill is dropped together with the session."""
         if self._is_gone(key):
             return
-        self._sessions[key] = self._sessions.get(key, NOTHING) + bill
+        self._sessions[key] = added(self._sessions.get(key, {}), bill.amounts())
         self._sessions.move_to_end(key)
         while len(self._sessions) > self._most:
             self._sessions.popitem(last=False)
 
     async def hours(self, first: int, last: int) -> dict[int, dict[str, Bill]]:
-        return {hour: dict(bills) for hour, bills in self._hours.items() if first <= hour <= last}
+        return {
+            hour: {model: Bill.of(amounts) for model, amounts in bills.items()}
+            for hour, bills in self._hours.items()
+            if first <= hour <= last
+        }
 
     async def evidence(self, first: int, last: int) -> dict[int, dict[str, Counts]]:
         return {hour: dict(each) for hour, each in self._evidence.items() if first <= hour <= last}
 
     async def of_sessions(self, keys: Sequence[SessionKey]) -> list[Bill]:
-        return [self._sessions.get(key, NOTHING) for key in keys]
+        return [Bill.of(self._sessions.get(key, {})) for key in keys]
 
     def drop(self, key: SessionKey) -> None:
         """Drop the bill of a session that is gone."""
