@@ -60,14 +60,6 @@ class Lookup(msgspec.Struct, frozen=True):
     first: str = ""
     """The tag of the conversation's first answer; a session kept under another tag may be noted there."""
 
-    def epochs_from(self, sid: str | None) -> int:
-        """Return the number of the first epoch to read if the session found is ``sid``."""
-        return self.seen[1] if self.seen[0] == sid else 0
-
-    def hidden_from(self, sid: str | None) -> int:
-        """Return the number of the first answer with hidden calls to read if the session found is ``sid``."""
-        return self.hidden_seen[1] if self.hidden_seen[0] == sid else 0
-
 
 class Found(msgspec.Struct, frozen=True):
     """The answer to a :class:`Lookup`; all fields are empty if no session was found."""

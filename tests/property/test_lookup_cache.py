@@ -47,7 +47,7 @@ class Worker:
         if found is None:
             found = told
             self.here.learn_lookup(KEY.sid, lookup, found, revision)
-            self.seen[lane] = lookup.epochs_from(KEY.sid) + len(found.epochs)
+            self.seen[lane] = lookup.seen[1] + len(found.epochs)
         else:
             self.skipped += 1
             self.compare(found, told, asked)

@@ -67,8 +67,9 @@ class InProcessStore:
         key = SessionKey(lookup.tag, sid)
         stored = self._read(key)
         was_here = key in self._were and stored.session is None
-        epochs = stored.epochs.get(lookup.lane, [])[lookup.epochs_from(sid) :]
-        hidden = tuple(stored.hidden.values())[lookup.hidden_from(sid) :]
+        (epochs_of, epochs_seen), (hidden_of, hidden_seen) = lookup.seen, lookup.hidden_seen
+        epochs = stored.epochs.get(lookup.lane, [])[epochs_seen if epochs_of == sid else 0 :]
+        hidden = tuple(stored.hidden.values())[hidden_seen if hidden_of == sid else 0 :]
         if stored.session is None and not epochs and not hidden and not stored.injected:
             return Found(was_here=was_here)
         return Found(
@@ -236,7 +237,8 @@ class InProcessStore:
 
     async def session(self, key: SessionKey) -> Session | None:
         """Return the session's record with what is stored beside it, among that why its turns wait."""
-        stored, first = self._read(key), next(iter(self._queue(key)), "")
+        stored, queue = self._read(key), self._queue(key) if key in self._queues else {}
+        first = next(iter(queue), "")
         blocked = "compacting" if first.startswith(COMPACTOR) else "paused" if stored.paused else ""
         return stored.session and replace(
             stored.session, blocked=blocked, unsaved=stored.unsaved, pins=tuple(stored.pins)

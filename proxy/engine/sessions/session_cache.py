@@ -126,11 +126,11 @@ class CachedSession(msgspec.Struct):
         an older branch may be in the store and unknown here; writing it again has no effect. ``now`` is in
         seconds since 1970.
         """
-        held, sid = self.lookup, lookup.sid
+        held = self.lookup
         if held is None or (held.revision, held.lane) != (revision, lookup.lane):
             return None
         found = held.found
-        is_all_seen = lookup.epochs_from(sid) >= held.epochs and lookup.hidden_from(sid) >= held.hidden
+        is_all_seen = lookup.seen[1] >= held.epochs and lookup.hidden_seen[1] >= held.hidden
         if not is_all_seen or found.injected not in (b"", lookup.injected):
             return None
         here = found.counts.keys() | held.parents
@@ -152,8 +152,8 @@ class CachedSession(msgspec.Struct):
                 Found(sid=sid, session=found.session, injected=found.injected),
                 lookup.lane,
                 revision,
-                epochs=lookup.epochs_from(sid) + len(found.epochs),
-                hidden=lookup.hidden_from(sid) + len(found.hidden),
+                epochs=lookup.seen[1] + len(found.epochs),
+                hidden=lookup.hidden_seen[1] + len(found.hidden),
             )
 
     def learn_turn(self, lane: str, turn: Turn, ttl: float) -> None:
