@@ -225,9 +225,9 @@ class Ratio(msgspec.Struct):
         estimate = median(self.recent)
         covering = math.ceil(estimate - TOLERANCE)  # the lowest ratio that covers it
         if covering > self.steps:
-            self._move(covering if len(self.recent) >= TRUSTED else self.steps + 1)
+            self.steps = min(covering if len(self.recent) >= TRUSTED else self.steps + 1, HIGHEST)
         elif estimate <= self.steps - 1:
-            self._move(self.steps - 1)
+            self.steps = max(self.steps - 1, LOWEST)
 
     def refused(self, counted: int, real: int | None) -> None:
         """Learn from an overflow error: raise the ratio at once, where `observe` would do so slowly.
@@ -236,11 +236,11 @@ class Ratio(msgspec.Struct):
         """
         if counted <= 0:
             return
-        if real is None:
-            self._move(-(-self.steps * 5 // 4))
-        else:
+        raised = -(-self.steps * 5 // 4)
+        if real is not None:
             self._sampled(counted, real)
-            self._move(max(self.steps, -(-real * STEPS // counted)))
+            raised = max(self.steps, -(-real * STEPS // counted))
+        self.steps = min(raised, HIGHEST)
 
     def _sampled(self, counted: int, real: int) -> bool:
         if counted < SMALL or real <= 0:
@@ -248,6 +248,3 @@ class Ratio(msgspec.Struct):
         self.samples += 1
         self.recent = [*self.recent[1 - WINDOW :], real * STEPS / counted]
         return True
-
-    def _move(self, steps: int) -> None:
-        self.steps = min(max(steps, LOWEST), HIGHEST)
