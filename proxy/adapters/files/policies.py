@@ -6,7 +6,7 @@ values are replaced. The keys themselves are defined in `core/policy/policy.py`.
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from stat import S_ISREG
 from typing import Self, cast
@@ -115,13 +115,10 @@ class PolicyLibrary:
         return cls(() if directory is None else (directory,))
 
     def names(self) -> list[str]:
-        return sorted({file.stem for file in self._files() if _NAME.fullmatch(file.stem)})
+        return sorted({file.stem for file in self.files() if _NAME.fullmatch(file.stem)})
 
-    def stamps(self, others: Iterable[Path]) -> Mapping[Path, Stamp | None]:
-        """Return the current stamps of all policy files, and of `others`."""
-        return {file: stamp_of(file) for file in (*self._files(), *others)}
-
-    def _files(self) -> Iterator[Path]:
+    def files(self) -> Iterator[Path]:
+        """Return the files of all policies, including those that another directory hides."""
         for directory in self._directories:
             yield from directory.glob("*.toml")
 

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from proxy.adapters.files.policies import PolicyLibrary, Stamp, is_path
+from proxy.adapters.files.policies import PolicyLibrary, Stamp, is_path, stamp_of
 from proxy.adapters.files.settings import DEFAULT, SettingsFile
 from proxy.adapters.files.toml_file import FileError, PolicyError
 from proxy.core.policy.policy import Policy, PolicySet
@@ -95,11 +95,13 @@ class WatchedPolicies:
 
     def _stamps(self) -> Mapping[Path, Stamp | None]:
         """Return the current stamps of all relevant files."""
-        others = [self._written.file.path] if self._written is not None else []
+        files = [*self._library.files()]
+        if self._written is not None:
+            files.append(self._written.file.path)
         if is_path(self._source):
             path = Path(self._source)
-            others += [path, *path.parent.glob("*.toml")]
-        return self._library.stamps(others)
+            files += [path, *path.parent.glob("*.toml")]
+        return {file: stamp_of(file) for file in files}
 
     def _read(self) -> dict[str, Policy | PolicyError]:
         """Return every policy, or its error, by name."""
