@@ -101,11 +101,6 @@ class Grown(Sequence[T]):
         return f"Grown({[*self]!r})"
 
 
-def grown(items: Iterable[T]) -> Grown[T]:
-    """Return the items as a :class:`Grown`; unchanged if they are one."""
-    return items if isinstance(items, Grown) else Grown([*items])
-
-
 class Sizes(Sequence[int]):
     """Integers stored as prefix sums, so that any run is added up in constant time."""
 

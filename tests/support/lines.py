@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from proxy.core.dialects.dialect import Body, Content, Dialect
 from proxy.core.formats.json import dumps, loads
-from proxy.core.persistent import Grown, grown
+from proxy.core.persistent import Grown
 
 ROLES = {"u": "user", "a": "assistant", "s": "system", "t": "tool"}
 
@@ -116,7 +116,7 @@ class SpokenLines(Lines):
 
     def read_body(self, raw: bytes, max_messages: int) -> Body:
         model, *messages = raw.split(b"\n", max_messages)
-        return cast("Body", LinesBody(model.decode(), grown(messages)))
+        return cast("Body", LinesBody(model.decode(), Grown([*messages])))
 
 
 LINES = cast("Dialect", SpokenLines())

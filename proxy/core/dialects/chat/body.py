@@ -25,7 +25,7 @@ from proxy.core.formats.splice import (
     decode_elements,
     element_slices,
 )
-from proxy.core.persistent import Grown, grown
+from proxy.core.persistent import Grown
 from proxy.errors import (
     EmptyArray,
     InvalidEncoding,
@@ -53,11 +53,11 @@ _NO_CALL_NEEDED = (None, "auto", "none")
 class Body(dialect.Body):
     """A chat completion request as the client wrote it."""
 
-    def __init__(self, written: JSONObject, messages: Iterable[bytes]) -> None:
+    def __init__(self, written: JSONObject, messages: Grown[bytes]) -> None:
         self.written = written
         self.raw = written.raw
         self.members = members = written.members
-        self.messages = grown(messages)
+        self.messages = messages
         said = {name: self.get(name) for name in _PARAMETERS if name in members}.get
         several, choice = said("n"), said("tool_choice")
         limits = (said("max_completion_tokens"), said("max_tokens"))
@@ -210,7 +210,7 @@ def read_body(raw: bytes, max_messages: int) -> Body:
         written = JSONObject.read(raw)
         if "messages" not in written.members:
             raise MissingParameter("Missing required parameter: 'messages'.", param="messages")
-        return Body(written, _messages_of(written, max_messages))
+        return Body(written, Grown(_messages_of(written, max_messages)))
     except msgspec.ValidationError as error:
         raise InvalidType("The request body must be a JSON object.") from error
     except msgspec.DecodeError as error:
