@@ -1,8 +1,8 @@
-"""Settings: what whoever starts the server decides, by flags, variables and a file.
+"""Settings of the server: from flags, environment variables and a file.
 
-`Settings` is the one list of them: variables and the file have its names, flags are those with a `Flag`.
-Flags win over the environment, and that over the file. Secrets never are flags: a process list shows those. A
-setting that would be unsafe stops the start, and the message says what to set instead.
+`Settings` lists all of them. Variables and the keys of the file have the same names; those with a `Flag` are
+also flags. Flags take precedence over variables, and these over the file. Secrets are never flags, because a
+process list shows flags. An unsafe setting prevents the start, and the message says what to set instead.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ STORE_SCHEMES = ("redis", "rediss", "redis+cluster", "rediss+cluster", "unix", "
 _DATABASE = re.compile(r"(/\d{0,5})?")
 _ENDPOINT = "/chat/completions"
 _LEAST_CACHE = 8 * 2**20
-"""Bytes: with less, what was just learned may be forgotten before it is of use."""
+"""Smallest cache in bytes; a smaller one might drop entries before they are used."""
 _LEAST_SECRET = 16
-"""Characters: who has the store could try all shorter ones."""
+"""Smallest secret in characters; shorter ones could be guessed by somebody who has the store."""
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token, RFC 9110 clause 5.6.2
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?:[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::\d{1,5})?/?")  # RFC 6454
 _HOST_NAME = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
@@ -50,7 +50,7 @@ Bytes = Annotated[
     BeforeValidator(lambda given: given if isinstance(given, str) and given.isdecimal() else size(given)),
     Field(gt=0),
 ]
-"""Bytes, or text such as `512MiB`."""
+"""A number of bytes, or a text such as `512MiB`."""
 
 
 _Word = Annotated[str, StringConstraints(strip_whitespace=True, to_lower=True)]
@@ -60,49 +60,49 @@ Words = Annotated[
         lambda given: list(filter(str.strip, given.split(","))) if isinstance(given, str) else given
     ),
 ]
-"""Words, in a list or in one text with commas between them."""
+"""Words in lower case, as a list or as one text with commas between them."""
 
 
 @dataclass(frozen=True)
 class Flag:
-    """A setting that the command line takes too: what its help says, and the word for its value."""
+    """Marks a setting that is also a flag of the command line; has its help text."""
 
     metavar: str | None
-    """None for a switch."""
+    """How the help names the value; None for a switch."""
     help: str
 
 
 class Settings(BaseModel):
-    """One server. Use `load`, which reports errors in terms of what was set."""
+    """The settings of one server. Made by `load`, whose errors name the flag or variable at fault."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     config: Annotated[Path | None, Flag("FILE", "settings, and rules for policies (see the manual)")] = None
-    """It decides what neither a flag nor a variable does."""
+    """The settings file; its values apply where neither a flag nor a variable sets them."""
     upstream: Annotated[str, Flag("URL", "stands for the /v1 of requests (OpenAI's API)")] = (
         "https://api.openai.com/v1"
     )
-    """Without a slash at its end."""
+    """The base URL, without a slash at the end."""
     upstream_ca: Annotated[Path | None, Flag("FILE", "issuers to trust, instead of the system's")] = None
-    """Of the upstream's certificate, in PEM."""
+    """PEM file with the issuers that the upstream's certificate must come from."""
     upstream_cert: Annotated[Path | None, Flag("FILE", "our certificate, where the upstream wants one")] = (
         None
     )
-    """PEM, and what it was signed by; the key may stand in it too."""
+    """PEM file with the certificate and its issuers; it may include the key."""
     upstream_cert_key: Annotated[Path | None, Flag("FILE", "its key, if that stands elsewhere")] = None
-    """PEM, without a password."""
+    """PEM file, without a password."""
     upstream_http2: Annotated[bool, Flag(None, "speak HTTP/2 to an upstream that does")] = False
     store: Annotated[
         str | None,
         Field(repr=False),
         Flag("URL", "redis://, redis+cluster://, unix://, memory:// (embedded)"),
     ] = None
-    """It may hold a password."""
+    """The URL may contain a password."""
     policy: Annotated[
         str, Field(min_length=1), Flag("NAME|FILE", "for requests that name none (default)")
     ] = "default"
     policies: Annotated[Path | None, Flag("DIR", "a directory of policies")] = None
-    """Before the presets."""
+    """Policies in it take precedence over presets of the same name."""
     shadow: Annotated[bool, Flag(None, "decide and record, and forward every request as it came")] = False
     host: Annotated[str, Field(min_length=1), Flag("ADDRESS", "to listen on (127.0.0.1)")] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535), Flag("PORT", "to listen on; 0 is any free one (8080)")] = 8080
@@ -110,9 +110,9 @@ class Settings(BaseModel):
     background_calls: Annotated[
         int, Field(ge=0), Flag("N", "calls for summaries at a time beside users' requests (1)")
     ] = 1
-    """With none they are made in pauses alone."""
+    """With 0, such calls are made only while no user is waiting."""
     tenant_header: Annotated[str | None, Flag("NAME", "with which a trusted gateway names the tenant")] = None
-    """In lower case."""
+    """The header's name, in lower case."""
     public_url: Annotated[str | None, Flag("URL", "where browsers find it, if elsewhere")] = None
     cors_origin: Annotated[
         Words,
@@ -132,52 +132,52 @@ class Settings(BaseModel):
     ] = "info"
     log_content: Annotated[bool, Flag(None, "log contents too, at debug level")] = False
     data_dir: Path = Field(default_factory=default_data_dir)
-    """Home of the embedded store and of what the first start makes."""
+    """Directory of the embedded store and of the secrets that the first start creates."""
 
     secret: SecretStr | None = None
-    """What names and keys of the store are derived from: `new` or, while rotating, `new,old`."""
+    """The secret from which names and encryption keys are derived; while it is rotated, `new,old`."""
     admin_token: SecretStr | None = None
     upstream_key: SecretStr | None = None
-    """The operator's own key, for scheduled work."""
+    """The operator's own key, for calls to the upstream that no client has caused."""
 
     secret_file: Path | None = None
-    """Instead of the value, a file that holds it; so for the three below."""
+    """A file with the value of the setting, as an alternative to the value; likewise the next three."""
     admin_token_file: Path | None = None
     upstream_key_file: Path | None = None
     store_file: Path | None = None
 
     store_timeout: Timeout = 0.5
-    """Seconds that one trip to the store may take."""
+    """Seconds that one round trip to the store may take."""
     store_breaker: Timeout = 1.0
-    """Seconds that the store is left alone after a fault."""
+    """Seconds for which a store that failed is not called."""
     upstream_connect_timeout: Timeout = 10.0
-    """Seconds to connect."""
+    """Seconds that connecting to the upstream may take."""
     upstream_read_timeout: Timeout = 600.0
-    """Seconds without a byte from the upstream."""
+    """Seconds for which the upstream may send nothing."""
     http_client: Literal["httptools", "httpx"] = "httptools"
-    """What speaks HTTP to the upstream: our own connections where they do, or a general client always."""
+    """The client for the upstream: our own connections where possible, or always the general client."""
     request_timeout: Timeout = 15.0
-    """Seconds that a request's head may take, and that a body may be silent."""
+    """Seconds that a request's head may take to arrive, and for which a body may pause."""
     body_memory: Bytes = Field(default="512MiB", validate_default=True)
-    """Bytes of request bodies that this process holds at a time."""
+    """Bytes of request bodies that this process may hold at the same time."""
     cache_memory: Bytes = Field(default="256MiB", validate_default=True)
-    """Bytes of what this process remembers of sessions, as it reckons them."""
+    """Estimated bytes that the caches of this process may take."""
     save_timeout: Timeout = 1.0
-    """Seconds that the last event of an appended turn waits for the store."""
+    """Seconds for which the final event of an appended turn waits for the store."""
     line_lease: Timeout = 10.0
-    """Seconds for which a dead worker's place in a session's line is kept."""
+    """Seconds after which the place of a dead worker in a session's queue is given up."""
     background_pause: Timeout = 1.0
-    """Seconds without a request after which a call of our own begins where it must hold up nobody."""
+    """Seconds without a request after which our own call begins, if it would hold up users."""
     memory_rest: Timeout = 300.0
-    """Seconds without a turn after which a conversation is read for what is to be remembered."""
+    """Seconds without a turn after which a conversation is read for memory."""
     drain_timeout: Timeout = 30.0
-    """Seconds that streams have to end after a SIGTERM."""
+    """Seconds for which streams may go on after a SIGTERM."""
 
     @classmethod
     def load(cls, below: Mapping[str, object] | None = None, /, **flags: object) -> Self:
-        """Settings from `flags`, the environment and what stands `below` these; None was not given.
+        """Return the settings from `flags`, the environment and the values `below`, in this precedence.
 
-        Raises SettingsError.
+        A flag that is None was not given. Raises SettingsError.
         """
         given = {name: value for name, value in flags.items() if value is not None}
         merged = over(over(given, variables()), below or {})
@@ -191,7 +191,7 @@ class Settings(BaseModel):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The parts of `secret`, newest first; empty when there is none."""
+        """The secrets in `secret`, newest first; empty if it is not set."""
         return tuple(self.secret.get_secret_value().split(",")) if self.secret else ()
 
     @property
@@ -286,7 +286,7 @@ class Settings(BaseModel):
         return secret
 
     def _check(self) -> None:
-        """Refuse settings that are unsafe, or contradict each other (SettingsError)."""
+        """Check for unsafe settings and for contradictions. Raises SettingsError."""
         if not is_loopback(self.host) and self.admin_token is None:
             raise SettingsError(
                 f"{variable('host')} = {self.host} lets others in: set {variable('admin_token')} too"
@@ -319,11 +319,11 @@ FLAGS: Mapping[str, Flag] = {
     for found in field.metadata
     if isinstance(found, Flag)
 }
-"""The settings that the command line takes too."""
+"""The settings that are also flags of the command line, by name."""
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches `host`; a name other than localhost may be anywhere."""
+    """Whether `host` is certainly this machine only; of names, that is only localhost."""
     if host.lower() == "localhost":
         return True
     try:
@@ -333,7 +333,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _parts(url: str) -> SplitResult | None:
-    """The parts of a URL; None where it has none, or a port that is none."""
+    """Split a URL; None if it is not valid."""
     try:
         parts = urlsplit(url)
         _ = parts.port  # raises where it is none

@@ -1,8 +1,9 @@
-"""Every error of our own, in one tree, by whose fault it is.
+"""All errors of our own, in one tree, ordered by whose fault they are.
 
-`UnabridgedError` is for clients: `status` and `code` are the contract (docs/api.md), `code` is also a
-metric's label, and `body()` is OpenAI's error shape. `OperatorError` is for whoever starts the server: it has
-no status, and the command line prints it. A table in the form of classes, made of the standard library alone.
+`UnabridgedError` is for clients: `status` and `code` are documented (docs/api.md), `code` is also a metric's
+label, and `body()` has the form of OpenAI's errors. `OperatorError` is for the person who starts the server:
+it has no status, and the command line prints it. The classes form a table; the module imports only the
+standard library.
 """
 
 # ruff: noqa: D101, N818 - in a table, the name of a class is its code, and its message says what it is for
@@ -16,11 +17,11 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z][a-z]+")
 
 
 class UnabridgedError(Exception):
-    """Something to tell a client. Raise a subclass.
+    """An error that is reported to a client. Only subclasses are raised.
 
-    A subclass names what it has otherwise than its base. With a `message` it has a code of its own: its name,
-    unless that is stated too. `param` names the offending member of the request, `retry_after` is in seconds.
-    The message is seen by clients: no key, no content and no internal URL belongs in it.
+    A subclass states what differs from its base. One with a `message` also has a code of its own: the stated
+    one, else its name in snake case. `param` names the member of the request that is at fault, `retry_after`
+    is in seconds. Clients see the message, so it must not contain keys, content or internal URLs.
     """
 
     status: ClassVar[int] = 500
@@ -47,7 +48,7 @@ class UnabridgedError(Exception):
         super().__init__(self.message)
 
     def body(self) -> dict[str, Any]:
-        """The answer's JSON, in the shape of OpenAI's errors."""
+        """Return the response body, in the form of OpenAI's errors."""
         error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
         return {"error": error}
 
@@ -56,11 +57,11 @@ class UnabridgedError(Exception):
 
 
 class RequestError(UnabridgedError, status=400, code="invalid_request", message="The request is not valid."):
-    """The client can mend it."""
+    """The request is at fault; the client can correct it."""
 
 
 class InvalidJSON(RequestError, code="invalid_json"):
-    """`offset` is the byte at which the body stops being JSON."""
+    """`offset` is the offset in bytes at which the body is no longer valid JSON."""
 
     def __init__(self, message: str | None = None, *, offset: int) -> None:
         self.offset: int = offset
@@ -198,9 +199,9 @@ class HeadersTooLarge(RequestError, status=431, message="The headers are too lar
 
 
 class UpstreamError(UnabridgedError, status=502, message="The upstream failed."):
-    """Whatever stands behind the proxy did not answer as it should.
+    """The upstream did not answer as it should.
 
-    `why` is told in a word or two that anybody may read; `detail` may hold an address, and is for the log.
+    `why` is a word or two for the client; `detail` may contain an address, and goes only into the log.
     """
 
     def __init__(self, why: str = "", detail: str = "") -> None:
@@ -231,7 +232,7 @@ class NotBuilt(
 
 
 class Unavailable(UnabridgedError, status=503, message="The proxy cannot answer now.", retry_after=1):
-    """It may work a moment later."""
+    """A temporary fault: the client may try again a moment later."""
 
 
 class StoreUnavailable(Unavailable, message="The store cannot be reached."):
@@ -250,19 +251,19 @@ class Overloaded(Unavailable, message="The proxy has more to do than it can."): 
 
 
 class SearchUnavailable(Exception):
-    """What was cut cannot be searched. No client hears of it: the model is told to read by number."""
+    """The search over cut messages failed. The model, not the client, is told: it can read by number."""
 
 
 # --- whoever starts the server is at fault ---
 
 
 class OperatorError(Exception):
-    """Something to tell whoever starts the server, a line or several: never an answer to a client."""
+    """An error for the person who starts the server, of one or more lines; never sent to a client."""
 
     exit_code: ClassVar[int] = 1
 
     def body(self) -> dict[str, Any]:
-        """What is printed where JSON is asked for."""
+        """Return the error as JSON output of a command."""
         return {"error": {"message": str(self)}}
 
 

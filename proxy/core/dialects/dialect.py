@@ -82,7 +82,7 @@ class Content(ABC):
         return None
 
     def pieces(self) -> Sequence[Content]:
-        """Split the message: each tool result, in the order of ``answers``, then the rest of its content.
+        """Split the message: each tool result, in the order of ``result_of``, then the rest of its content.
 
         Each piece is a message of its own, with its speaker's role; a single piece is the whole message.
         """

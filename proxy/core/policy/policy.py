@@ -1,7 +1,7 @@
 """A policy: everything that a person may decide about what is cut, and when.
 
-A policy is data: frozen, equal where its rules are equal, read from no file here. Its tables are
-`core/policy/sections.py`.
+A policy is immutable data; two policies with the same rules are equal. Reading policy files is not done here
+(`adapters/files/policies.py`). The tables of a policy are in `core/policy/sections.py`.
 """
 
 import hashlib
@@ -42,16 +42,16 @@ from proxy.core.policy.values import Glob
 from proxy.errors import InvalidPolicy
 
 _TOKEN_BYTES = 4
-"""Bytes of UTF-8 that a token of a summary has, about."""
+"""Approximate bytes of UTF-8 per token of a summary."""
 
 
 class Policy(Section):
-    """One policy. `name` is its file's name and part of a session's lane; the rest is the file's content."""
+    """One policy. `name` is the name of its file, and part of a lane; the rest is the file's content."""
 
     RETIRED: ClassVar[Mapping[str, str]] = {
         "recall.embeddings": "searches are by words; a plug-in can bring another, which `recall.search` names"
     }
-    """Keys that are read, and do nothing any more; and why."""
+    """Keys that are still accepted but have no effect any more, each with the reason."""
 
     name: SkipJsonSchema[str] = "default"
     extends: str | None = None
@@ -76,18 +76,19 @@ class Policy(Section):
 
     @property
     def digest(self) -> str:
-        """Twelve hex digits that are equal exactly when the rules are: for people to compare."""
+        """Twelve hex digits that identify the rules, so that people can compare policies."""
         rules = self.model_dump(mode="json", by_alias=True, exclude={"name", "extends"})
         canonical = json.dumps(rules, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
     def summary_tokens(self, budget: int, saved: float = math.inf) -> int:
-        """Tokens that one summary may have under a budget of so many tokens.
+        """Return the tokens that one summary may have under a budget of ``budget`` tokens.
 
-        `summary.max_tokens`; where that is "auto" a 64th of the budget from 100 to 2,000, so that it costs no
-        more than a few requests. A longer one costs no more than is ``saved``, in tokens that a model writes.
-        Never more than an eighth, nor than `summary.max_characters`, nor than fits into the running summary
-        of `exchanges`.
+        This is `summary.max_tokens` or, if that is "auto", a 64th of the budget, but between 100 and 2,000,
+        so that a summary costs no more than a few requests. A stated number above that is limited to what
+        cutting saves (``saved``, in tokens that a model writes). A summary never has more than an eighth of
+        the budget, than `summary.max_characters` allows, or than fits into the running summary of
+        `exchanges`.
         """
         usual, wanted = min(max(budget // 64, 100), 2000), self.summary.max_tokens
         wanted = usual if wanted == "auto" else int(min(wanted, max(saved, usual)))
@@ -99,10 +100,10 @@ class Policy(Section):
 
     @cached_property
     def in_shadow(self) -> Self:
-        """The same policy for requests of which nothing is changed, however it decides on them.
+        """The same policy for requests in shadow, which are decided on but never changed.
 
-        Nothing of it puts anything into a request, refuses one, or makes one wait. Summaries are written only
-        where `summary.shadow` says so, and not behind the last view, which no provider has read.
+        It adds nothing to requests, refuses none, and makes none wait. Summaries are written only if
+        `summary.shadow` is set, and never as continuations of the last view, which no provider has cached.
         """
         summary = self.summary
         written = {"enabled": summary.enabled and summary.shadow, "wait": 0.0, "cached_prefix": False}
@@ -117,7 +118,7 @@ class Policy(Section):
         return self.model_copy(update=quiet)
 
     def retired(self) -> Iterator[tuple[str, str]]:
-        """Keys that differ from the default and do nothing any more, each with a sentence about it."""
+        """Yield the keys in :data:`RETIRED` that this policy sets, each with a sentence that says so."""
         plain = Policy()
         for key, why in self.RETIRED.items():
             if attrgetter(key)(self) != attrgetter(key)(plain):
@@ -125,7 +126,7 @@ class Policy(Section):
 
 
 def dotted_keys(model: type[BaseModel] = Policy) -> tuple[str, ...]:
-    """Every key that a file may have, such as `budget.tokens`; a table stands before its keys."""
+    """Return all keys that a file may have, such as `budget.tokens`; a table comes before its keys."""
     found: list[str] = []
     for name, field in model.model_fields.items():
         if name == "name":
@@ -138,22 +139,22 @@ def dotted_keys(model: type[BaseModel] = Policy) -> tuple[str, ...]:
     return tuple(found)
 
 
-# --- Which policy a request gets: what it names itself, else what the first rule says that it fits ---
+# --- which policy a request gets: the one that it names, else that of the first rule that it meets ---
 
 _CLIENT = b"user-agent"
 
 
 class Rule(Section):
-    """What a request must have, all of it, to get a policy; `*` stands for anything."""
+    """A rule that gives a policy to requests that meet all of its conditions; `*` matches anything."""
 
     model: Glob | None = None
     header: Mapping[Annotated[str, Field(min_length=1)], Glob] = {}
     client: Glob | None = None
-    """Its User-Agent."""
+    """The request's User-Agent."""
     policy: Annotated[str, Field(min_length=1)]
 
     def fits(self, headers: Mapping[bytes, bytes]) -> bool:
-        """Whether a head, its names in lower case, has what the rule asks for beside the model."""
+        """Whether these headers (names in lower case) meet all conditions except the one on the model."""
         asked = {name.lower().encode(): pattern for name, pattern in self.header.items()}
         if self.client is not None:
             asked[_CLIENT] = self.client
@@ -164,7 +165,7 @@ class Rule(Section):
 
     @property
     def conditions(self) -> str:
-        """What it asks for, in words; the values of headers may be credentials."""
+        """The conditions in words, without the values of headers, which may be credentials."""
         parts = [f"model {self.model}"] if self.model is not None else []
         parts += [f"header {name}" for name in self.header]
         parts += [f"client {self.client}"] if self.client is not None else []
@@ -172,51 +173,54 @@ class Rule(Section):
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """A policy that a request may get."""
+    """A policy that a request may get, depending on its model."""
 
     policy: Policy
     by: str
-    """What chose it, in words."""
+    """Why the policy was chosen, in words."""
     model: str | None = None
-    """The pattern that the model must match; None where any does."""
+    """The pattern that the request's model must match; None if any model does."""
 
 
 class Candidates(msgspec.Struct, frozen=True):
-    """The policies that a request may get by its head, in order, and what holds whichever of them it gets."""
+    """The policies that a request may get, in order, and what holds whichever of them it gets.
+
+    The head of a request is known before its model.
+    """
 
     options: tuple[Candidate, ...]
     streams: int
-    """Requests at a time, by the widest limit."""
+    """The largest number of concurrent requests that any of them allows."""
     body: int
-    """Bytes, by the widest limit."""
+    """The largest body in bytes that any of them allows."""
     are_off: bool
-    """Whether none of them cuts anything."""
+    """Whether none of the policies ever cuts anything."""
 
     def chosen(self, model: str) -> Candidate:
-        """The first that is open to a model."""
+        """Return the first candidate whose pattern the model matches."""
         return next(each for each in self.options if each.model is None or fnmatchcase(model, each.model))
 
 
 class PolicySet(msgspec.Struct, frozen=True):
-    """The policies that are in force at one moment; another set takes its place when a file is edited."""
+    """The policies in force at one moment; when a file is edited, a new set replaces this one."""
 
     default: Policy
-    """The server's own."""
+    """The server's policy, for requests that no rule matches."""
     by_name: Mapping[str, Policy] = {}
     rules: Sequence[Rule] = ()
-    """Which requests that name no policy get which."""
+    """The rules for requests that name no policy, in order."""
 
     def named(self, name: str) -> Policy:
-        """The policy of that name; without a name the default. Raises InvalidPolicy where there is none."""
+        """Return the policy of this name, or the default for an empty name. Raises InvalidPolicy."""
         policy = self.by_name.get(name) if name else self.default
         if policy is None:
             raise InvalidPolicy(f"There is no usable policy {name!r}.")
         return policy
 
     def candidates(self, named: str, headers: Mapping[bytes, bytes]) -> Candidates:
-        """What may choose the policy of a request with this head, which ``named`` one or none.
+        """Return the policies that a request with these headers may get.
 
-        Raises InvalidPolicy.
+        ``named`` is the policy that the request names itself, or empty. Raises InvalidPolicy.
         """
         options = [Candidate(self.named(named), "the request's header")] if named else list[Candidate]()
         for number, rule in enumerate(() if named else self.rules, 1):

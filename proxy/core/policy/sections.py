@@ -1,7 +1,7 @@
 """The tables of a policy file, each with its keys, their defaults and the rules between them.
 
-The models are the policy file, key for key; the defaults are the `default` preset of its
-appendix. Durations are seconds, sizes are bytes and shares are fractions of one, however a file writes them.
+The classes mirror the policy file key by key, and their defaults are the preset `default`. Durations are in
+seconds, sizes in bytes and shares are fractions of one, in whatever unit the file states them.
 """
 
 from collections.abc import Mapping
@@ -40,29 +40,29 @@ class Section(BaseModel):
         extra="forbid",
         validate_default=True,
         hide_input_in_errors=True,
-        use_attribute_docstrings=True,  # the schema tells them to editors
+        use_attribute_docstrings=True,  # editors show them, from the JSON schema
     )
 
 
 def _conflict(message: str, *keys: str) -> PydanticCustomError:
-    """Keys that contradict each other; `keys`, dotted and within the section, help to find the line."""
+    """Return an error about keys that contradict each other; `keys` (dotted, in the section) locate it."""
     return PydanticCustomError("conflict", "{message}", {"message": message, "keys": keys})
 
 
 class Budget(Section):
-    """How large a forwarded request may be. `auto` is what the model's window allows."""
+    """How large a forwarded request may be; `auto` means as large as the model's window allows."""
 
     tokens: Positive | Auto = "auto"
     reserve: Count | Auto = "auto"
-    """Tokens kept free for the answer; `auto`: the request's max tokens, else an eighth of the window."""
+    """Tokens kept free for the answer; `auto`: the request's own limit, else an eighth of the window."""
     bytes: Bytes = 0
-    """Ceiling of the forwarded body, beside its tokens; 0 is none."""
+    """Largest forwarded body in bytes, in addition to the limit in tokens; 0 means no limit."""
     overflow: Literal["forward", "error"] = "forward"
     windows: Mapping[Glob, Positive] = {}
-    """Context windows in tokens, by model name (shell patterns); before any price list, first match wins."""
+    """Context windows in tokens by model name (shell patterns); the first match wins over the price list."""
 
     def window(self, model: str) -> int | None:
-        """Tokens of the window that this policy states for `model`, if it states one."""
+        """Return the window in tokens that this policy states for `model`; None if it states none."""
         for match, tokens in self.windows.items():
             if fnmatchcase(model, match):
                 return tokens
@@ -70,16 +70,16 @@ class Budget(Section):
 
 
 class Stages(Section):
-    """At which usage what begins, in shares of the budget."""
+    """The usage, as a share of the budget, at which each stage begins."""
 
     warn: Share = 0.60
     trim: Share = 0.80
     compact: Share = 0.90
     emergency: Share = 1.00
     target: Share = 0.50
-    """The goal of an epoch: this share of what the budget leaves beside the head."""
+    """The goal of an epoch, as a share of what the budget leaves after the head."""
     max_units: Count = 0
-    """Units that came free to be cut since the last epoch and begin the next one at any usage; 0 is never."""
+    """Number of new units that may be cut, at which an epoch begins whatever the usage; 0 means never."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -100,22 +100,22 @@ ROLES: Mapping[str, float] = {"user": 1.0, "assistant": 0.5, "tool": 0.5, "syste
 
 
 class Importance(Section):
-    """The numbers behind a message's score."""
+    """The numbers from which a message's importance is computed."""
 
     recency: Share = 0.3
     role: Share = 0.3
     content: Share = 0.4
     low: Share = 0.5
-    """Runs of one or two messages between two gaps that score below this are cut with these."""
+    """One or two messages between two gaps are cut with them if their importance is below this."""
     keywords: tuple[str, ...] = KEYWORDS
     markers: tuple[str, ...] = ("[SYSTEM:", "[User", "[TASK")
     approvals: tuple[str, ...] = ("approval", "duck_call")
-    """Words, compared without case, that count beside the keywords."""
+    """Words that count in addition to the keywords, whatever their case."""
     success: Share = 0.0
-    """What words for a success count beside the other keywords; 0 counts them as keywords like any other."""
+    """Weight of words that report a success, in addition to keywords; 0 makes them ordinary keywords."""
     tool_marker: str = "[Tool:"
     short_length: Count = 20
-    """Characters below which a message counts as short."""
+    """A message of fewer characters than this counts as short."""
     short_penalty: Share = 0.7
     roles: Mapping[str, Share] = ROLES
 
@@ -126,7 +126,7 @@ class Importance(Section):
 
     @cached_property
     def counted_keywords(self) -> tuple[str, ...]:
-        """The keywords but for those that count apart, as words for a success."""
+        """The keywords, without the words for a success if these have a weight of their own."""
         successes = {each.lower() for each in SUCCESSES} if self.success else set[str]()
         return tuple(each for each in self.keywords if each.lower() not in successes)
 
@@ -135,64 +135,64 @@ _THIRD = 1 / 3
 
 
 class Keep(Section):
-    """What is protected while there is room."""
+    """What is not cut as long as the rest of the budget suffices."""
 
     recent: Share = 0.25
-    """Share of the budget that the newest units may fill uncut."""
+    """Share of the budget up to which the newest units are not cut."""
     first_user: StrictBool | Share = True
-    """The first user message, and the share of the room that it may fill; `true` is a third."""
+    """Whether the first user message is kept, or the share of the room it may fill; `true` is a third."""
     pins: tuple[Regex, ...] = ()
-    """Messages whose text one of these is found in."""
+    """Messages are kept if any of these regular expressions is found in their text."""
 
     @property
     def first_user_share(self) -> float:
-        """Share of the room from which on the first user message is clipped; 0 where nothing keeps it."""
+        """The share of the room above which the first user message is clipped; 0 if it is not kept."""
         return _THIRD if self.first_user is True else float(self.first_user)
 
 
 class Summary(Section):
-    """How what was cut is summarised."""
+    """How cut messages are summarised."""
 
     enabled: StrictBool = True
     model: str = ""
-    """The model that writes; empty is the conversation's own."""
+    """The model that writes summaries; empty means the model of the conversation."""
     min_gap: Positive = 5
-    """Messages; a smaller gap gets a notice."""
+    """Number of messages from which on a gap gets a summary; a smaller one gets a notice."""
     max_tokens: Positive | Auto = "auto"
-    """Of one summary; `Policy.summary_tokens` fits it to the budget."""
+    """Largest summary in tokens; `auto` derives it from the budget."""
     max_characters: Count = 0
-    """Of one summary, beside its tokens; 0 is any number."""
+    """Largest summary in characters, in addition to the limit in tokens; 0 means no limit."""
     temperature: Annotated[float, Field(strict=True, ge=0, le=2)] = 0.3
     wait: Seconds = 2.5
-    """Seconds that a request may wait for its summary."""
+    """Longest time that a request may wait for its summary."""
     timeout: Seconds = 30.0
-    """Seconds that one call to the model may take."""
+    """Longest time that one call to the model may take."""
     role: Literal["user", "system", "developer"] = "user"
     alternate: StrictBool | Auto = "auto"
-    """Whether the model insists on alternating roles; `auto` learns it from a refusal."""
+    """Whether the model requires alternating roles; `auto` learns that from a refusal."""
     prompt: str = ""
-    """Instruction to the model that writes; empty is the built-in one."""
+    """Instruction to the model that writes summaries; empty means the built-in one."""
     cached_prefix: StrictBool = True
-    """Whether a summary may be asked for behind what was sent last, which the provider has cached."""
+    """Whether a summary may be requested by continuing the last request, which the provider has cached."""
     shadow: StrictBool = False
-    """Whether summaries are written in shadow too, where nobody gets them but those who look."""
+    """Whether summaries are also written in shadow, where only operators see them."""
 
 
 _LEAST_LEDGER = 1600
 
 
 class Ledger(Section):
-    """Facts that are carried word for word out of what was cut."""
+    """The ledger: facts from cut messages that notes carry on, word for word."""
 
     share: Share = 0.10
     least: Count | Auto = "auto"
-    """Tokens that the ledger may have under a small budget; `auto`: 1,600 where `share` is the default."""
+    """Tokens that the ledger may have under any budget; `auto`: 1,600, or 0 if `share` is set."""
     constraints: StrictBool = True
     identifiers: StrictBool = True
 
     @property
     def tokens(self) -> int:
-        """`least` in tokens. A share that a policy chooses for itself is a bound."""
+        """`least` in tokens; for `auto` it is 0 if the policy sets a share, which is then the limit."""
         if self.least == "auto":
             return _LEAST_LEDGER if self.share == Ledger.model_fields["share"].default else 0
         return self.least
@@ -202,7 +202,7 @@ StrategyName = Annotated[str, NameIn(STRATEGIES)]
 
 
 class Strategy(Section):
-    """Which rule chooses what is cut, and the numbers of those that count."""
+    """The strategy that chooses what is cut, and the options of single strategies."""
 
     name: StrategyName = "importance"
     last: Positive = 20
@@ -211,7 +211,7 @@ class Strategy(Section):
     answer_max: Bytes = 750
     answer_to: Bytes = 500
     condense_active: StrictBool = False
-    """Whether long answers of exchanges that stay are condensed too, when others roll."""
+    """Whether long answers in the remaining exchanges are condensed too, when others are cut."""
     summary_max: Bytes = 4000
     summary_to: Bytes = 3000
     idle: Seconds = 1800.0
@@ -229,20 +229,20 @@ class Strategy(Section):
 
 
 class Economy(Section):
-    """When pruning pays. `auto` asks the price list."""
+    """Whether cutting waits until it saves money; `auto` takes the numbers from the price list."""
 
     enabled: StrictBool = True
-    """Whether *trim* waits while an epoch costs more than it saves, and the provider's cache is named."""
+    """Whether *trim* waits while an epoch costs more than it saves, and requests get a prompt cache key."""
     cache_ttl: Seconds | Auto = "auto"
-    """Seconds after which the provider has forgotten a prompt that nobody sent again."""
+    """Time after which an unused prompt is no longer in the provider's cache."""
     cached_price: Share | Auto = "auto"
-    """Price of a cached prompt token, as a share of a fresh one's."""
+    """Price of a cached prompt token, as a share of the price of an uncached one."""
     expected_turns: Positive | Auto = "auto"
-    """Calls to come on which an epoch saves; `auto`: by the pace at which the conversation grows."""
+    """Number of future requests on which an epoch saves; `auto` estimates it from past growth."""
 
 
 class RetentionMatch(Section):
-    """All that is given must hold: a role, a tool's name (shell pattern), a regex found in the text."""
+    """All given conditions must hold: role, tool name (shell pattern), regular expression in the text."""
 
     role: str | None = None
     tool: Glob | None = None
@@ -259,7 +259,7 @@ RetentionClass = Literal["critical", "compressible", "batch_compressible", "disp
 
 
 class Retention(Section):
-    """A rule that gives units a class; the first match wins."""
+    """A rule that gives messages a retention class; the first matching rule applies."""
 
     match: RetentionMatch
     class_: RetentionClass = Field(alias="class")
@@ -272,21 +272,21 @@ class Compactor(Section):
 
 
 class Tool(Section):
-    """What may be done with the results of tools whose names match the shell pattern `match`."""
+    """How the results of tools are treated whose names match the shell pattern `match`."""
 
     match: Glob
     cache_exchanges: Count = 0
-    """Exchanges for which a result is kept after each use; 0 is not at all."""
+    """Number of exchanges for which a result is cached after each use; 0 means not at all."""
     serve: StrictBool = False
-    """Whether a call is answered with a result that is kept, and never reaches the client."""
+    """Whether the proxy answers a call with a cached result, so that it does not reach the client."""
     pure: StrictBool = False
     """Whether a call with the same arguments always has the same result."""
     clear_after: Count = 3
-    """Newer results that keep a result from being cleared out of the history."""
+    """Number of newest results that are not cleared from the history."""
     scope: Literal["session"] = "session"
-    """Who shares results: one session alone."""
+    """Who shares cached results; only a session's own requests can."""
     invalidated_by: tuple[Glob, ...] = ()
-    """Tools that change what these read: a call of one empties what is kept of these."""
+    """Tools that change what these tools read: a call of one drops the cached results of these."""
 
     @model_validator(mode="after")
     def _serves_only_what_is_safe(self) -> Self:
@@ -296,26 +296,26 @@ class Tool(Section):
 
 
 class ToolResults(Section):
-    """Tool results in the history."""
+    """How old tool results in the history are cleared."""
 
     clear_first: StrictBool = True
     clear_at_least: Share = 0.1
 
 
 class Recall(Section):
-    """The tool with which the model reads again what was cut."""
+    """The recall tool, with which the model searches and rereads what was cut."""
 
     enabled: StrictBool = False
     rounds: Positive = 4
-    """Calls of the model that one answer may take."""
+    """Number of rounds of tool calls that the proxy may answer within one answer."""
     search: Annotated[str, NameIn(SEARCHES)] = "words"
-    """By what is looked for what was cut."""
+    """The search: `words`, or the name of a plug-in."""
     embeddings: str = ""
-    """Does nothing: policies that name a model here are still read."""
+    """Has no effect; accepted because earlier releases had it."""
 
 
 class Memory(Section):
-    """What outlives a session."""
+    """Memory that outlives sessions."""
 
     enabled: StrictBool = False
     every: Positive = 10
@@ -330,34 +330,34 @@ class Memory(Section):
 
 
 class Proof(Section):
-    """Whether cuts change answers, found out by asking once more."""
+    """Measures whether cuts change answers, by asking the model a second time."""
 
     share: Share = 0.0
-    """Of the requests whose view is cut: so many are asked once more, behind all users; 0 is none."""
+    """Share of the requests with a cut view that are asked a second time, after all users; 0 means none."""
     daily_dollars: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
-    """What that may cost in a day (UTC)."""
+    """Limit of the cost of second answers in a day (UTC)."""
     daily_tokens: Count = 0
-    """Tokens of prompts and answers that it may take in a day, of models whose price nobody knows."""
+    """Limit of their tokens in a day, prompts and answers, for models whose price is unknown."""
 
 
 class Append(Section):
-    """Clients that send only what is new."""
+    """Options for clients that send only new messages."""
 
     wait: Seconds = 30.0
     queue: Positive = 8
 
 
 class Store(Section):
-    """How long sessions live, and what a fault of the store means."""
+    """How sessions are stored, and what happens if the store fails."""
 
     ttl: PositiveSeconds = 30 * 86_400.0
     encrypt: StrictBool = False
-    """Contents are encrypted at rest. One policy that says so decides for all of a server's."""
+    """Whether stored contents are encrypted; if any policy of a server says so, all of them are."""
     on_fault: Literal["open", "closed"] = "open"
 
 
 class Limits(Section):
-    """What is refused."""
+    """Limits beyond which requests are refused."""
 
     body: PositiveBytes = 64 * 2**20
     messages: Positive = 100_000

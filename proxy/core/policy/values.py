@@ -1,7 +1,7 @@
 """The kinds of value that a policy file holds: durations, sizes, shares, counts, patterns.
 
-A TOML value is taken for what it is: `true` is no number and `"8000"` no count. Only durations and sizes may
-be written as text with a unit. Complaints are whole predicates, to be read after the name of the key.
+Values are not converted: `true` is not a number, and `"8000"` is not a count. Only durations and sizes may be
+written as text with a unit. Error messages are written to follow the name of the key ("must be ...").
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2*
 
 _TIME = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
 _SHOWN = 60
-"""Characters of a pattern that a complaint repeats."""
+"""Characters of a pattern that an error message repeats."""
 
 
 def seconds(value: object) -> object:
-    """`"30d"` is 2,592,000 seconds; a number stays as it is."""
+    """Convert a duration to seconds: `"30d"` to 2,592,000; a number is returned unchanged."""
     if isinstance(value, (int, float)):
         return value
     if (found := _DURATION.fullmatch(value) if isinstance(value, str) else None) is None:
@@ -34,7 +34,7 @@ def seconds(value: object) -> object:
 
 
 def size(value: object) -> object:
-    """`"64MiB"` is 67,108,864 bytes; a number stays as it is."""
+    """Convert a size to bytes: `"64MiB"` to 67,108,864; a number is returned unchanged."""
     if isinstance(value, (int, float)):
         return value
     if (found := _SIZE.fullmatch(value) if isinstance(value, str) else None) is None:
@@ -43,7 +43,7 @@ def size(value: object) -> object:
 
 
 def time_of_day(value: object) -> object:
-    """`"03:00"`, hours and minutes."""
+    """Check a time of day such as `"03:00"`."""
     if not (isinstance(value, str) and _TIME.fullmatch(value)):
         raise ValueError('must be a time of day as text, such as "03:00"')
     return value
@@ -89,16 +89,16 @@ Regex = Annotated[str, AfterValidator(_regex)]
 Glob = Annotated[str, Field(min_length=1)]
 
 
-# --- what third parties add under a name, beside what is built in ---
-# Whoever starts a process looks for them once (`adapters/plugins.py`); here they are only kept, so that a
-# policy's names can be checked without knowing what stands behind them.
+# --- names of built-in things, and of those that plug-ins add ---
+# Plug-ins are loaded once when a process starts (`adapters/plugins.py`). They are only registered here, so
+# that the names in a policy can be checked without importing what they stand for.
 
 
 T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """Things of one kind by name."""
+    """The built-in names of one kind of thing, and the things that plug-ins have added, by name."""
 
     def __init__(self, *built_in: str) -> None:
         self._built_in = built_in
@@ -106,23 +106,23 @@ class Registry(Generic[T]):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every name: the built-in ones, then what was added, in that order."""
+        """All names: the built-in ones, then the added ones in the order in which they were added."""
         return (*self._built_in, *self._added)
 
     def add(self, name: str, thing: T) -> None:
-        """Make a thing known. Raises ValueError where the name is taken."""
+        """Add a thing under a name. Raises ValueError if the name is taken."""
         if name in self.names:
             raise ValueError(f"the name `{name}` is taken")
         self._added[name] = thing
 
     def __getitem__(self, name: str) -> T:
-        """What was added under a name. Raises KeyError for any other, built-in ones too."""
+        """Return what was added under a name. Raises KeyError for other names, built-in ones included."""
         return self._added[name]
 
 
 @dataclass(frozen=True)
 class NameIn:
-    """Annotates a text that is one of a registry's names, in whatever it holds when it is asked."""
+    """Annotates a text that must be one of the names that a registry has when the text is checked."""
 
     registry: Registry[Any]
 
@@ -143,10 +143,10 @@ class NameIn:
 
 
 STRATEGIES: Registry[Any] = Registry("importance", "sliding_window", "session", "topic", "exchanges", "off")
-"""What a policy's `strategy.name` may say; each is a :class:`proxy.core.planning.strategy.Strategy`."""
+"""The values of `strategy.name` in a policy; each is a :class:`proxy.core.planning.strategy.Strategy`."""
 
 SEARCHES: Registry[Any] = Registry("words")
-"""What a policy's `recall.search` may say; each is a :class:`proxy.ports.Search`, but for `aclose`."""
+"""The values of `recall.search` in a policy; each is a :class:`proxy.ports.Search` without `aclose`."""
 
 COMPACTORS: Registry[Any] = Registry("working_flow")
-"""What `[[compactors]]` may name; each is a `Compactor` (`engine/summaries/compactors.py`)."""
+"""The names in `[[compactors]]` of a policy; each is a `Compactor` (`engine/summaries/compactors.py`)."""

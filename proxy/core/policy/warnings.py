@@ -1,7 +1,7 @@
-"""What is valid in a policy and yet changes nothing, can never match, or has no room: for `unabridged check`.
+"""Finds valid parts of a policy that have no effect, never match, or do not fit: for `unabridged check`.
 
-Only what is certain for every conversation is told. Where it is no fault of the values but of their being
-stated, ``stated`` says what a file states itself.
+There is a warning only for what is certain in every conversation. Some values are at fault only if the file
+states them itself; ``stated`` has the keys that it does.
 """
 
 import re
@@ -23,7 +23,7 @@ _STRATEGY_OF: Mapping[str, str] = {
     **dict.fromkeys(("condense_active", "summary_max", "summary_to"), "exchanges"),
 }
 _STRATEGIES = {"importance", "topic", "off", *_STRATEGY_OF.values()}
-"""Those of which it is known what they read."""
+"""The built-in strategies. Which options a plug-in's strategy reads is not known."""
 _CUTTING = (
     *("budget", "stages", "importance", "keep", "summary", "ledger", "economy"),
     *("retention", "compactors", "tool_results", "recall", "proof"),
@@ -33,10 +33,10 @@ _ECONOMY = ("cache_ttl", "cached_price", "expected_turns")
 _MESSAGE_ROLES = {*ROLES, "function"}
 _TOOL_ROLES = {"assistant", "tool", "function"}
 _SMALL = 1_000
-"""Tokens of a budget that a usual system prompt, a few tools and a question fill alone."""
+"""A budget in tokens so small that a usual system prompt, a few tools and a question fill it."""
 
 _NO_NAME = re.compile(r"[\^$|(){}\\+\s]|^\.\*")
-"""What no tool's name has. OpenAI's have letters, digits, `_` and `-`; others also `.`, `:` and `/`."""
+"""Characters that no tool name has; OpenAI allows letters, digits, `_` and `-`, others also `.`, `:`, `/`."""
 _SET = re.compile(r"\[[^\]]*\]")
 _ESCAPE_OR_SET = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]])*\]", re.DOTALL)
 _PAST_AN_END = re.compile(r"\$\w(?![?*{])|\w\^")
@@ -44,14 +44,14 @@ _BY_LINES_OR_SPACED = re.compile(r"\(\?[a-zA-Z]*[mx]")
 
 
 class PolicyWarning(NamedTuple):
-    """A remark, and the key that it is about."""
+    """A warning, and the location of the key that it is about."""
 
     location: Location
     message: str
 
 
 def warnings_of(policy: Policy, stated: Collection[Location], budget: int | None) -> Iterator[PolicyWarning]:
-    """All remarks on a policy; ``budget`` is in tokens, None where it is not known."""
+    """Yield all warnings about a policy; ``budget`` is in tokens, None if it is not known."""
     for key, message in policy.retired():
         yield PolicyWarning(tuple(key.split(".")), message)
     for keys, why in _idle(policy):
@@ -69,7 +69,7 @@ def warnings_of(policy: Policy, stated: Collection[Location], budget: int | None
 
 
 def _idle(policy: Policy) -> Iterator[tuple[Collection[str], str]]:
-    """Dotted keys that change nothing under the policy, and why."""
+    """Yield groups of keys (dotted) that have no effect under the policy, each with the reason."""
     name = policy.strategy.name
     if name == "off":
         yield _CUTTING, 'nothing is cut with `strategy.name = "off"`'
@@ -115,7 +115,7 @@ def _tools(policy: Policy, stated: Collection[Location]) -> Iterator[PolicyWarni
 
 
 def _shadowed(policy: Policy) -> Iterator[PolicyWarning]:
-    """Rules that are never reached, because one before them matches all that they match."""
+    """Yield warnings about rules that never apply, because an earlier one matches all that they match."""
     for place, tool in enumerate(policy.tools):
         if before := next((t.match for t in policy.tools[:place] if _covers(t.match, tool.match)), None):
             message = f'`match = "{tool.match}"` is never reached: `{before}` stands before it'
@@ -138,7 +138,7 @@ def _shadowed(policy: Policy) -> Iterator[PolicyWarning]:
 
 
 def _covers(wide: str, narrow: str) -> bool:
-    """Whether a shell pattern matches all that another does, as far as that can be told by text alone."""
+    """Whether one shell pattern surely matches all that another does, judged by the patterns alone."""
     return wide == narrow or (not set("?[") & set(wide) and "[" not in narrow and fnmatchcase(narrow, wide))
 
 
@@ -185,7 +185,7 @@ def _patterns(policy: Policy) -> Iterator[PolicyWarning]:
 
 
 def _sizes(policy: Policy, stated: Collection[Location], budget: int | None) -> Iterator[PolicyWarning]:
-    """What has no room in the budget."""
+    """Yield warnings about what does not fit into the budget."""
     if budget is None:
         return
     location, named = ("budget", "tokens"), f"a budget of {budget:,} tokens"

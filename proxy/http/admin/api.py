@@ -1,7 +1,7 @@
 """The admin API: one table of operations, from which its routes and its OpenAPI document are made.
 
-A client's own key opens nothing but what is remembered of itself: elsewhere without a token it is 401, with
-anything else 403.
+A client's own key gives access only to what is remembered under its own names. All other operations need the
+admin token: without any token the answer is 401, with another one 403.
 """
 
 from __future__ import annotations
@@ -57,44 +57,44 @@ class Query:
 
 @dataclass(frozen=True)
 class Operation:
-    """One method of one path."""
+    """An operation: one method of one path."""
 
     method: Method
     path: str
-    """After the prefix; a member in braces is a part of the path."""
+    """The path after the prefix; names in braces stand for segments."""
     endpoint: Endpoint
     query: Sequence[Query] = ()
     about: str = ""
-    """What the id in its path names."""
+    """What the id in the path identifies."""
     is_for_clients: bool = False
-    """Whether it is asked with a client's own key, which says whose it is, and not with the admin token."""
+    """Whether it is authorised by a client's own key, which also says whose data it is about."""
     media: str = _JSON
-    """The content type of its answer; of events the answer is what each of them has."""
+    """The content type of the response; for events, `answer` describes one event."""
 
     @cached_property
     def body(self) -> type[BaseModel]:
-        """What it takes."""
+        """The model of the request body."""
         return get_type_hints(self.endpoint)["body"]
 
     @cached_property
     def answer(self) -> type[BaseModel]:
-        """What it answers."""
+        """The model of the response body."""
         hint = get_type_hints(self.endpoint)["return"]
         return next(each for each in get_args(hint) or (hint,) if issubclass(each, BaseModel))
 
 
 @dataclass(frozen=True)
 class Table:
-    """The operations of a class, by its methods: docstrings tell of them, types are the contract."""
+    """The operations of a class: methods with their docstrings as summaries, and their types as schemas."""
 
     about: str = ""
-    """What the id in a path names."""
+    """What the id in the paths identifies."""
     _rows: list[Callable[[object], Operation]] = field(default_factory=list[Callable[[object], Operation]])
 
     def operation(
         self, method: Method, path: str, *query: Query, is_for_clients: bool = False, media: str = _JSON
     ) -> Callable[[_Made], _Made]:
-        """Make a method of the class what answers this method of this path."""
+        """Register a method of the class as the endpoint of this method and path."""
 
         def enter(endpoint: _Made) -> _Made:
             def of(made: object) -> Operation:
@@ -107,12 +107,12 @@ class Table:
         return enter
 
     def of(self, made: object) -> list[Operation]:
-        """The operations, done by an instance of the class."""
+        """Return the operations with the methods of this instance as endpoints."""
         return [row(made) for row in self._rows]
 
 
 def number(request: Request, name: str, usual: int, most: int) -> int:
-    """A number of the query, from 1 on, as far as there may be ``most``. Raises InvalidType."""
+    """Return a positive number from the query, at most ``most``. Raises InvalidType."""
     text = request.query_params.get(name, str(usual))
     if not (text.isascii() and text.isdigit() and int(text[:9])):
         raise InvalidType(f"`{name}` must be a whole number above 0.", param=name)
@@ -123,14 +123,14 @@ _TABLE = Table()
 
 
 class AdminAPI:
-    """All ``operations``, for whoever the ``auth`` admits."""
+    """Serves all ``operations`` to those whom ``auth`` admits."""
 
     def __init__(self, operations: Sequence[Operation], auth: AdminAuth) -> None:
         self._operations = [*_TABLE.of(self), *operations]
         self._auth = auth
 
     def routes(self) -> list[Route]:
-        """The API's routes."""
+        """Return the routes of the API."""
         by_path: dict[str, dict[str, Operation]] = {}
         for each in self._operations:
             by_path.setdefault(each.path, {})[each.method] = each
@@ -160,12 +160,12 @@ class AdminAPI:
 
     @_TABLE.operation("GET", "/openapi.json")
     async def openapi(self, request: Request, body: NoBody) -> Document:
-        """This document."""
+        """Read this document."""
         return Document(**document(self._operations))
 
 
 async def raw_body(request: Request) -> bytes:
-    """A request's body, which is a short one. Raises RequestTooLarge."""
+    """Return a request's body, which must be short. Raises RequestTooLarge."""
     raw = bytearray()
     async for part in request.stream():
         raw += part
@@ -175,7 +175,7 @@ async def raw_body(request: Request) -> bytes:
 
 
 async def _body(request: Request, shape: type[Body]) -> Body:
-    """A request's body; none at all is an empty object.
+    """Decode a request's body; a missing body is an empty object.
 
     Raises RequestTooLarge, UnsupportedMediaType, InvalidEncoding, InvalidJSON, JSONTooDeep and InvalidType.
     """
@@ -195,7 +195,7 @@ async def _body(request: Request, shape: type[Body]) -> Body:
 
 
 def validated(shape: type[Body], value: object) -> Body:
-    """What somebody sent, in its shape. Raises InvalidType, which names the first member that is wrong."""
+    """Return a request's values as a model. Raises InvalidType, which names the first wrong member."""
     try:
         return shape.model_validate(value)
     except ValidationError as error:
@@ -214,7 +214,7 @@ _KEYS = {
 
 
 def document(operations: Sequence[Operation]) -> Schema:
-    """The OpenAPI document of a table."""
+    """Return the OpenAPI document of these operations."""
     shapes: list[tuple[type[BaseModel], Literal["serialization", "validation"]]] = [
         (ErrorReport, "serialization"),
         *((each.answer, "serialization") for each in operations),

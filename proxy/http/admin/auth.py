@@ -1,9 +1,10 @@
-"""Who may use the admin API and the page: whoever holds the admin token, by a header or by a cookie.
+"""Authorisation for the admin API and the page: by the admin token in a header, or by a cookie.
 
-A program sends the token with each request. A browser shows it once and gets a cookie for that, which scripts
-cannot read and pages of other sites cannot send (RFC 6265bis, SameSite=Strict). Since pages of other ports of
-the same machine are no other site, whatever a cookie changes also needs a token that only our own pages hold.
-Both are made from the admin token, so every worker knows them and none keeps any.
+A program sends the token with each request. A browser sends it once and gets a cookie, which scripts cannot
+read, and which pages of other sites cannot send (RFC 6265bis, SameSite=Strict). Pages on other ports of the
+same host belong to the same site, so a change that is authorised by the cookie also needs a CSRF token, which
+only our own pages have. Both are derived from the admin token, so every worker can check them and none stores
+any.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from proxy.errors import Forbidden, Unauthorized
 from proxy.http.request_head import check_credentials
 
 PATH = "/unabridged"
-"""Below which the cookie is sent."""
+"""The path below which browsers send the cookie."""
 CSRF_HEADER = "x-csrf-token"
 CSRF_FIELD = "csrf"
 _SAFE = frozenset({"GET", "HEAD"})
@@ -31,7 +32,7 @@ _LASTS = 30 * 24 * 3600
 
 @dataclass(frozen=True)
 class AdminAuth:
-    """Admits whoever holds the admin ``token``. ``now`` tells seconds since 1970.
+    """Admits requests with the admin ``token``. ``now`` returns seconds since 1970.
 
     ``is_secure``: browsers come by HTTPS, so the cookie is sent by nothing else.
     """
@@ -41,7 +42,7 @@ class AdminAuth:
     is_secure: bool = False
 
     def check(self, request: Request) -> None:
-        """Raises Unauthorized where a request shows nothing, and Forbidden where it shows something else."""
+        """Raise Unauthorized if a request has no credential, and Forbidden if it has a wrong one."""
         check_credentials(request.scope["headers"])
         scheme, token = [*request.headers.get("authorization", "").split(None, 1), "", ""][:2]
         if token:
@@ -54,33 +55,33 @@ class AdminAuth:
             self.check_csrf(request, request.headers.get(CSRF_HEADER, ""))
 
     def is_token(self, given: str) -> bool:
-        """Whether this is the admin token."""
+        """Whether a text is the admin token."""
         return _same(given, self.token)
 
     def is_logged_in(self, request: Request) -> bool:
-        """Whether a request has a cookie of ours that is still good."""
+        """Whether a request has a valid cookie of ours."""
         expires, _, rest = self._cookie(request).partition(".")
         nonce, _, signature = rest.partition(".")
         is_ours = _same(signature, self._signed("cookie", f"{expires}.{nonce}"))
         return is_ours and int(expires) > self.now()
 
     def check_csrf(self, request: Request, given: str) -> None:
-        """Raises Forbidden where a request was not made by a page of ours."""
+        """Raise Forbidden if a request was not made by one of our pages."""
         if not _same(given, self.csrf(request)):
             raise Forbidden("This form is out of date: load the page again.")
 
     def csrf(self, request: Request) -> str:
-        """What a page of ours shows beside the cookie of this request."""
+        """Return the CSRF token that our pages send beside the cookie of this request."""
         return self._signed("csrf", self._cookie(request))
 
     def log_in(self, answer: Response) -> None:
-        """Give whoever has shown the token a cookie."""
+        """Set the cookie in a response, for a browser that has sent the token."""
         content = f"{int(self.now()) + _LASTS}.{secrets.token_hex(16)}"
         cookie = f"{content}.{self._signed('cookie', content)}"
         self._set(answer, cookie, _LASTS)
 
     def log_out(self, answer: Response) -> None:
-        """Take the cookie back."""
+        """Delete the cookie in a response."""
         self._set(answer, "", 0)
 
     def _set(self, answer: Response, cookie: str, lasts: int) -> None:
@@ -93,7 +94,7 @@ class AdminAuth:
 
     @property
     def _name(self) -> str:
-        """Servers on other ports of one host have the same cookies: each has its own name for its own."""
+        """The cookie's name, different for each port, because servers on one host share their cookies."""
         return f"unabridged-{self._signed('name', '')[:8]}"
 
     def _signed(self, use: str, content: str) -> str:

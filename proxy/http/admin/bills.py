@@ -1,4 +1,4 @@
-"""What requests took and cost: bills as the admin API answers them, and the operation that adds them up."""
+"""Bills in the admin API: their response bodies, and the operation that adds them up."""
 
 from __future__ import annotations
 
@@ -23,38 +23,38 @@ _TABLE = Table()
 
 
 class TokenCounts(Shape):
-    """Tokens of requests and of their answers, as their upstream counted them."""
+    """Tokens of requests and their answers, as the upstream counted them."""
 
     received: int
-    """Of the whole conversations."""
+    """Prompt tokens of the whole conversations."""
     sent: int
     cached: int
-    """Of those sent: from the provider's cache."""
+    """Tokens of those sent that the provider read from its cache."""
     cache_writes: int = Field(validation_alias=AliasChoices("cache_writes", "written"))
-    """Of those sent: billed as written to it."""
+    """Tokens of those sent that were billed as written to the cache."""
     output: int
     shadow_cut: int
-    """Of those sent: would not have been sent, but for shadow mode."""
+    """Tokens of those sent that would have been cut without shadow mode."""
 
 
 class DollarAmounts(Shape):
-    """Money by the price list."""
+    """Costs in dollars by the price list."""
 
     answers: float
     hidden: float
-    """For further requests of an answer, after the proxy had answered tool calls itself."""
+    """Cost of requests that the client does not see, after the proxy has answered tool calls itself."""
     summaries: float
     memory: float
     proof: float
-    """For second answers, which tell whether cuts change the first."""
+    """Cost of second answers, which show whether cuts change the first."""
     spent: float
-    """All of these."""
+    """The sum of all costs."""
     without: float
-    """What sending the whole conversations would have cost, where they would have fitted."""
+    """What sending the whole conversations would have cost, if they fitted the window."""
     saved: float
-    """`without` less `spent`, for the requests whose whole conversation would have fitted."""
+    """`without` minus `spent`, for requests whose whole conversation would have fitted."""
     shadow: float
-    """What would have been saved in shadow mode, before the cost of summaries."""
+    """What shadow requests would have saved, without deducting the cost of summaries."""
 
 
 class BillReport(Shape):
@@ -63,16 +63,16 @@ class BillReport(Shape):
     requests: int
     tokens: TokenCounts
     dollars: DollarAmounts | None
-    """Null where nobody knows a price of any of it."""
+    """Null if no price is known."""
     would_have_failed: int
     """Requests whose whole conversation would not have fitted the model's window."""
     price_unknown: int
-    """Requests, and calls of the proxy's own, whose price is unknown: they are missing in the dollars."""
+    """Requests, and the proxy's own calls, whose price is unknown; their costs are missing."""
     estimated: int
-    """Requests whose answer had no `usage`: their tokens are counted by the proxy."""
+    """Requests whose answer had no `usage`, so that the proxy counted their tokens."""
     epochs: int
     summaries_failed: dict[str, int]
-    """By the reason."""
+    """Numbers of failed summaries by reason."""
     tool_calls_answered: int
 
 
@@ -80,13 +80,13 @@ class StatsRow(BillReport):
     """The bill of an hour, a day, a model or a session."""
 
     key: str
-    """The hour's time, the day, the model's name or the session's id."""
+    """The start of the hour, the day, the model's name, or the session's id."""
     name: str | None
-    """What a client sends as `X-Unabridged-Session`, of a session."""
+    """For a session, the name that a client sends as `X-Unabridged-Session`."""
 
 
 class IntervalReport(Shape):
-    """A share, or a difference of shares, and between what it lies with a confidence of 95 %."""
+    """A share, or a difference of shares, with its confidence interval of 95 %."""
 
     value: float
     low: float
@@ -94,33 +94,33 @@ class IntervalReport(Shape):
 
     @classmethod
     def of(cls, interval: Interval | None) -> IntervalReport | None:
-        """An interval as the API tells it."""
+        """Return an interval as the API has it."""
         return None if interval is None else cls.model_validate(interval._asdict())
 
 
 class PairCounts(Shape):
-    """Answers, and second ones to the same requests."""
+    """Comparisons of answers with second answers to the same requests."""
 
     compared: int
     agree: IntervalReport | None
-    """The share of them that say the same; null of none."""
+    """The share of them that agree; null if there are none."""
     likeness: list[int]
-    """How many are how alike, in tenths, those least alike first."""
+    """Numbers of comparisons by likeness in steps of a tenth, the least alike first."""
 
 
 class MissedMessages(Shape):
     """How often messages of one kind were asked for again."""
 
     kind: str
-    """Who said them: user, assistant, system, or result, of a tool."""
+    """Who said them: user, assistant or system; result for tool results."""
     retention: str
     """Their retention class."""
     signal: Signal
-    """recalled, rerun, reread, said_again, or used: an exact string of one was in a second answer alone."""
+    """recalled, rerun, reread, said_again, or used (an exact string of it, in a second answer only)."""
     cut: int
-    """While they were cut, cleared or clipped."""
+    """Number of times while they were cut, cleared or clipped."""
     shown: int
-    """While they stood in the view."""
+    """Number of times while they were in the view."""
 
 
 class CutMessages(Shape):
@@ -132,27 +132,27 @@ class CutMessages(Shape):
 
 
 class ProofRow(Shape):
-    """What was found out about the cuts of a policy in conversations with a model."""
+    """Evidence about the cuts of a policy in conversations with a model."""
 
     policy: str
     model: str
     whole: PairCounts
-    """Second answers to the whole history."""
+    """Comparisons with second answers to the whole history."""
     control: PairCounts
-    """Second answers to the same view."""
+    """Comparisons with second answers to the same view."""
     difference: IntervalReport | None
-    """By how much a model agrees more with itself; null where one of both was not compared yet."""
+    """By how much more often the model agrees with itself; null until both kinds were compared."""
     unproven: dict[Unproven, int]
-    """Answers that were chosen and not compared, by the reason."""
+    """Numbers of answers that were chosen but not compared, by reason."""
     dollars: float
-    """For second answers."""
+    """Cost of the second answers."""
     tokens: int
     cut: list[CutMessages]
     missed: list[MissedMessages]
 
     @classmethod
     def of(cls, policy: str, model: str, evidence: Evidence) -> ProofRow:
-        """Evidence as the API tells it."""
+        """Return evidence as the API has it."""
         pairs = {
             arm.value: PairCounts(
                 compared=evidence.pairs(arm),
@@ -176,28 +176,28 @@ class ProofRow(Shape):
 
 
 class StatsReport(Shape):
-    """What requests took and cost over a time."""
+    """What requests took and cost in a period."""
 
     since: str
-    """Beginning of the first hour, UTC."""
+    """Start of the first hour, UTC."""
     by: Literal["hour", "day", "model", "session"]
     total: BillReport
-    """Of all hours since then."""
+    """The bill of all hours since then."""
     rows: list[StatsRow]
-    """Of sessions: those that were used since then, each with the bill of all its life."""
+    """The rows; by session, those used since then, each with the bill of its whole life."""
     proof: list[ProofRow]
-    """What was found out about cuts since then."""
+    """Evidence about cuts since then."""
 
 
 class BilledSession(SessionReport):
     """A session as its latest turn left it, and its bill."""
 
     bill: BillReport
-    """Of all its life."""
+    """The bill of the session's whole life."""
 
 
 def members(bill: Bill) -> dict[str, Any]:
-    """The members of a bill."""
+    """Return the members of a bill as the API has them."""
     dollars = {kind: getattr(bill, kind) / NANO for kind in DollarAmounts.model_fields}
     return {
         "requests": bill.requests,
@@ -214,17 +214,17 @@ def members(bill: Bill) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class StatsOperations:
-    """Bills for people and scripts."""
+    """The operation on bills in the admin API."""
 
     stats: Stats
 
     def operations(self) -> list[Operation]:
-        """The one operation."""
+        """Return the only operation."""
         return _TABLE.of(self)
 
     @_TABLE.operation("GET", "/stats", _SINCE, _BY)
     async def bills(self, request: Request, body: NoBody) -> StatsReport:
-        """What requests took and cost, and what cuts did to answers."""
+        """Read what requests took and cost, and what cuts did to answers."""
         asked = request.query_params.get("since", _USUAL)
         by = request.query_params.get("by", "day")
         if by not in get_args(By):

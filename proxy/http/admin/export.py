@@ -1,4 +1,4 @@
-"""All that is kept of a session, byte for byte: what `unabridged replay` takes, and people keep."""
+"""The export of a session: everything that is stored of it, byte for byte; `unabridged replay` reads it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from proxy.http.admin.schemas import EpochReport, Exact, Hash, SessionReport, Sh
 
 
 class ExportedMessage(Shape):
-    """A message of the tree, exactly."""
+    """A message of the session's tree, byte for byte."""
 
     hash: Hash
-    """Names the message at its place: of it, and of all before it."""
+    """Chain hash: identifies the message together with all messages before it."""
     parent: Hash
     sequence: int
     at: Time
@@ -23,22 +23,22 @@ class ExportedMessage(Shape):
     complete: bool
     tokens: int
     original: Exact = Field(validation_alias=AliasChoices("original", "raw"))
-    """The message's own JSON, byte for byte."""
+    """The JSON of the message, byte for byte."""
 
 
 class ExportedHidden(Shape):
-    """What stands upstream for an answer in which the proxy has answered calls itself."""
+    """The messages sent upstream in place of an answer in which the proxy answered tool calls itself."""
 
     hash: Hash
-    """The answer's hash in the tree."""
+    """Chain hash of the answer."""
     at: Time
     tokens: int
     messages: list[Exact]
-    """Calls, results and text, byte for byte."""
+    """The messages with calls, results and text, byte for byte."""
 
 
 class ExportedSummary(Shape):
-    """What a note says of messages `start` up to and without `end`."""
+    """The summary of messages `start` to `end` (exclusive) in a note."""
 
     start: int
     end: int
@@ -46,7 +46,7 @@ class ExportedSummary(Shape):
 
 
 class ExportedGap(Shape):
-    """Messages `start` up to and without `end`, cut, and the literal note in their place."""
+    """The cut messages `start` to `end` (exclusive), and the literal note in their place."""
 
     start: int
     end: int
@@ -56,18 +56,18 @@ class ExportedGap(Shape):
 
 
 class ExportedClip(Shape):
-    """A message that goes out clipped, literally."""
+    """A message that is sent clipped or cleared, literally."""
 
     position: int
     clipped: Exact = Field(validation_alias=AliasChoices("clipped", "raw"))
 
 
 class ExportedEpoch(EpochReport):
-    """An epoch with its whole plan."""
+    """An epoch with its complete plan."""
 
     parent: str
     reach: Hash
-    """Hash of the message at which it comes into force."""
+    """Chain hash of the last message that the epoch edits; it applies to chains with that message."""
     depth: int
     budget: int
     ratio: float
@@ -76,11 +76,11 @@ class ExportedEpoch(EpochReport):
         validation_alias=AliasChoices("clipped", AliasPath("plan", "replacements"))
     )
     without_reasoning: list[int]
-    """Positions of messages that go out without their signed reasoning."""
+    """Positions of messages that are sent without their signed reasoning."""
 
 
 class Export(Shape):
-    """All that is kept of a session. `id` and `messages` make it a line that `unabridged replay` takes."""
+    """Everything that is stored of a session. `unabridged replay` reads its `id` and `messages`."""
 
     id: str
     format: Literal["unabridged session 1"]
@@ -90,21 +90,21 @@ class Export(Shape):
     """The system messages of the latest turn, byte for byte."""
     tip: str
     messages: list[Any]
-    """The head, and the branch of the tip."""
+    """The head and the messages of the session's branch."""
     tree: list[ExportedMessage]
     injected: Any
-    """What was handed in for the session, as it may be handed in again; null where nothing was."""
+    """The session's injection, in the form in which it can be handed in again; null if it has none."""
     remembered: str
-    """What it was told of earlier conversations when it began; empty where it was told nothing."""
+    """The memory briefing with which the session began; empty if it had none."""
     pins: list[Hash]
-    """Hashes of the messages that the client has pinned."""
+    """Chain hashes of the messages that the client has pinned."""
     hidden: list[ExportedHidden]
     epochs: dict[str, list[ExportedEpoch]]
-    """By lane: model, policy and explicit budget. All of them, whichever tip they are in force for."""
+    """All epochs by lane (model, policy and requested budget), including those of other branches."""
 
 
 def export(branch: Branch, session: SessionReport, everything: Everything, now: str) -> Export:
-    """All of a session, whose newest branch this is."""
+    """Return the export of a session, given its newest branch."""
     found, injection = branch.found, branch.injection
     injected = injection.handed_in if injection else None
     return Export(

@@ -1,4 +1,4 @@
-"""What the admin API does with memories, and what a client may do with its own."""
+"""The operations on memories: all of them for operators, and a client's own for the client."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _TABLE = Table("The id of an item.")
 
 @dataclass(frozen=True)
 class MemoryOperations:
-    """MemoryAdmin for people and scripts."""
+    """The operations of :class:`MemoryAdmin` in the admin API."""
 
     memories: MemoryAdmin
     inspection: Inspection
@@ -51,12 +51,12 @@ class MemoryOperations:
     naming: Naming
 
     def operations(self) -> list[Operation]:
-        """Everything that is done with memories."""
+        """Return all operations on memories."""
         return _TABLE.of(self)
 
     @_TABLE.operation("GET", "/memory", _QUERY, _K, _SCOPE)
     async def memory(self, request: Request, body: NoBody) -> told.MemoryTold:
-        """What is remembered: found by words, or the newest."""
+        """Search what is remembered, or list the newest items."""
         query = request.query_params.get("query", "").strip()
         most = number(request, "k", _FOUND if query else _LISTED, _MOST)
         name = request.query_params.get("scope", "")
@@ -71,7 +71,7 @@ class MemoryOperations:
 
     @_TABLE.operation("DELETE", "/memory", _SCOPE, _SESSION, _PERSON, _TENANT)
     async def forget_all(self, request: Request, body: NoBody) -> told.Forgotten:
-        """Forget one memory, or what is remembered of a session or a person: name one of them."""
+        """Forget a scope, or what was learned from a session or about a person; exactly one must be named."""
         asked = {name: value for name, value in request.query_params.items() if value and name != "tenant"}
         if len(asked) != 1:
             raise MissingParameter("Name a scope, a session or a person.", param="scope")
@@ -93,35 +93,35 @@ class MemoryOperations:
 
     @_TABLE.operation("GET", "/memory/{id}")
     async def item(self, request: Request, body: NoBody) -> told.ItemTold:
-        """An item."""
+        """Read an item."""
         return told.item(await self.memories.item(request.path_params["id"]))
 
     @_TABLE.operation("DELETE", "/memory/{id}")
     async def forget(self, request: Request, body: NoBody) -> told.Forgotten:
-        """Forget an item, and what texts say of it."""
+        """Forget an item, and the lines of texts that mention it."""
         entry = await self.memories.forget(request.path_params["id"])
         return told.Forgotten(id=entry.id, items=1, forgotten=True)
 
     @_TABLE.operation("GET", "/memory/{id}/log")
     async def memory_log(self, request: Request, body: NoBody) -> told.LogTold:
-        """What became of an item, one that was forgotten too."""
+        """Read the log of an item, also of a forgotten one."""
         name = request.path_params["id"]
         return told.LogTold(id=name, events=[told.event(each) for each in await self.memories.log(name)])
 
     @_TABLE.operation("POST", "/memory/{id}/restore")
     async def restore_item(self, request: Request, body: NoBody) -> told.ItemTold:
-        """Take an item back that was archived or superseded: it is born again."""
+        """Restore an item that was archived or superseded, with the score of a new one."""
         return told.item(await self.memories.restore(request.path_params["id"]))
 
     @_TABLE.operation("POST", "/memory/maintain")
     async def maintain(self, request: Request, body: NoBody) -> told.Maintained | Response:
-        """Do now what the daily run does; who accepts `application/x-ndjson` is told line by line."""
+        """Run the daily maintenance now; `Accept: application/x-ndjson` returns the progress line by line."""
         if request.headers.get("accept") == _EVENTS:
             return StreamingResponse(self._maintaining(), media_type=_EVENTS)
         return told.Maintained.model_validate(await self.daily.run())
 
     async def _maintaining(self) -> AsyncIterator[bytes]:
-        """A line for each scope that the run is over with, then what it came to."""
+        """Yield a line after each scope, and the totals at the end."""
         lines: asyncio.Queue[bytes] = asyncio.Queue()
         encode = msgspec.json.Encoder().encode
         maintained = self.daily.run(on_progress=lambda done: lines.put_nowait(encode(done)))
@@ -135,7 +135,7 @@ class MemoryOperations:
 
     @_TABLE.operation("GET", "/me/memory", *_OWN, is_for_clients=True)
     async def own_memory(self, request: Request, body: NoBody) -> told.OwnMemory:
-        """What is remembered of a client's own person, channel or workspace."""
+        """Read what is remembered of a person, channel or workspace of the client's own."""
         homes = self._homes(request)
         kept = await self.memories.own(homes)
         entries = self.memories.listed([kept], _MOST) if kept else ()
@@ -150,15 +150,15 @@ class MemoryOperations:
 
     @_TABLE.operation("DELETE", "/me/memory", *_OWN, is_for_clients=True)
     async def forget_own_memory(self, request: Request, body: NoBody) -> told.Forgotten:
-        """Forget it."""
+        """Forget what is remembered of a person, channel or workspace of the client's own."""
         kept: ScopeDetails | None = await self.memories.own(self._homes(request))
         was_there = kept is not None and await self.memories.forget_scope(kept.scope)
         return told.Forgotten(id="", items=len(kept.entries) if kept else 0, forgotten=was_there)
 
     def _homes(self, request: Request) -> list[MemoryHome]:
-        """Whose memory a client asks for, as either way of writing a header names it.
+        """Return the memory homes that a client may mean by its names, one for each encoding of a header.
 
-        A header has bytes: mostly they are UTF-8, and else Latin-1. Raises MissingParameter and InvalidType.
+        Names in headers are bytes, mostly UTF-8, else Latin-1. Raises MissingParameter and InvalidType.
         """
         asked = {
             name: request.query_params.get(name, "").strip() for name in ("user", "channel", "workspace")
@@ -177,7 +177,7 @@ class MemoryOperations:
         return [home for home in homes if home is not None]
 
     async def _session(self, name: str) -> tuple[SessionKey, str]:
-        """A session and its tenant; by its whole id one that is no more, too. Raises NotFound."""
+        """Return a session and its tenant; a complete id also finds one that is gone. Raises NotFound."""
         try:
             found = await self.inspection.find(name)
         except NotFound:
@@ -189,5 +189,5 @@ class MemoryOperations:
 
 
 def _as_bytes(name: str) -> str:
-    """A name as it is read of a header that has it in UTF-8."""
+    """Return a name as it is read from a header in which it is encoded as UTF-8."""
     return name.encode(errors="surrogatepass").decode("latin-1")

@@ -1,4 +1,4 @@
-"""What the admin API answers of memories, and of what a session stands at: the models are the contract."""
+"""The response bodies of the admin API about memories, and about the state of a session."""
 
 from __future__ import annotations
 
@@ -8,150 +8,150 @@ from proxy.http.admin.schemas import Hash, Shape, Time, time
 
 
 class SourceTold(Shape):
-    """Where an item comes from."""
+    """The source of an item."""
 
     session: str
-    """The id of its session."""
+    """The id of the session in which it was said."""
     messages: list[Hash]
     role: str
     name: str
-    """Who said it; empty where neither the message nor the request named anybody."""
+    """Who said it; empty if neither the message nor the request named the speaker."""
     at: Time
     passage: str
-    """What was said, of at most 2,000 bytes."""
+    """The original words, at most 2,000 bytes."""
 
 
 class ArchivedTold(Shape):
-    """What stays of an item that was put away."""
+    """The archive record of an item."""
 
     id: str
     original_content: str
-    """What the item said, and the passage that it came from."""
+    """The item's sentence, and the passage that it came from."""
     compressed_summary: str
     compression_method: str
-    """`model`; `text` where the item's sentence stands without its passage; `none` where all of it stays."""
+    """`model`; `text`: only the item's sentence is kept, without its passage; `none`: all is kept."""
     compressed_at: Time
     original_size_bytes: int
     compressed_size_bytes: int
     compression_ratio: float
-    """The share that was saved."""
+    """The share of bytes that was saved."""
     final_importance_score: float
     archive_reason: str
     retention_until: Time | None
-    """When it is deleted; null: never."""
+    """When the record is deleted; null means never."""
 
 
 class ItemTold(Shape):
-    """Something that is remembered."""
+    """An item: one remembered statement."""
 
     id: str
-    """Opaque; it leads to its scope."""
+    """Opaque; it includes the scope."""
     scope: str
     scope_kind: str
     scope_name: str
-    """As clients name it; empty for a thread."""
+    """The scope's name as clients send it; empty for a thread."""
     state: State
-    """Only what is `remembered` is told to anybody."""
+    """Only items in the state `remembered` are used in answers and briefings."""
     text: str
     kind: str
     trust: str
-    """Whose word it is: the `user`'s, or the `assistant`'s alone."""
+    """Who said it: the `user`, or only the `assistant`."""
     standing: bool
-    """Whether it stays true, and does not fade."""
+    """Whether it is about identity, health or a rule, so that its score does not decay."""
     importance_score: float
     access_count: int
     created_at: Time
     last_accessed_at: Time
     decay_applied_at: Time
     superseded_by: str | None
-    """The id of the item that says otherwise since."""
+    """The id of the newer item that contradicts it."""
     source: SourceTold
     archived: ArchivedTold | None
 
 
 class ScopeTold(Shape):
-    """A memory: whose it is, and what a model wrote of the whole."""
+    """A scope: one memory, with the texts that a model has written about it."""
 
     id: str
     """Opaque; it includes the tenant."""
     kind: str
     name: str
     workspace: str
-    """The name of the workspace that a channel lies in."""
+    """The name of the workspace that a channel belongs to."""
     items: int
     archived: int
     long: str
     short: str
     updated: Time | None
-    """When the texts were written; null where there are none."""
+    """When the texts were written; null if there are none."""
 
 
 class SaidTold(Shape):
-    """What somebody said in a session of a memory."""
+    """Something that was said in a session of a scope."""
 
     at: Time
     name: str
     trust: str
-    """Whose word it is: the `user`'s, or the `assistant`'s."""
+    """Who said it: the `user` or the `assistant`."""
     text: str
 
 
 class MemoryTold(Shape):
-    """Scopes, items of them, and what was said in their sessions."""
+    """Scopes, their items, and what was said in their sessions."""
 
     scopes: list[ScopeTold]
     items: list[ItemTold]
     said: list[SaidTold]
-    """Of what is asked, with what was said before and after it, the best first; empty without a query."""
+    """Matching lines of sessions, each with its neighbours, the best first; empty without a query."""
 
 
 class EventTold(Shape):
-    """A line of an item's log."""
+    """An event in an item's log."""
 
     event: str
     at: Time
     before: float | None
-    """Its score; null where it had none."""
+    """The score before the event; null if there was none."""
     after: float | None
     details: str
 
 
 class LogTold(Shape):
-    """What became of an item, oldest first."""
+    """The log of an item, oldest event first."""
 
     id: str
     events: list[EventTold]
 
 
 class Forgotten(Shape):
-    """Something that is remembered no more."""
+    """The result of forgetting something."""
 
     id: str
-    """Of the item or the scope; empty for a session, a person and a client's own memory."""
+    """The id of the item or scope; empty for a session, a person and a client's own memory."""
     items: int
-    """How many items that were, archived ones among them."""
+    """Number of items that were forgotten, archived ones included."""
     forgotten: bool
-    """False where there was nothing."""
+    """False if there was nothing to forget."""
 
 
 class Maintained(Shape):
-    """What a run has done."""
+    """What a maintenance run has done."""
 
     scopes: int
-    """Of which it is over, of those that there are."""
+    """Number of scopes that are finished, of the number in `of`."""
     of: int
     rescored: int
     archived: int
     deleted: int
-    """From the archive, because their time was over."""
+    """Number of archive records whose retention was over."""
     threads: int
-    """Conversations that were read."""
+    """Number of conversations that were read."""
     failed: int
-    """Scopes with a fault."""
+    """Number of scopes that failed."""
 
 
 class OwnMemory(Shape):
-    """What is remembered under a name of the client's own."""
+    """What is remembered under one of the client's own names."""
 
     kind: str
     """`person`, `channel` or `workspace`."""
@@ -162,13 +162,13 @@ class OwnMemory(Shape):
 
 
 class CachedFunction(Shape):
-    """A call whose result is fresh."""
+    """A tool call whose result is fresh."""
 
     name: str
     arguments: str
     remaining_exchanges: int
     cache_exchanges: int
-    """That it has after each use."""
+    """Number of exchanges for which it is fresh after each use."""
 
 
 class Received(Shape):
@@ -176,31 +176,31 @@ class Received(Shape):
 
     role: str
     text: str
-    """Its text, then the calls that it makes."""
+    """The text, followed by the calls that the message makes."""
 
 
 class StateTold(Shape):
-    """What a session stands at: what the log tells of each request at debug level."""
+    """The state of a session, as the log has it for each request at debug level."""
 
     session: str
-    """Its name."""
+    """The name of the session."""
     exchanges: int
     summary_bytes: int
-    """Of the summaries that stand in the view."""
+    """Bytes of the summaries in the view."""
     llm_compressions: int
     functions: list[CachedFunction]
     messages: list[Received]
     lines: str
-    """The same in the lines of the log."""
+    """The same as text, in the form of the log."""
 
 
-# --- made of what the engine knows ---
+# --- conversion from the engine's records ---
 
 
 def named(of: Scope, name: str) -> str:
-    """The name of a scope for people: mostly a header has it in UTF-8, of which Latin-1 was read."""
+    """Return a scope's name for people: headers are decoded as Latin-1, but mostly contain UTF-8."""
     if of.kind is ScopeKind.PERSON:
-        return name  # out of a body
+        return name  # from a request body, which is UTF-8
     try:
         return name.encode("latin-1").decode()
     except UnicodeError:
@@ -208,7 +208,7 @@ def named(of: Scope, name: str) -> str:
 
 
 def item(entry: ItemDetails) -> ItemTold:
-    """An item, wherever it is kept."""
+    """Return an active or archived item."""
     kept, record = entry.item, entry.archived
     newer = f"{entry.scope.kind}.{entry.scope.tag}.{kept.superseded_by}" if kept.superseded_by else None
     return ItemTold(
@@ -237,7 +237,7 @@ def _archived(record: Archived) -> ArchivedTold:
 
 
 def scope(kept: ScopeDetails) -> ScopeTold:
-    """A scope, and how much there is in it."""
+    """Return a scope, with the numbers of its items."""
     texts = kept.copy.texts
     return ScopeTold(
         id=kept.id,
@@ -253,7 +253,7 @@ def scope(kept: ScopeDetails) -> ScopeTold:
 
 
 def event(line: Event) -> EventTold:
-    """A line of a log."""
+    """Return an event of a log."""
     return EventTold(
         event=line.kind.value, at=time(line.at), before=line.before, after=line.after, details=line.details
     )

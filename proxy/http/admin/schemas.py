@@ -1,6 +1,6 @@
-"""What the admin API answers and takes: the models are the contract, and its OpenAPI document.
+"""The request and response bodies of the admin API, from which its OpenAPI document is made.
 
-Messages are passed on as they are, odd ones too: they are a client's, and nothing here may refuse them.
+Clients' messages are returned unchanged, however odd, so they are not validated here.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from proxy.core.planning.explain import Row
 
 
 def time(seconds: float) -> str:
-    """A time as the API writes it: UTC, to the millisecond."""
+    """Return a time (seconds since 1970) as the API writes it: UTC, in milliseconds."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def exact(raw: bytes) -> str:
-    """Bytes as a text from which the same bytes can be had."""
+    """Return bytes as a text that can be converted back to the same bytes."""
     return raw.decode(errors="surrogateescape")
 
 
@@ -38,7 +38,7 @@ Time = Annotated[
     Field(json_schema_extra={"format": "date-time"}),
 ]
 Exact = Annotated[str, BeforeValidator(lambda raw: exact(raw) if isinstance(raw, bytes) else raw)]
-"""A message's own JSON, byte for byte."""
+"""The JSON of a message, byte for byte."""
 Hash = Annotated[str, BeforeValidator(lambda raw: raw.hex() if isinstance(raw, bytes) else raw)]
 Number = Annotated[int, Field(ge=0, lt=10**6, strict=True)]
 Budget = Annotated[
@@ -64,11 +64,11 @@ def _numbers(messages: object, read: ValidatorFunctionWrapHandler) -> str | list
 
 
 Numbers = Annotated[Ranges | list[Number], WrapValidator(_numbers)]
-"""Messages, by their numbers in the transcript."""
+"""Numbers of messages in the transcript, as a list or as ranges."""
 
 
 class Shape(BaseModel):
-    """A JSON object with these members and no others; or made of what has them as attributes."""
+    """A JSON object without unknown members; can also be made from an object's attributes."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, use_attribute_docstrings=True, from_attributes=True
@@ -87,7 +87,7 @@ class Cycle(Shape):
 
 
 class EpochReport(Shape):
-    """One change of what is cut. Counts are of messages of the view."""
+    """An epoch: one change of what is cut. Counts are of messages of the view."""
 
     id: str
     number: int
@@ -98,20 +98,21 @@ class EpochReport(Shape):
     final_count: int
     final_tokens: int
     removed_count: int
-    """Negative where messages came back."""
+    """Negative if messages were restored."""
     removed_tokens: int
     emergency_mode: bool
     asked: Annotated[Literal["compact", "restore"] | None, BeforeValidator(lambda verb: verb or None)]
-    """The verb by which a person asked for it; null where the policy began it."""
+    """The verb by which a person requested the epoch; null if the policy began it."""
     reason: str
 
 
 class Compacted(EpochReport):
-    """What was cut on request."""
+    """The epoch that a person requested."""
 
     summary: str
-    """Of what is cut: `written with the operator's key`, `is being written with the operator's key`,
-    `comes with the tenant's next request`, `written before`, `no room`, `failed: ` or `none`, and why."""
+    """The state of the summary of what was cut: `written with the operator's key`,
+    `is being written with the operator's key`, `comes with the tenant's next request`,
+    `written before`, `no room`, `failed: ` or `none`, and why."""
 
 
 class SessionReport(Shape):
@@ -120,23 +121,23 @@ class SessionReport(Shape):
     id: str
     """Opaque; it includes the tenant."""
     name: str
-    """What a client sends as `X-Unabridged-Session`."""
+    """The name that a client sends as `X-Unabridged-Session`."""
     began_with: str | None
-    """The first words of its first user message; null for a session from before they were kept."""
+    """The first words of its first user message; null if the session is older than this field."""
     stage: str
     tokens: int
-    """Of the last view, head included."""
+    """Tokens of the last view, including the head."""
     full_tokens: int
-    """Of the last request before anything was cut."""
+    """Tokens of the last request before anything was cut."""
     budget: Budget
     window: ContextWindow
     window_from: WindowFrom
     model: str
     policy: str
     shadow: bool
-    """Whether the last request was forwarded as it came: then its `tokens`, and the view, nobody got."""
+    """Whether the last request was forwarded unchanged; then the view, with its `tokens`, was not sent."""
     blocked: Literal["compacting", "paused"] | None
-    """Why turns wait: all of them for a compaction, appended ones while it is paused."""
+    """Why turns wait: all turns during a compaction, or appended turns while the session is paused."""
     turns: int
     exchanges: int
     prune_count: int
@@ -144,18 +145,18 @@ class SessionReport(Shape):
     llm_compressions: int
     current_cycle: Cycle | None
     epochs: list[EpochReport]
-    """Of the lane of the latest turn, oldest first."""
+    """The epochs of the lane of the latest turn, oldest first."""
     created: Time
     updated: Time
 
 
 class LeftOut(Shape):
-    """How many sessions that were used as recently are left out, because they cannot be read."""
+    """How many equally recent sessions are left out because they cannot be read, by the reason."""
 
     unknown_secret: int = 0
-    """They are encrypted with an `UNABRIDGED_SECRET` that the server was not given."""
+    """Encrypted with an `UNABRIDGED_SECRET` that the server does not have."""
     newer_release: int = 0
-    """A newer release of the proxy has written them."""
+    """Written by a newer release of the proxy."""
     damaged: int = 0
 
 
@@ -167,16 +168,16 @@ class Sessions(Shape):
 
 
 class Entry(Shape):
-    """A message as it came."""
+    """A message as it arrived."""
 
     number: int | None
-    """By which other verbs name it; null for system messages of the head, and for what is off this branch."""
+    """The message's number, as used by verbs; null for the head, and for messages off this branch."""
     message: Any
     at: Time
     tokens: int | None
-    """Counted, not calibrated; null for system messages of the head."""
+    """Counted tokens (not calibrated); null for system messages of the head."""
     answer: bool
-    """Whether the proxy relayed it."""
+    """Whether it is an answer that the proxy relayed."""
     complete: bool
     """False for an answer that was cut off."""
 
@@ -201,21 +202,21 @@ class View(Shape):
 
 
 class MissingSummary(Shape):
-    """A gap that no summary tells of."""
+    """A gap without a summary."""
 
     gap: int
-    """Its index, as units name it."""
+    """The index of the gap, as in the member `gap` of units."""
     why: str
     """`failed: ` with a reason such as `echo` or `too long`, `no room`, or `not yet`."""
 
 
 class Explanation(Shape):
-    """What became of each unit of a branch, and why."""
+    """What happened to each unit of a branch, and why."""
 
     id: str
     policy: str
     policy_by: str
-    """What chose it for the latest turn: the request's header, a use rule, or the server's default."""
+    """How the policy of the latest turn was chosen: by the header, a use rule, or the server's default."""
     stage: str
     usage: float
     tokens: int
@@ -227,34 +228,34 @@ class Explanation(Shape):
     head_tokens: int
     stages: dict[str, float]
     lacking: int
-    """Tokens, about, that must come before the epoch that is due pays, by the latest turn; 0: none waits."""
+    """Approximate tokens that must be added until the waiting epoch pays; 0 if none waits."""
     injected: int
-    """Messages of what was handed in for the session: they stand before the units, and count as head."""
+    """Number of injected messages, which come before the units and count as part of the head."""
     pins: list[int]
-    """Messages that the client has pinned on this branch, by their numbers."""
+    """Numbers of the messages on this branch that the client has pinned."""
     epochs: list[EpochReport]
     missing_summaries: list[MissingSummary]
-    """As far as the process that answers knows: what another one tried to write it cannot tell."""
+    """Gaps without a summary, as far as the answering worker knows; others' attempts are unknown to it."""
     units: list[Row]
 
 
 class ToolResult(Shape):
-    """A tool result that is fresh: the same call would be answered with it, or might be."""
+    """A fresh tool result, with which the proxy may answer the same call."""
 
     tool_name: str
     parameters: Any
-    """The call's arguments; as text, where they are no JSON."""
+    """The arguments of the call; as text if they are not JSON."""
     result: str
     result_bytes: int
     remaining_duration: int
-    """Exchanges that are left."""
+    """Number of exchanges for which it is still fresh."""
     original_duration: int
-    """Exchanges that it has after each use."""
+    """Number of exchanges for which it is fresh after each use."""
     call_id: str
     cached_at: Time
-    """When its result came."""
+    """When the result arrived."""
     hits: int
-    """How often it was served, or the same call seen again."""
+    """How often it was served, or the same call was made again."""
 
 
 class ToolResults(Shape):
@@ -267,15 +268,15 @@ class ToolResults(Shape):
 
 
 class Pinned(Shape):
-    """What is pinned now."""
+    """The pinned messages of a session."""
 
     id: str
     pins: list[int]
-    """The numbers of all messages of the session's branch that are."""
+    """The numbers of all pinned messages on the session's branch."""
 
 
 class Deleted(Shape):
-    """A session that is no more."""
+    """A session that was deleted."""
 
     id: str
     name: str
@@ -283,7 +284,7 @@ class Deleted(Shape):
 
 
 class Candidate(Shape):
-    """A session that may be meant."""
+    """One of several sessions that match a name."""
 
     id: str
     name: str
@@ -291,18 +292,18 @@ class Candidate(Shape):
 
 
 class Fault(Shape):
-    """What went wrong."""
+    """An error."""
 
     message: str
     type: str
     param: str | None
     code: str
     candidates: list[Candidate] = []
-    """Of `ambiguous_session` alone: the sessions that may be meant, the newest 20."""
+    """Only for `ambiguous_session`: the sessions that match, the newest 20."""
 
 
 class ErrorReport(Shape):
-    """An error, in the shape of OpenAI's."""
+    """An error, in the form of OpenAI's errors."""
 
     error: Fault
 
@@ -319,33 +320,33 @@ class Document(BaseModel):
 
 
 class NoBody(Shape):
-    """Nothing."""
+    """An empty object."""
 
 
 class ForkBody(Shape):
-    """Which branch becomes a session of its own."""
+    """The branch that is copied into a session of its own."""
 
     tip: str | None = None
-    """The end of the branch; the session's own, if absent."""
+    """The last message of the branch; by default the session's tip."""
     at: Number | None = None
-    """The last message that is taken along, by its number in the transcript of that tip."""
+    """The number of the last message that is copied; by default the last one of the branch."""
     name: str | None = None
-    """What the fork is named; a new name is made, if absent."""
+    """The name of the fork; by default a new one is made."""
 
 
 class CompactBody(Shape):
-    """Which messages are cut; all that may be, if there is no body."""
+    """The messages to cut; without a body, all that may be cut."""
 
     messages: Numbers | None = None
-    """Numbers as in the transcript: `"4-19"`, `"4-19,25"` or `[4, 5]`."""
+    """Numbers of messages in the transcript: `"4-19"`, `"4-19,25"` or `[4, 5]`."""
 
 
 class PinBody(CompactBody):
-    """Which messages are pinned; they must be named."""
+    """The messages to pin; they are required."""
 
 
 class RestoreBody(CompactBody):
-    """Which cuts are undone; all, if there is no body."""
+    """The cuts to undo; without a body, all of them."""
 
     epoch: Number | None = None
-    """Instead of messages, the number of an epoch in force: what it cut."""
+    """The number of an epoch in force, whose cuts are undone; an alternative to messages."""

@@ -1,4 +1,4 @@
-"""What the admin API does with sessions. What a long one costs to work out is spent in a thread."""
+"""The operations on sessions. Whatever takes long for a long session is computed in a thread."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _TABLE = Table("An id, the beginning of one, or a name; of one session alone.")
 
 @dataclass(frozen=True)
 class SessionOperations:
-    """Sessions for people and scripts. ``now`` tells seconds since 1970."""
+    """The operations on sessions in the admin API. ``now`` returns seconds since 1970."""
 
     inspection: Inspection
     edits: Edits
@@ -43,14 +43,14 @@ class SessionOperations:
     now: Callable[[], float]
 
     def operations(self) -> list[Operation]:
-        """Everything that is done with sessions."""
+        """Return all operations on sessions."""
         return _TABLE.of(self)
 
     async def _found(self, request: Request) -> Inspected:
         return await self.inspection.find(request.path_params["id"])
 
     async def _branch(self, request: Request) -> Branch:
-        """The branch of the tip that was asked for."""
+        """Return the branch whose tip is in the query, else the session's own."""
         return await self.inspection.branch(await self._found(request), request.query_params.get("tip"))
 
     async def _shown(self, found: Inspected) -> BilledSession:
@@ -62,18 +62,18 @@ class SessionOperations:
 
     @_TABLE.operation("GET", "/sessions", _LIMIT)
     async def sessions(self, request: Request, body: schemas.NoBody) -> schemas.Sessions:
-        """The sessions used last."""
+        """List the sessions used last."""
         found, left_out = await self.inspection.newest(number(request, "limit", _USUAL, _MOST))
         return schemas.Sessions(sessions=[*map(shown, found)], left_out=schemas.LeftOut(**left_out))
 
     @_TABLE.operation("GET", _ONE)
     async def session(self, request: Request, body: schemas.NoBody) -> BilledSession:
-        """A session."""
+        """Read a session."""
         return await self._shown(await self._found(request))
 
     @_TABLE.operation("GET", f"{_ONE}/transcript", _TIP)
     async def transcript(self, request: Request, body: schemas.NoBody) -> schemas.Transcript:
-        """All messages as they came."""
+        """Read all messages as they arrived."""
         found = await self._found(request)
         numbered = await self.inspection.transcript(found, request.query_params.get("tip"))
 
@@ -104,17 +104,17 @@ class SessionOperations:
 
     @_TABLE.operation("GET", f"{_ONE}/view", _TIP)
     async def view(self, request: Request, body: schemas.NoBody) -> schemas.View:
-        """What the model gets."""
+        """Read what the model gets."""
         return await asyncio.to_thread(_view, await self._branch(request))
 
     @_TABLE.operation("GET", f"{_ONE}/explain", _TIP)
     async def explain(self, request: Request, body: schemas.NoBody) -> schemas.Explanation:
-        """What became of each message, and why."""
+        """Explain what happened to each message, and why."""
         return await asyncio.to_thread(_explanation, await self._branch(request))
 
     @_TABLE.operation("GET", f"{_ONE}/tools", _TIP)
     async def tools(self, request: Request, body: schemas.NoBody) -> schemas.ToolResults:
-        """Tool results that are fresh."""
+        """List the tool results that are fresh."""
         branch = await self._branch(request)
         policy = self.inspection.policy_of(branch.found.session).name
         results = await asyncio.to_thread(tool_results, branch)
@@ -122,12 +122,12 @@ class SessionOperations:
 
     @_TABLE.operation("GET", f"{_ONE}/state", _TIP)
     async def state(self, request: Request, body: schemas.NoBody) -> memory_schemas.StateTold:
-        """What it stands at: summaries, tool results, and what the model gets."""
+        """Read the state of a session: summaries, tool results, and what the model gets."""
         return await asyncio.to_thread(_state, await self._branch(request))
 
     @_TABLE.operation("GET", f"{_ONE}/export")
     async def export(self, request: Request, body: schemas.NoBody) -> Export:
-        """All that is kept of a session."""
+        """Export everything that is stored of a session."""
         branch = await self.inspection.branch(await self._found(request))
         everything = await self.inspection.everything(branch.found)
 
@@ -141,14 +141,14 @@ class SessionOperations:
 
     @_TABLE.operation("DELETE", _ONE)
     async def delete(self, request: Request, body: schemas.NoBody) -> schemas.Deleted:
-        """Forget a session."""
+        """Delete a session."""
         found = await self._found(request)
         await self.edits.delete(found)
         return schemas.Deleted(id=found.id, name=found.session.name, deleted=True)
 
     @_TABLE.operation("POST", f"{_ONE}/fork")
     async def fork(self, request: Request, body: schemas.ForkBody) -> BilledSession:
-        """Make a branch a session of its own."""
+        """Copy a branch into a session of its own."""
         found = await self._found(request)
         return await self._shown(await self.forks.fork(found, body.tip, body.at, body.name))
 
@@ -168,7 +168,7 @@ class SessionOperations:
 
     @_TABLE.operation("POST", f"{_ONE}/pin")
     async def pin(self, request: Request, body: schemas.PinBody) -> schemas.Pinned:
-        """Keep messages from being cut as long as anything else can be."""
+        """Pin messages: they are cut only when nothing else is left to cut."""
         found, messages = await self._found(request), ranges(body.messages)
         if not messages:
             raise InvalidType("Name the messages.", param="messages")
@@ -176,17 +176,17 @@ class SessionOperations:
 
     @_TABLE.operation("POST", f"{_ONE}/pause")
     async def pause(self, request: Request, body: schemas.NoBody) -> BilledSession:
-        """Let appended turns wait."""
+        """Pause a session: appended turns wait."""
         return await self._shown(await self.edits.pause(await self._found(request), paused=True))
 
     @_TABLE.operation("POST", f"{_ONE}/resume")
     async def resume(self, request: Request, body: schemas.NoBody) -> BilledSession:
-        """Let appended turns go on."""
+        """Resume a session: appended turns go on."""
         return await self._shown(await self.edits.pause(await self._found(request), paused=False))
 
 
 def ranges(messages: str | list[int] | None) -> Ranges | None:
-    """Numbers of messages, as they were written: single ones, or from one to another."""
+    """Parse numbers of messages: single ones and ranges, such as `4,17-20`."""
     if messages is None:
         return None
     if isinstance(messages, list):
@@ -199,7 +199,7 @@ def ranges(messages: str | list[int] | None) -> Ranges | None:
 
 
 def shown(found: Inspected, newest: NewestExchange | None = None) -> schemas.SessionReport:
-    """A session; with its newest exchange where that is given."""
+    """Return a session, with its newest exchange if that is given."""
     record, summarised = found.session, Summarised.of(found.epochs)
     blocked: Any = record.blocked or None
     return schemas.SessionReport(
@@ -266,7 +266,7 @@ def _explanation(branch: Branch) -> schemas.Explanation:
 
 
 def tool_results(branch: Branch) -> list[schemas.ToolResult]:
-    """The tool results that are fresh at the end of a branch."""
+    """Return the tool results that are fresh at the end of a branch."""
     arrivals = {node.hash: node.at for node in branch.nodes}
     results: list[schemas.ToolResult] = []
     for fresh in branch.fresh():
@@ -290,7 +290,7 @@ def tool_results(branch: Branch) -> list[schemas.ToolResult]:
 
 
 def _state(branch: Branch) -> memory_schemas.StateTold:
-    """What a session stands at, as the log of a request tells it."""
+    """Return the state of a session, as the log has it for a request."""
     session, summarised = branch.found.session, Summarised.of(branch.found.epochs)
     functions = [*branch.fresh()]
     messages = spoken(branch.view(branch.epoch), branch.dialect)

@@ -78,8 +78,11 @@ def test_the_schema_refuses_unknown_keys_and_wrong_values_in_every_table(
 def test_an_editor_is_told_what_a_key_is_for(schema: Path) -> None:
     told = json.loads(schema.read_text(encoding="utf-8"))
     keep = told["$defs"]["Keep"]
-    assert keep["description"] == "What is protected while there is room."
-    assert keep["properties"]["pins"]["description"] == "Messages whose text one of these is found in."
+    assert keep["description"] == "What is not cut as long as the rest of the budget suffices."
+    assert (
+        keep["properties"]["pins"]["description"]
+        == "Messages are kept if any of these regular expressions is found in their text."
+    )
     assert keep["properties"]["recent"]["default"] == 0.25
 
 
