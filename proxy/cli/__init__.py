@@ -36,19 +36,19 @@ _COMMANDS = {
 
 
 class Command(Protocol):
-    """What the module of a command has."""
+    """The interface of a command's module."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare what the command takes."""
+        """Declare the arguments of the command."""
         ...
 
     def run(self, args: argparse.Namespace) -> int:
-        """Do it, and answer the exit code. Raises OperatorError with a line for the person who typed it."""
+        """Run the command, and return the exit code. Raises OperatorError with a message for the user."""
         ...
 
 
 class _Parser(argparse.ArgumentParser):
-    """Knows no abbreviations, and which flag may be meant by one that there is not."""
+    """A parser without abbreviations of flags, which suggests a similar flag for an unknown one."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, allow_abbrev=False, **options)
@@ -64,7 +64,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and answer its exit code; argparse itself exits with 2 on wrong usage."""
+    """Run one command and return its exit code; argparse itself exits with 2 on wrong usage."""
     words = list(sys.argv[1:] if argv is None else argv)
     name = next((word for word in words if not word.startswith("-")), "")
     command = cast("Command", import_module(_COMMANDS[name][0])) if name in _COMMANDS else None
@@ -88,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser(name: str, command: Command | None) -> argparse.ArgumentParser:
-    """The whole program, but only the named command in detail: the others are not loaded."""
+    """Return the parser of the whole program, with the arguments of the named command only."""
     parser = _Parser(
         prog="unabridged",
         description="An OpenAI-compatible proxy that keeps the whole conversation and sends what fits.",

@@ -1,4 +1,4 @@
-"""`unabridged check FILE`: whether a policy is valid, what follows from it, and all that it says."""
+"""`unabridged check FILE`: whether a policy is valid, its consequences, and all of its values."""
 
 import argparse
 import sys
@@ -20,13 +20,13 @@ class Window(NamedTuple):
     """The window for which a policy is explained."""
 
     tokens: int | None
-    """None where nobody knows it."""
+    """None if it is not known."""
     text: str
-    """Whose it is, for people."""
+    """Where the size comes from, in words."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """A file, where the policies are that it may extend, and for which window it is explained."""
+    """Add a file, the directory of policies that it may extend, and the window for which it is explained."""
     parser.add_argument("file", metavar="FILE", help="a policy file, or the name of a policy")
     parser.add_argument("--policies", metavar="DIR", type=Path, help="a directory of policies")
     window = parser.add_mutually_exclusive_group()
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Say ok and show what follows from the policy. Raises PolicyError, PluginError."""
+    """Print the policy's consequences. Raises PolicyError and PluginError."""
     load_plugins()
     policy, file = PolicyLibrary.of(args.policies).read(args.file)
     window = _window(policy, args.window, args.model)
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def remarks_on(policy: Policy, file: PolicyFile, window: int | None = EXAMPLE_WINDOW) -> list[PolicyError]:
-    """What is odd about a policy, each with the line of its key; ``window`` is in tokens."""
+    """Return the warnings about a policy, each with the line of its key; ``window`` is in tokens."""
     # A preset may state keys for what they tell.
     stated = file.lines if file.path.parent != shipped_policies() else ()
     found = [
@@ -81,7 +81,7 @@ def _window(policy: Policy, given: int | None, model: str | None) -> Window:
 
 
 def as_toml(rules: Mapping[str, Any]) -> str:
-    """A policy as a file that means the same; what differs from the defaults says so."""
+    """Return a policy as a file, with remarks at the values that differ from the defaults."""
     plain, written = Policy().model_dump(mode="json", by_alias=True), list[str]()
     for name, section in rules.items():
         if isinstance(section, dict):

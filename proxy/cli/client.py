@@ -1,4 +1,4 @@
-"""The admin API of a running proxy, as the verbs for sessions and memory use it."""
+"""A client of a running proxy's admin API, for the commands about sessions and memory."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from proxy.environment import ADMIN_TOKEN_FILE, PREFIX, default_data_dir
 
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 _LOOKING, _CHANGING = 30.0, 120.0
-"""Seconds; a change may wait for turns and for summaries."""
+"""Timeouts in seconds for reading and for changing; a change may wait for turns and summaries."""
 _UNAUTHORIZED = (401, 403)
 
 Json = dict[str, Any]
 
 
 def add_server_option(parser: argparse.ArgumentParser) -> None:
-    """`--server` and `--json`, which all commands have that ask a running proxy."""
+    """Add `--server` and `--json`, which all commands have that ask a running proxy."""
     parser.add_argument(
         "--server",
         metavar="URL",
@@ -40,7 +40,7 @@ def add_server_option(parser: argparse.ArgumentParser) -> None:
 
 
 class AdminApi:
-    """Asks one server, with the admin token. Every method raises CommandError in plain words."""
+    """Asks one server, with the admin token. Every method raises CommandError with a message for people."""
 
     def __init__(self, server: str, token: str) -> None:
         if not server.startswith(("http://", "https://")):
@@ -51,22 +51,22 @@ class AdminApi:
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> AdminApi:
-        """The server that a command names, with the token of the environment or of the data directory."""
+        """Return a client of the server that the options name, with the token of :func:`admin_token`."""
         return cls(args.server, admin_token(os.environ))
 
     def sessions(self, limit: int) -> Json:
-        """The sessions used last, newest first, and how many are left out."""
+        """Return the sessions used last, newest first, and how many are left out."""
         answer = self._get("/sessions", {"limit": str(limit)})
         if not isinstance(answer.get("sessions"), list):
             raise CommandError(f"{self._server} is not the address of a proxy; name it with --server")
         return answer
 
     def session(self, name: str, part: str = "") -> Json:
-        """A session by id or name, or a `part` of it: transcript, view, explain."""
+        """Return a session by id or name, or a `part` of it: transcript, view, explain."""
         return self._get(f"{_path(name)}{'/' if part else ''}{part}", {})
 
     def export(self, name: str) -> bytes:
-        """All that is kept of a session, as it was sent."""
+        """Return the export of a session as it was received."""
         return self._ask("GET", f"{_path(name)}/export").content
 
     def change(self, name: str, verb: str, body: Json) -> Json:
@@ -77,19 +77,19 @@ class AdminApi:
         return self._read(self._ask("DELETE", _path(name)))
 
     def stats(self, since: str, by: str) -> Json:
-        """Bills of a time, by hour, day, model or session."""
+        """Return the bills of a period, by hour, day, model or session."""
         return self._get("/stats", {"since": since, "by": by})
 
     def memory(self, query: Mapping[str, str]) -> Json:
-        """Scopes of memory and their items, found or the newest."""
+        """Return scopes of memory and their items: those that match a query, or the newest."""
         return self._get("/memory", query)
 
     def item(self, name: str, part: str = "") -> Json:
-        """An item that is remembered, or its log."""
+        """Return an item, or its log."""
         return self._get(f"{_item_path(name)}{part}", {})
 
     def restore_item(self, name: str) -> Json:
-        """Take an item back."""
+        """Restore an item."""
         return self._read(self._ask("POST", f"{_item_path(name)}/restore"))
 
     def forget(self, name: str = "", **of: str) -> Json:
@@ -97,7 +97,7 @@ class AdminApi:
         return self._read(self._ask("DELETE", _item_path(name) if name else "/memory", of))
 
     def wait(self, since: float, seconds: float) -> None:
-        """Return once a session has changed later than ``since`` (seconds since 1970), or after so long."""
+        """Return once a session has changed after ``since`` (seconds since 1970), or after a timeout."""
         with (
             self._reaching(timeout=seconds + _LOOKING) as client,
             client.stream(
@@ -113,7 +113,7 @@ class AdminApi:
             next((line for line in response.iter_lines() if line.startswith("event:")), None)
 
     def maintain(self) -> Iterator[Json]:
-        """Have memories maintained now: what was done so far, again and again."""
+        """Run the maintenance of memories now; yield its progress."""
         headers = {"Accept": "application/x-ndjson"}
         with (
             self._reaching(timeout=None) as client,
@@ -130,7 +130,7 @@ class AdminApi:
     def _ask(
         self, method: str, path: str, query: Mapping[str, str] | None = None, body: Json | None = None
     ) -> httpx2.Response:
-        """An answer that is no error."""
+        """Return the answer to a request. Raises CommandError for an error."""
         with self._reaching(_LOOKING if method == "GET" else _CHANGING) as client:
             response = client.request(method, f"{self._api}{path}", params=query, json=body)
         if response.is_error:
@@ -139,7 +139,7 @@ class AdminApi:
 
     @contextmanager
     def _reaching(self, timeout: float | None) -> Generator[httpx2.Client]:
-        """What asks the server; faults on the way are told in plain words."""
+        """Yield an HTTP client; its failures are raised as CommandError."""
         try:
             # An outbound proxy is not asked for this machine: it would hear the token, and reach nobody.
             uses_proxies = not is_loopback(httpx2.URL(self._api).host)
@@ -184,7 +184,7 @@ def _item_path(name: str) -> str:
 
 
 def admin_token(environment: Mapping[str, str]) -> str:
-    """The admin token: from the environment, else as the server keeps it for this user.
+    """Return the admin token: from the environment, else the one that the server created for this user.
 
     Raises CommandError where there is none.
     """

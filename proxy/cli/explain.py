@@ -1,4 +1,4 @@
-"""`unabridged explain SESSION`: how full it is, what its epochs did, and what became of each unit."""
+"""`unabridged explain SESSION`: how full its view is, what its epochs did, what happened to each unit."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _STATE_STYLES = {"kept": "", "cut": "dim", "clipped": "yellow", "cleared": "yell
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The session."""
+    """Add the session."""
     parser.add_argument("session", metavar="SESSION", help="id, its beginning, or name")
     add_server_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Ask, and show the answer. Raises CommandError."""
+    """Ask the server, and show the answer. Raises CommandError."""
     answer = AdminApi.of(args).session(args.session, "explain")
     if args.json:
         print_json(answer)
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def explanation(answer: Json) -> Iterator[RenderableType]:
-    """The answer for people."""
+    """Yield the explanation for people."""
     budget, window, by = answer["budget"], answer["window"], answer["policy_by"]
     parts = [
         f"{percent(answer['usage'])} of {words(budget)} tokens" if budget else "no budget",

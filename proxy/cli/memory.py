@@ -1,4 +1,4 @@
-"""`unabridged memory …`: looking at what is remembered, taking it back, forgetting it, maintaining it."""
+"""`unabridged memory …`: show what is remembered, restore it, forget it, maintain it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _WHOM = ("scope", "session", "person")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """One verb, and what it is about."""
+    """Add a verb and its object."""
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     listing = verbs.add_parser("list", help="memories, and their newest items")
     listing.add_argument("--limit", metavar="N", type=positive, default=_LIMIT, help=f"how many ({_LIMIT})")
@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Ask, and show the answer. Raises CommandError."""
+    """Ask the server, and show the answer. Raises CommandError."""
     api = AdminApi.of(args)
     if args.verb == "export":
         export(_exported(api, args.scope), args.output)
@@ -109,7 +109,7 @@ def _answer(args: argparse.Namespace, api: AdminApi) -> Json:
 
 
 def listing(answer: Json, *, with_scopes: bool) -> Iterator[RenderableType]:
-    """Memories with how much is in them, and items a line each."""
+    """Yield scopes with the numbers of their items, and one line per item."""
     if with_scopes:
         rows = [
             (each["id"], each["kind"], one_line(each["name"], 40), each["items"], each["archived"])
@@ -141,7 +141,7 @@ def listing(answer: Json, *, with_scopes: bool) -> Iterator[RenderableType]:
 
 
 def item(answer: Json) -> Iterator[RenderableType]:
-    """An item with its source, and what it became."""
+    """Yield an item with its source and its archive record."""
     source, archived = answer["source"], answer["archived"]
     yield facts(
         (name, value if isinstance(value, (bool, float, int)) else printable(words(value)))
@@ -158,7 +158,7 @@ def item(answer: Json) -> Iterator[RenderableType]:
 
 
 def log(answer: Json) -> RenderableType:
-    """What became of an item, oldest first."""
+    """Return the log of an item, oldest event first."""
     rows = [
         (each["at"], each["event"], each["before"], each["after"], each["details"])
         for each in answer["events"]
@@ -171,7 +171,7 @@ def _minute(at: str) -> str:
 
 
 def _exported(api: AdminApi, scope: str | None) -> bytes:
-    """A line for each memory, or for one."""
+    """Return the export: a line for each scope, or for one."""
     every = {"k": str(_EVERY)}
     names = [scope] if scope else [each["id"] for each in api.memory(every)["scopes"]]
     lines: list[bytes] = []
@@ -192,7 +192,7 @@ def _forget(args: argparse.Namespace, api: AdminApi) -> Json:
 
 
 def _maintain(api: AdminApi) -> Json:
-    """Maintain, with a bar for whoever watches; the counts. Raises CommandError if the run broke off."""
+    """Run the maintenance with a progress bar; return the counts. Raises CommandError if it broke off."""
     console, done = notes(), dict[str, int]()
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:

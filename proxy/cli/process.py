@@ -1,4 +1,4 @@
-"""A process that serves: how many files it may open, how it is ended, and what one of several workers does.
+"""A serving process: its file limit, its memory, its end, and the app of one of several workers.
 
 A worker imports this module alone, and the proxy itself when it is asked for its app: until it answers its
 supervisor it must not take long to begin, or it is taken for one that hangs.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 _ENOUGH = 65_536
-"""Descriptors beyond which one process has other limits."""
+"""File descriptors beyond which other limits of a process matter more."""
 _GARBAGE = (10_000, 5, 200)
 """New objects before the young ones are looked at; and how many such looks before the older ones are.
 
@@ -84,7 +84,7 @@ def sigterm_interrupts() -> Generator[None]:
 
 
 def app_of_worker(settings: Settings, written: SettingsFile | None) -> ASGIApp:
-    """The app of one worker. The worker ends with its supervisor, however that ends."""
+    """Return the app of one worker, which ends when its supervisor ends, however that happens."""
     share_one_heap()
 
     def end_with_supervisor() -> None:

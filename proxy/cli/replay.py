@@ -1,4 +1,4 @@
-"""`unabridged replay`: what policies would have sent for recorded sessions, and the bill; no model is asked.
+"""`unabridged replay`: what policies would have sent for recorded sessions, and the bill, without a model.
 
 A file has one session a line, `{"id", "messages", "tools"?}`, or is one session over many lines, or the array
 of its messages alone. Messages are read and counted as in a request.
@@ -42,7 +42,7 @@ from proxy.engine.intake.reader import Reader
 from proxy.errors import InvalidJSON, MissingParameter, UnabridgedError
 
 EXAMPLE_WINDOW = 8_000
-"""Tokens of the window that stands for a model where none is named."""
+"""Tokens of the example window that is used if no model is named."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,11 @@ class RecordedSession:
     head: int
     """Counted tokens of tools and leading system messages."""
     head_text: bytes = b""
-    """These as they are written."""
+    """The head as it is written."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """A file, policies, and what stands for a request's model and budget."""
+    """Add a file, policies, and the model and budget of the requests."""
     parser.add_argument("file", metavar="FILE", help="sessions, a line each, or one as JSON; .gz; - is stdin")
     parser.add_argument(
         "--policy", metavar="NAME|FILE", action="append", help="may be given several times (default)"
@@ -161,7 +161,7 @@ def _note(known: Prices, model: str, idle: float, summary_tokens: int) -> str:
 
 
 def _content(file: str) -> bytes:
-    """Raises CommandError where the file cannot be read."""
+    """Return the content of the file. Raises CommandError."""
     try:
         if file == "-":
             content = sys.stdin.buffer.read()
@@ -177,7 +177,7 @@ def _content(file: str) -> bytes:
 
 
 def _documents(content: bytes) -> list[tuple[int, bytes]]:
-    """Sessions as they are written, each with its line: every line is one, or all are one together."""
+    """Return the documents of a file with their lines: one per line, or one in all lines together."""
     lines = content.split(b"\n")
     found = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
     if found:
@@ -195,7 +195,7 @@ def _documents(content: bytes) -> list[tuple[int, bytes]]:
 def _with_progress(
     documents: Sequence[tuple[int, bytes]], file: str, model: str, counter: TiktokenCounter
 ) -> Iterator[RecordedSession]:
-    """Sessions, read one by one while a bar on a terminal tells how far this is."""
+    """Yield the sessions as they are read, with a progress bar on a terminal."""
     console = notes()
     columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -211,7 +211,7 @@ def _with_progress(
 async def read_session(
     document: bytes, model: str, counter: TiktokenCounter, number: int = 1
 ) -> RecordedSession:
-    """One session of a file; without an id it is named after its line. Raises UnabridgedError."""
+    """Read one session of a file; without an id it is named after its line. Raises UnabridgedError."""
     body = CHAT.read_body(document.rstrip(), sys.maxsize)
     reader = Reader(CHAT, counter, Memory())
     history = replace(await reader.read(body, root()), model=model)
@@ -225,7 +225,7 @@ async def read_session(
 
 
 def _budget(policy: Policy, head: int, lowered: int | None, model: str) -> Budget:
-    """The budget of a request without an output limit; without a model an example's, and a ratio of 1."""
+    """Return the budget of a request without an output limit; without a model, an example with ratio 1."""
     rules = policy.budget
     limits = [limit for limit in (rules.tokens, lowered) if isinstance(limit, int)]
     example = None if limits else EXAMPLE_WINDOW

@@ -1,4 +1,4 @@
-"""`unabridged replay --learn`: weights and rules out of recorded sessions, and what they come to on others.
+"""`unabridged replay --learn`: learns weights and rules from recorded sessions, and tests them on others.
 
 What is printed is a policy file: what was learned, and above it, as remarks, what it did on the half of the
 sessions that it was not learned from.
@@ -30,21 +30,21 @@ _HOW = {
 
 @dataclass(frozen=True)
 class Learned:
-    """What was learned, and what it came to."""
+    """What was learned, and its effect."""
 
     before: Policy
     after: Policy
     changes: Sequence[str]
     dear: Sequence[str]
-    """What was tried and left, though less would be missed: for too many tokens."""
+    """Changes that were rejected because they send too many tokens, though less would be missed."""
     learned_from: int
     tried_on: int
     played: tuple[Played, Played]
-    """The other half, before and after."""
+    """The outcome for the other half of the sessions, before and after."""
 
 
 def learn(recordings: Sequence[Recording], policy: Policy, play: Play) -> Learned:
-    """Learn from one half of the sessions, and try it on the other. Raises CommandError."""
+    """Learn from one half of the sessions, and test the result on the other. Raises CommandError."""
     halves = [[each for each in recordings if each.is_learned_from is own] for own in (True, False)]
     if not all(halves):
         raise CommandError("there is nothing to learn: both halves of the sessions, by their ids, need one")
@@ -75,7 +75,7 @@ def learn(recordings: Sequence[Recording], policy: Policy, play: Play) -> Learne
 
 
 def as_toml(learned: Learned, file: str) -> str:
-    """A policy file."""
+    """Return what was learned as a policy file, with remarks about its effect."""
     return "\n".join([*(f"# {line}".rstrip() for line in _remarks(learned, file)), "", *_rules(learned), ""])
 
 
@@ -129,7 +129,7 @@ def _rules(learned: Learned) -> Iterator[str]:
 
 
 def as_json(learned: Learned, file: str) -> dict[str, Any]:
-    """Everything."""
+    """Return everything as JSON."""
     return {
         "policy": learned.before.name,
         "learned_from": learned.learned_from,

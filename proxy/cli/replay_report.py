@@ -1,4 +1,4 @@
-"""What a replay came to: sums, the bill, and how each epoch was decided, as JSON and as tables."""
+"""The report of a replay: sums, the bill, and the reason of each epoch, as JSON, tables and a page."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ _TURNS = (">turn", ">messages", ">full", "stage", ">sent", ">cached", ">cut", "e
 
 
 def warning(name: str, outcomes: Sequence[Outcome]) -> str | None:
-    """That a policy costs more than the whole histories, where it does or may; None elsewhere."""
+    """Return a warning if a policy costs, or may cost, more than the whole histories; else None."""
     sums = bill(outcomes)
     if sums["ratio"] <= 1:
         return None
@@ -37,7 +37,7 @@ def warning(name: str, outcomes: Sequence[Outcome]) -> str | None:
 
 
 def as_json(outcomes: Sequence[Outcome], names: Sequence[str], *, with_turns: bool) -> dict[str, Any]:
-    """Everything, by policy."""
+    """Return the whole report, by policy."""
 
     def session(outcome: Outcome) -> dict[str, Any]:
         shown = {
@@ -62,7 +62,7 @@ def as_json(outcomes: Sequence[Outcome], names: Sequence[str], *, with_turns: bo
 
 
 def epoch_json(turn: ReplayedTurn) -> dict[str, Any]:
-    """One epoch, and what it was decided by."""
+    """Return one epoch, and what the decision rested on."""
     account = turn.account
     named = account and {name: getattr(account, name) for name in account.__struct_fields__}
     return {
@@ -75,7 +75,7 @@ def epoch_json(turn: ReplayedTurn) -> dict[str, Any]:
 
 
 def turn_json(turn: ReplayedTurn) -> dict[str, Any]:
-    """One turn."""
+    """Return one turn."""
     return {
         "number": turn.number,
         "messages": turn.messages,
@@ -92,19 +92,19 @@ def turn_json(turn: ReplayedTurn) -> dict[str, Any]:
 
 
 def waits(turn: ReplayedTurn) -> bool:
-    """Whether an epoch would have begun, but for what it costs."""
+    """Whether an epoch is postponed because of its cost."""
     return turn.account is not None and turn.account.verdict is Verdict.WAITS
 
 
 def reason(turn: ReplayedTurn) -> str:
-    """How it was decided that an epoch begins, for people."""
+    """Return why an epoch began, in words."""
     return (turn.account.text if turn.account else "") or f"{turn.stage.value} is not optional"
 
 
 def tables(
     outcomes: Sequence[Outcome], names: Sequence[str], *, with_turns: bool, note: str
 ) -> Iterator[RenderableType]:
-    """Sessions, policies and the bill, of which ``note`` says how it was reckoned; before them each turn."""
+    """Yield tables of turns (if wanted), sessions, policies and the bill; ``note`` explains the prices."""
     for outcome in outcomes if with_turns else ():
         turns = [
             (
@@ -161,12 +161,12 @@ def _dollars(sums: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _share(sums: Mapping[str, Any]) -> str:
-    """What was paid in all, over the whole histories."""
+    """Return the total cost relative to that of the whole histories."""
     return _range(percent(sums["usual_ratio"]), percent(sums["ratio"]))
 
 
 def _range(least: str, most: str) -> str:
-    """Two figures, or one where they are alike."""
+    """Return two figures as a range, or one if they are equal."""
     return most if least == most else f"{least.removesuffix('%').rstrip()}-{most}"
 
 
@@ -174,7 +174,7 @@ def _range(least: str, most: str) -> str:
 
 
 def page(outcomes: Sequence[Outcome], policies: Mapping[str, Policy], note: str) -> str:
-    """The bill and each session's picture, as the web page draws it: nothing is fetched, nothing runs."""
+    """Return a page with the bill and a chart of each session; it loads nothing and has no script."""
 
     def report(outcome: Outcome) -> Mapping[str, object]:
         sums, turns = bill([outcome]), outcome.turns

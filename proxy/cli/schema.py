@@ -10,7 +10,7 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Nothing but `--json`, which it is anyway."""
+    """Add `--json`, which changes nothing here."""
     parser.epilog = (
         "Keep it beside your policies (unabridged schema > policy.schema.json) and begin them with the line "
         "`#:schema ./policy.schema.json`: editors with a TOML language server then complete and check keys."
@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(_: argparse.Namespace) -> int:
-    """Print it, with the strategies that are installed. Raises PluginError."""
+    """Print the schema, with the installed strategies. Raises PluginError."""
     load_plugins()
     print_json({"$schema": _DIALECT, **Policy.model_json_schema(by_alias=True)})
     return 0

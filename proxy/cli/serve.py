@@ -1,4 +1,4 @@
-"""`unabridged serve`: settings, the embedded store where no other is named, and uvicorn around the app.
+"""`unabridged serve`: reads the settings, starts the embedded store if no other is named, runs the server.
 
 The store begins first and ends last. With one worker the server runs in this process; with several, uvicorn's
 supervisor keeps them, and hands each the settings, the store's socket included.
@@ -40,7 +40,7 @@ from proxy.telemetry import log_warning
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """One flag a setting (never a secret: a process list shows those); each has an environment variable."""
+    """Add a flag for each setting that is not a secret (a process list shows flags)."""
     for name, flag in FLAGS.items():
         word = f"--{name.replace('_', '-')}"
         if flag.metavar is None:
@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
 
 @contextmanager
 def listening(settings: Settings) -> Generator[socket.socket]:
-    """The listening socket, bound before anything else so that a taken port costs nothing."""
+    """Open the listening socket, before anything else is started, so that a taken port is noticed at once."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     with socket.socket(family) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -104,7 +104,7 @@ def listening(settings: Settings) -> Generator[socket.socket]:
 
 @contextmanager
 def _store(settings: Settings) -> Generator[str]:
-    """The store's URL, and the embedded store for as long as it is that."""
+    """Yield the store's URL, and run the embedded store meanwhile if that is the one."""
     if settings.store is not None:
         yield settings.store
         return
@@ -117,7 +117,7 @@ def _store(settings: Settings) -> Generator[str]:
 
 
 def _fault_of(settings: Settings) -> str:
-    """Why the store that was named cannot be used, else empty; as patiently as workers find it out."""
+    """Return why the named store cannot be used, else empty; with the same timeouts as a worker."""
     if settings.store is None:
         return ""
 
@@ -138,7 +138,7 @@ def _fault_of(settings: Settings) -> str:
 
 
 def _complete(settings: Settings, store: str, port: int) -> Settings:
-    """The settings with what the first start makes and every later one finds."""
+    """Return the settings with the secrets that the first start creates and later ones find."""
     secret = settings.secret or SecretStr(persistent_secret(settings.data_dir / SECRET_FILE))
     token = settings.admin_token or SecretStr(persistent_secret(settings.data_dir / ADMIN_TOKEN_FILE))
     made = {"store": store, "secret": secret, "admin_token": token, "port": port}
@@ -146,7 +146,7 @@ def _complete(settings: Settings, store: str, port: int) -> Settings:
 
 
 def _greet(settings: Settings, fault: str, proxy: str | None, *, is_embedded: bool, as_json: bool) -> None:
-    """Say where it serves: on stdout as one line of JSON where asked to, else on stderr for people.
+    """Print where it serves: on stdout as one line of JSON if requested, else on stderr for people.
 
     A store that cannot be used has its ``fault`` told beside it, in the words of the log and of ``/readyz``.
     Neither the token nor a password, the store's or the outbound proxy's, is shown.

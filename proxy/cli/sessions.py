@@ -1,4 +1,4 @@
-"""`unabridged sessions …`: looking at sessions of a running proxy, keeping them, changing them."""
+"""`unabridged sessions …`: show, export and change sessions of a running proxy."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _FACTS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """One verb, and the session that it is about."""
+    """Add a verb and its session."""
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     listing = verbs.add_parser("list", help="the sessions used last")
     listing.add_argument("--limit", metavar="N", type=positive, default=_LIMIT, help=f"how many ({_LIMIT})")
@@ -85,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Ask, and show the answer. Raises CommandError."""
+    """Ask the server, and show the answer. Raises CommandError."""
     api = AdminApi.of(args)
     if args.verb in _CHANGES:
         return _change(args, api)
@@ -101,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def listing(answer: Json) -> Iterator[RenderableType]:
-    """The sessions used last, and how many are left out."""
+    """Yield the sessions used last, and how many are left out."""
     rows: list[tuple[object, ...]] = []
     for each in answer["sessions"]:
         sizes = (each["tokens"], each["budget"], each["full_tokens"], each["turns"])
@@ -121,7 +121,7 @@ def listing(answer: Json) -> Iterator[RenderableType]:
 
 
 def session(answer: Json) -> Iterator[RenderableType]:
-    """One session, its newest exchange and its epochs."""
+    """Yield a session, its newest exchange and its epochs."""
     yield facts([*((name, words(answer.get(name))) for name in _FACTS), *bill_facts(answer["bill"])])
     cycle = answer.get("current_cycle")
     if cycle:
@@ -133,13 +133,13 @@ def session(answer: Json) -> Iterator[RenderableType]:
 
 
 def _text(message: object) -> str:
-    """A message of the cycle, whether it came as text or whole."""
+    """Return the text of a message of the newest exchange, which may be text or a whole message."""
     text = CHAT.read(dumps(message)).text if isinstance(message, dict) else str(message or "")  # pyright: ignore[reportUnknownArgumentType]
     return one_line(text, 100)
 
 
 def epochs_table(epochs: list[Json]) -> RenderableType:
-    """What each epoch did to the view."""
+    """Return a table of what each epoch did to the view."""
     rows = [
         (
             epoch["number"],
@@ -156,7 +156,7 @@ def epochs_table(epochs: list[Json]) -> RenderableType:
 
 
 def transcript(answer: Json) -> Iterator[RenderableType]:
-    """All messages, each with when it came."""
+    """Yield all messages, each with the time of its arrival."""
     for entry in answer["messages"]:
         marks = [str(entry["at"])]
         marks += [] if entry["tokens"] is None else [f"{words(entry['tokens'])} tokens counted"]
@@ -166,7 +166,7 @@ def transcript(answer: Json) -> Iterator[RenderableType]:
 
 
 def view(answer: Json) -> Iterator[RenderableType]:
-    """What the model gets."""
+    """Yield what the model gets."""
     budget = "no budget" if answer["budget"] is None else f"{words(answer['budget'])} tokens"
     yield f"{words(answer['tokens'])} of {budget}, epoch {answer['epoch'] or 'none'}"
     for message in answer["messages"]:
@@ -188,12 +188,12 @@ def message_lines(number: int | None, message: Json, remark: str) -> Iterator[Te
 
 
 def printable(line: str) -> str:
-    """A line without what a terminal would obey."""
+    """Return a line without control characters."""
     return "".join(each if each.isprintable() or each == "\t" else "·" for each in line)
 
 
 def tools(answer: Json) -> Iterator[RenderableType]:
-    """Tool results that are fresh."""
+    """Yield the tool results that are fresh."""
     if not answer["tools"]:
         yield f"no tool result is fresh under the policy {answer['policy']}"
         return
@@ -222,13 +222,13 @@ _SHOWN: Mapping[str, Callable[[Json], Iterator[RenderableType]]] = {
     "view": view,
     "tools": tools,
 }
-"""How people are shown what each verb looks at."""
+"""By verb, the function that shows its answer to people."""
 
 # --- keeping and changing ---
 
 
 def _ranges(word: str) -> str:
-    """Numbers of messages, as the type of an option."""
+    """Parse numbers of messages, as the type of an option."""
     given = _RANGES.fullmatch(word) and (each.partition("-") for each in word.split(","))
     if not given or any(last and int(last) < int(first) for first, _, last in given):
         raise argparse.ArgumentTypeError("must be numbers of messages, such as 7, 4-19 or 4,7-9")
@@ -270,7 +270,7 @@ def _change(args: argparse.Namespace, api: AdminApi) -> int:
 
 
 def export(content: bytes, output: Path | None) -> None:
-    """Write it to a file, or to stdout. Raises CommandError."""
+    """Write the export to a file, or to stdout. Raises CommandError."""
     if output is None:
         sys.stdout.buffer.write(content + b"\n")
         return

@@ -27,14 +27,14 @@ UNKNOWN = "unknown"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Since when, and what a row is of."""
+    """Add options for the period, and for what each row is about."""
     parser.add_argument("--since", metavar="TIME", default="7d", help="for how long back: 24h, 7d, 90d (7d)")
     parser.add_argument("--by", choices=_BY, default="day", help="what a row is of (day)")
     add_server_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Ask, and show the answer. Raises CommandError."""
+    """Ask the server, and show the answer. Raises CommandError."""
     answer = AdminApi.of(args).stats(args.since, args.by)
     if args.json:
         print_json(answer)
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def told(answer: Json) -> Iterator[RenderableType]:
-    """The rows, their sum, and in words what it was made of."""
+    """Yield the rows, their sum, and its parts in words."""
     rows = [(_key(row), *_cells(row)) for row in answer["rows"]]
     if answer["by"] != "session":  # those have been here longer than the sum is of
         rows.append(("all", *_cells(answer["total"])))
@@ -57,7 +57,7 @@ def told(answer: Json) -> Iterator[RenderableType]:
 
 
 def _cuts(rows: Sequence[Json]) -> Iterator[RenderableType]:
-    """What cuts did, where anything was found out about that."""
+    """Yield the evidence about cuts, if there is any."""
     pairs = [
         (
             *(row["policy"], row["model"], row["whole"]["compared"], _interval(row["whole"]["agree"])),
@@ -109,14 +109,14 @@ def _dollars(dollars: Json | None, kind: str) -> str:
 
 
 def bill_facts(bill: Json) -> Iterator[tuple[str, object]]:
-    """A bill by itself."""
+    """Yield the names and values of a single bill."""
     for kind in ("spent", "without", "saved"):
         yield f"{kind} $", _dollars(bill["dollars"], kind)
     yield from _details(bill)
 
 
 def _details(bill: Json) -> Iterator[tuple[str, object]]:
-    """What the table leaves out; nothing that was not there at all."""
+    """Yield what the table leaves out, if it is not zero."""
     dollars = bill["dollars"]
     for kind in ("answers", "hidden", "summaries", "memory", "proof"):
         if dollars and dollars[kind]:

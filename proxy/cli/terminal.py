@@ -1,4 +1,4 @@
-"""Terminal output that the commands share: tables for people, JSON for programs, one bar for both stages."""
+"""Terminal output shared by the commands: tables for people, JSON for programs, a bar for usage."""
 
 import argparse
 import json
@@ -23,29 +23,29 @@ _WIDE = 200  # columns where nobody watches: a pipe should not wrap what `grep` 
 
 
 class CommandError(OperatorError):
-    """A command cannot do what it was asked to; the message says why, in one line."""
+    """A command cannot do what was asked; the message says why, in one line."""
 
 
 class UsageError(CommandError):
-    """An option cannot mean anything; the message names it."""
+    """An option has an impossible value; the message names it."""
 
     exit_code = 2
 
 
 def add_json_option(parser: argparse.ArgumentParser) -> None:
-    """`--json`, which every command has."""
+    """Add `--json`, which every command has."""
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def positive(word: str) -> int:
-    """A whole number above 0, as the type of an option."""
+    """Parse a whole number above 0, as the type of an option."""
     if not (word.isascii() and word.isdigit() and int(word)):
         raise argparse.ArgumentTypeError("must be a whole number above 0")
     return int(word)
 
 
 def seconds(word: str) -> float:
-    """A number of seconds, as the type of an option."""
+    """Parse a number of seconds, as the type of an option."""
     try:
         found = float(word)
     except ValueError:
@@ -56,7 +56,7 @@ def seconds(word: str) -> float:
 
 
 def confirm(what: str, refused: str) -> None:
-    """Ask whoever sits at the terminal. Raises CommandError, saying what was ``refused``, but for a yes."""
+    """Ask for a confirmation at the terminal. Raises CommandError (``refused``) unless it is given."""
     sys.stderr.write(f"{what} [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
@@ -64,25 +64,25 @@ def confirm(what: str, refused: str) -> None:
 
 
 def print_json(value: object) -> None:
-    """One JSON document on stdout."""
+    """Print a JSON document on stdout."""
     json.dump(value, sys.stdout, indent=2, ensure_ascii=False)
     sys.stdout.write("\n")
 
 
 def show(*things: RenderableType, wraps: bool = True) -> None:
-    """Print for people, on stdout; what does not wrap leaves it to the terminal where a line goes on."""
+    """Print for people, on stdout; without wrapping, long lines are left to the terminal."""
     console = _console(stderr=False, width=None if wraps else _UNWRAPPED)
     for thing in things:
         console.print(thing)
 
 
 def screen() -> Console:
-    """Stdout, for what changes while it is looked at."""
+    """Return a console on stdout, for output that is updated in place."""
     return _console(stderr=False)
 
 
 def notes() -> Console:
-    """Where everything goes that nobody asked for: stderr."""
+    """Return a console on stderr, for everything but the requested output."""
     return _console(stderr=True)
 
 
@@ -93,7 +93,7 @@ def _console(*, stderr: bool, width: int | None = None) -> Console:
 
 
 def table(columns: Iterable[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> Table:
-    """A table without more lines than it needs; columns whose name begins with `>` are numbers."""
+    """Return a table with few lines; columns whose names begin with `>` are right-aligned numbers."""
     made = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for column in columns:
         is_number = column.startswith(">")
@@ -105,14 +105,14 @@ def table(columns: Iterable[str], rows: Iterable[Sequence[object]], *, title: st
 
 
 def facts(pairs: Iterable[tuple[str, object]]) -> Table:
-    """Names and what they are, without a header."""
+    """Return a table of names and values, without a header."""
     made = table(("name", "value"), pairs)
     made.show_header = False
     return made
 
 
 def words(value: object) -> str:
-    """A cell: whole numbers in groups of three, nothing for what is not there."""
+    """Return the text of a cell: numbers in groups of three digits, nothing for None."""
     match value:
         case None:
             return ""
@@ -127,17 +127,17 @@ def words(value: object) -> str:
 
 
 def stage_text(stage: str) -> Text:
-    """A stage's name in its colour."""
+    """Return a stage's name in its colour."""
     return Text(stage, style=STAGE_STYLES.get(stage, ""))
 
 
 def stage_marks(stages: Mapping[str, float]) -> dict[str, float]:
-    """Where each stage begins, as shares of the budget, out of a policy's `[stages]`."""
+    """Return where each stage begins, as shares of the budget, from a policy's `[stages]`."""
     return {stage: stages[stage] for stage in STAGE_STYLES if stage in stages}
 
 
 def bar(usage: float, marks: Mapping[str, float], width: int = 40) -> Text:
-    """Usage of a budget as a bar whose end is 100 %, with a mark where each stage begins.
+    """Return the usage of a budget as a bar whose end is 100 %, with a mark where each stage begins.
 
     `marks` is the share of the budget by stage. What is over 100 % is a `▶` at the end.
     """
@@ -153,5 +153,5 @@ def bar(usage: float, marks: Mapping[str, float], width: int = 40) -> Text:
 
 
 def percent(share: float) -> str:
-    """A share of one as people read it."""
+    """Return a share of one as a percentage."""
     return f"{share:.0%}"

@@ -1,4 +1,4 @@
-"""`unabridged watch`: sessions, tokens, savings and epochs of a running proxy, in a terminal, as they change.
+"""`unabridged watch`: shows sessions, tokens, savings and epochs of a running proxy, and updates them.
 
 It listens to the server's events, which tell what any worker of any machine did, and looks again at each.
 What cannot be had for a while is said in the place of the picture, and looked for again.
@@ -35,14 +35,14 @@ from proxy.core.text.words import one_line
 
 _SESSIONS, _EPOCHS = 15, 5
 _PAUSE = 0.5
-"""Seconds between two looks, at least, however much happens."""
+"""Least number of seconds between two updates."""
 _NAME, _REASON, _BAR = 40, 100, 20
 _COLUMNS = ("last", "session", "model", "stage", "of the budget", ">sent", ">whole", ">turns", ">epochs")
 _TIME = slice(len("2026-11-22T"), len("2026-11-22T03:47:01"))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """How often, and how much."""
+    """Add options for how often and how much is shown."""
     parser.add_argument(
         "--every", metavar="SECONDS", type=seconds, default=2.0, help="at most, between two looks (2)"
     )
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Look until somebody presses Ctrl-C; once where there is no terminal. Raises CommandError."""
+    """Update until Ctrl-C; print once if there is no terminal. Raises CommandError."""
     api, console = AdminApi.of(args), screen()
     if args.json:
         print_json(look(api, args.limit))
@@ -80,18 +80,18 @@ def run(args: argparse.Namespace) -> int:
 
 
 def look(api: AdminApi, limit: int) -> Json:
-    """The bills of a day, and the sessions used last."""
+    """Read the bills of the last day, and the sessions used last."""
     return {"stats": api.stats("24h", "day"), **api.sessions(limit)}
 
 
 def _changed(seen: Json) -> float:
-    """When the newest change was that is seen (seconds since 1970); rounded up, as the API rounds down."""
+    """Return the time of the newest change (seconds since 1970), rounded up because the API rounds down."""
     newest = max((each["updated"] for each in seen["sessions"]), default=None)
     return datetime.fromisoformat(newest).timestamp() + 0.001 if newest else 0.0
 
 
 def picture(seen: Json) -> RenderableType:
-    """What is seen, for people."""
+    """Return what is shown."""
     return Group(*_parts(seen))
 
 
@@ -116,7 +116,7 @@ def _parts(seen: Json) -> Iterator[RenderableType]:
 
 
 def _headline(bill: Json) -> Text:
-    """The last day in one line."""
+    """Return the bills of the last day as one line."""
     tokens, dollars = bill["tokens"], bill["dollars"]
     share = percent(1 - tokens["sent"] / tokens["received"]) if tokens["received"] else "0%"
     words = [
@@ -150,5 +150,5 @@ def _row(session: Json) -> tuple[object, ...]:
 
 
 def _name(session: Json) -> str:
-    """How it began, or its name where that is not kept."""
+    """Return how a session began, or its name if that is not stored."""
     return one_line(session["began_with"] or session["name"], _NAME)

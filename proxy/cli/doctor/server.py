@@ -1,4 +1,4 @@
-"""What is looked at on this machine: settings, policies, the port."""
+"""Checks of this machine: settings, policies, the port."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - it is onl
 _UNREADY = ("degraded", "starting or draining")
 _KEY = "set UNABRIDGED_UPSTREAM_KEY, or take proof.share away"
 _SECONDS = 5.0
-"""Seconds that whoever has the port may take to say who it is."""
+"""Seconds within which the program that has the port must answer."""
 
 
 def of_settings(settings: Settings, written: SettingsFile | None) -> list[Finding]:
-    """Where they come from, and variables that look like settings and are none."""
+    """Check where the settings come from, and look for variables that resemble settings but are none."""
     findings = list[Finding]()
     for name in unknown_variables(Settings.model_fields):
         meant = nearest(name.removeprefix(PREFIX).lower(), Settings.model_fields)
@@ -38,7 +38,7 @@ def of_settings(settings: Settings, written: SettingsFile | None) -> list[Findin
 
 
 def of_policies(settings: Settings, written: SettingsFile | None) -> list[Finding]:
-    """Whether the policies load that requests may get, and what `check` would remark."""
+    """Check whether the policies that requests may get can be loaded, with the warnings of `check`."""
     try:
         load_plugins()
         library = PolicyLibrary.of(settings.policies)
@@ -74,7 +74,7 @@ def of_policies(settings: Settings, written: SettingsFile | None) -> list[Findin
 
 
 async def of_port(settings: Settings) -> list[Finding]:
-    """Whether the port is free, or served by this program already."""
+    """Check whether the port is free, or already served by this program."""
     address = f"{settings.host}:{settings.port}"
     try:
         with listening(settings):
@@ -91,7 +91,7 @@ async def of_port(settings: Settings) -> list[Finding]:
 
 
 async def _readiness(settings: Settings) -> tuple[str, str]:
-    """What `/readyz` says there, and of the store; empty where it is not ours."""
+    """Return what `/readyz` says on that port, also about the store; empty if the program is not ours."""
     host = _ANY_ADDRESS.get(settings.host, settings.host)
     host = f"[{host}]" if ":" in host.strip("[]") else host
     try:

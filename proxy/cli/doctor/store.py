@@ -1,4 +1,4 @@
-"""What is looked at of the store: that it is there, keeps what it is given, and lets nothing go."""
+"""Checks of the store: that it can be reached, is durable, and evicts nothing."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from proxy.config import Settings
 from proxy.errors import OperatorError, StoreUnavailable
 
 _OLDEST = 7, 0
-"""Of Redis; there is no Valkey that is too old."""
+"""The oldest version of Redis that works; every version of Valkey does."""
 _FAR = 0.05
-"""Seconds of a round trip from which each turn shows it."""
+"""Seconds of a round trip from which on every turn is noticeably slower."""
 _TOO_FAR = 1.0
-"""Seconds of a round trip from which a store is not used."""
+"""Seconds of a round trip from which on a store is not used."""
 _NEARLY = 0.9
-"""Share of the memory that it may have, from which it is nearly full."""
+"""Share of its memory limit from which on the store counts as nearly full."""
 _MIB = 2**20
 
 
 async def of_store(settings: Settings) -> list[Finding]:
-    """The store that the settings name, or the embedded one, which is started unless it runs."""
+    """Check the store of the settings, or the embedded one, which is started if it does not run."""
     if settings.store is None:
         return await _of_embedded(settings)
     parts = urlsplit(settings.store)

@@ -1,4 +1,4 @@
-"""What is looked at of the upstream: that it answers, takes the key, its models, streaming, certificates."""
+"""Checks of the upstream: whether it answers and accepts the key, its models, streaming, certificates."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _LISTING_BYTES = 8 * 2**20
 _SECONDS = 20.0
 """Seconds that the list of models may take."""
 _ASKED = 30
-"""Models whose windows are asked for one by one, where the list tells none."""
+"""Most models whose windows are asked for one by one, if the list does not state them."""
 _OK = 200
 _NOT_FOUND = 404
 _REFUSED = (401, 403)
@@ -46,17 +46,17 @@ _SDKS_KEY = "OPENAI_API_KEY"
 
 
 class _Listed(NamedTuple):
-    """What the list of models came to."""
+    """The result of asking for the list of models."""
 
     status: int
     date: str
     received: float
-    """Seconds since 1970."""
+    """When it was received, in seconds since 1970."""
     models: list[str]
 
 
 async def of_upstream(settings: Settings, model: str) -> list[Finding]:
-    """The way there, the upstream itself, the key, the models; with a ``model``, whether answers stream."""
+    """Check the route, the upstream, the key and the models; with a ``model`` also streaming."""
     try:
         upstream = open_upstream(settings)
     except SettingsError as error:
@@ -111,7 +111,7 @@ async def _listed(upstream: Upstream, credentials: Headers) -> _Listed:
 
 
 def _of_key(status: int, key: str, *, is_open: bool) -> Finding:
-    """What the status of the list of models says of the key; nothing where it ``is_open`` to everybody."""
+    """Check the key by the status of the list of models; ``is_open``: the list needs no key."""
     names = f"{variable('upstream_key')} or {_SDKS_KEY}"
     match status:
         case status if status == _OK and is_open:
@@ -135,7 +135,7 @@ def _of_key(status: int, key: str, *, is_open: bool) -> Finding:
 async def _of_models(
     upstream: Upstream, credentials: Headers, names: Sequence[str], settings: Settings
 ) -> Finding:
-    """The models and their windows, each with who says so, under the server's policy."""
+    """Check the models: their windows under the server's policy, each with its source."""
     clock, memory = SystemClock(), Memory()
     stated = StatedWindows(upstream, clock, memory)
     models = Models(stated, prices.context_window, prices.prices_of, clock, memory)
@@ -164,12 +164,12 @@ _QUESTION = "Count from 1 to 40, separated by commas. Write nothing else."
 _ANSWERED = 120.0
 """Seconds that the whole answer may take."""
 _PAUSE = 0.001
-"""Seconds between two arrivals from which they are two: below it one piece was merely read in parts. Fast
-models write a token every two milliseconds."""
+"""Seconds between two parts from which on they count as sent separately; below, one part may have been read
+in two. Fast models write a token every two milliseconds."""
 _TELLING = 10
-"""Events without which nothing can be told."""
+"""Number of events below which nothing can be concluded."""
 _PIECES = 3
-"""At most so many pieces come of an answer that was collected: what a network sends at once is bounded."""
+"""Most parts in which an answer arrives that was collected on the way and sent as a whole."""
 
 
 class _Arrived(NamedTuple):
@@ -180,7 +180,7 @@ class _Arrived(NamedTuple):
 
 
 async def _of_streaming(upstream: Upstream, credentials: Headers, model: str) -> Finding:
-    """Have a model count, and look at when the parts of its answer come."""
+    """Let a model count, and check when the parts of its answer arrive."""
     try:
         async with asyncio.timeout(_ANSWERED):
             arrived = await _arrived(upstream, credentials, model)
@@ -204,7 +204,7 @@ async def _of_streaming(upstream: Upstream, credentials: Headers, model: str) ->
 
 
 async def _arrived(upstream: Upstream, credentials: Headers, model: str) -> _Arrived:
-    """Raises UnabridgedError."""
+    """Return when each part of the answer arrived. Raises UnabridgedError."""
     body = dumps({"model": model, "stream": True, "messages": [{"role": "user", "content": _QUESTION}]})
     headers = [*credentials, (b"content-type", b"application/json"), (b"accept-encoding", b"identity")]
     response = await upstream.send("POST", CHAT.path, headers, body)
@@ -224,11 +224,11 @@ async def _arrived(upstream: Upstream, credentials: Headers, model: str) -> _Arr
 
 _DAY = 86_400.0
 _SOON = 14 * _DAY
-"""Seconds before its end in which a certificate should be renewed."""
+"""Seconds before its expiry from which on a certificate should be renewed."""
 
 
 async def of_certificates(settings: Settings) -> list[Finding]:
-    """Whether the upstream's is trusted, and how long it and ours are valid."""
+    """Check whether the upstream's certificate is trusted, and how long it and our own are valid."""
     findings = list[Finding]()
     try:
         if urlsplit(settings.upstream).scheme == "https":
@@ -258,7 +258,7 @@ async def _upstreams(settings: Settings) -> Finding | None:
 
 
 def _ours(file: Path) -> Finding:
-    """Of our own, the first that ends counts; what signed it may stand in the same file."""
+    """Check our own certificate; of a file with several, the first to expire counts."""
     check = "our certificate"
     try:
         certificates = x509.load_pem_x509_certificates(file.read_bytes())
