@@ -16,6 +16,7 @@ import pytest
 from rich.console import Console
 
 from proxy.cli import main
+from proxy.cli.client import Json
 from proxy.cli.watch import picture
 from tests.support.clients import Chat, Chats, proxying, write_policy
 from tests.support.servers import PATIENCE
@@ -108,7 +109,7 @@ def test_what_was_lost_is_told_as_a_negative_amount(saved: float, told: str) -> 
         "would_have_failed": 0,
         "summaries_failed": {},
     }
-    seen = {"stats": {"total": bill}, "sessions": [], "left_out": {}}
+    seen: Json = {"stats": {"total": bill}, "sessions": [], "left_out": {}}
     console = Console(width=200)
     with console.capture() as captured:
         console.print(picture(seen))

@@ -4,7 +4,7 @@ Read-only, for the admin API, the web page and the command line; nothing is deci
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from proxy.core.budget.budget import Budget
@@ -39,7 +39,8 @@ class Row:
     tokens: int
     """Counted tokens in the view; for a cut unit, of the originals."""
     score: Score | None
-    """The unit's importance if an epoch began now; None if it is cut."""
+    """The unit's importance if an epoch began now; of a cut unit, its importance when it was cut, by the
+    weights of today's policy, or None if the epoch that cut it is not known."""
     state: State
     protection: Protection | None
     """How firmly the unit is protected; None if it is cut."""
@@ -51,13 +52,25 @@ class Row:
     """The first words of the unit, or its first call."""
 
 
-def explain(situation: Situation, start: int = 0, end: int | None = None) -> list[Row]:
-    """Return a row for each unit with messages from ``start`` to ``end`` (exclusive), in order."""
+def explain(
+    situation: Situation, line: Sequence[Epoch] = (), start: int = 0, end: int | None = None
+) -> list[Row]:
+    """Return a row for each unit with messages from ``start`` to ``end`` (exclusive), in order.
+
+    ``line``: the epochs that led to the plan, oldest first.
+    """
     end = len(situation.chain) if end is None else min(end, len(situation.chain))
     if start >= end:
         return []
     units = range(situation.unit_at(start), situation.unit_at(end - 1) + 1)
-    return [_row(situation, index) for index in units]
+    lengths = {epoch.id: epoch.length_at_start(situation.chain.hashes) for epoch in line}
+    rows = [_row(situation, index) for index in units]
+    return [
+        replace(row, score=situation.score_among(index, max(lengths[epoch.id], row.end)))
+        if row.state == "cut" and (epoch := cut_by(line, row.start)) is not None
+        else row
+        for index, row in zip(units, rows, strict=True)
+    ]
 
 
 def _row(situation: Situation, index: int) -> Row:

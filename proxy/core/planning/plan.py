@@ -242,10 +242,11 @@ class Account(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def _sums(self) -> str:
-        sums = f"{self.calls:.1f} calls with {self.freed} tokens less at {self.cached:.2f}"
-        cost = f"{self.tail} tokens read anew at {self.written - self.cached:.2f}"
-        cost += f" and {self.summaries} for summaries" if self.summaries else ""
-        return f"{sums} against {cost} ({self.saving:.0f} to {self.cost:.0f})"
+        less = f"{self.calls:.1f} requests to come with {self.freed} tokens less, at {self.cached:.2f}"
+        anew = f"{self.tail} tokens read anew, at {self.written - self.cached:.2f}"
+        summaries = f"; {self.summaries} for summaries" if self.summaries else ""
+        sums = f"{self.saving:.0f} saved, {self.cost:.0f} spent, in fresh tokens"
+        return f"{sums} ({less}; {anew}{summaries})"
 
 
 class Epoch(msgspec.Struct, frozen=True, kw_only=True):

@@ -337,15 +337,17 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
         """Return a unit's importance, which is that of its most important message."""
         found = self._scores.get(index)
         if found is None:
-            unit = self.units[index]
-            weights = self.policy.importance
-            scores = (
-                score(self.role(place), self.content(place).text, place, len(self.chain), weights)
-                for place in range(unit.start, unit.end)
-            )
-            found = next(scores) if unit.count == 1 else max(scores, key=lambda each: each.total)
-            self._scores[index] = found
+            found = self._scores[index] = self.score_among(index, len(self.chain))
         return found
+
+    def score_among(self, index: int, count: int) -> Score:
+        """Return what a unit's importance was when the chain had ``count`` messages."""
+        unit, weights = self.units[index], self.policy.importance
+        scores = (
+            score(self.role(place), self.content(place).text, place, count, weights)
+            for place in range(unit.start, unit.end)
+        )
+        return next(scores) if unit.count == 1 else max(scores, key=lambda each: each.total)
 
     @cached_property
     def _scores(self) -> dict[int, Score]:

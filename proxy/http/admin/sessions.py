@@ -261,7 +261,7 @@ def _explanation(branch: Branch) -> schemas.Explanation:
         pins=situation.pinned,
         epochs=[schemas.EpochReport.model_validate(each) for each in branch.found.epochs],
         missing_summaries=[schemas.MissingSummary.model_validate(each) for each in branch.missing()],
-        units=explain(situation),
+        units=explain(situation, branch.epochs),
     )
 
 

@@ -54,8 +54,8 @@ class Part:
     rows: Sequence[Row]
     gets: Sequence[Message] = ()
     """What the model gets in their place; empty if they are kept unchanged, or cut without a note."""
-    by: Epoch | None = None
-    """The epoch that took them out of the view."""
+    by: Sequence[Epoch | None] = ()
+    """For each row of a cut or edited part, the epoch that took it out of the view."""
     gap: int | None = None
     """The index of the gap that contains them."""
     span: tuple[int, int] = (0, 0)
@@ -72,7 +72,7 @@ class SideBySide:
 
     def parts(self, start: int, end: int) -> list[Part]:
         """Messages from ``start`` up to, but without, ``end``, and others of the same units."""
-        grouped = groupby(explain(self.branch.situation, start, end), key=self._together)
+        grouped = groupby(explain(self.branch.situation, self.branch.epochs, start, end), key=self._together)
         parts: list[Part] = []
         for (gap, is_summarised, _), each in grouped:
             if gap is None:
@@ -97,7 +97,7 @@ class SideBySide:
             state="summarised" if is_summarised else "cut",
             rows=rows,
             gets=[Message.of(self.branch.dialect.read(gap.note))] if is_shown else (),
-            by=cut_by(self.branch.epochs, rows[0].start),
+            by=[cut_by(self.branch.epochs, row.start) for row in rows],
             gap=number,
             span=(gap.start, gap.end - 1),
             is_noted=is_noted,
@@ -111,7 +111,7 @@ class SideBySide:
             state=row.state,
             rows=[row],
             gets=[Message.of(self.branch.dialect.read(each.raw), each.position) for each in edits],
-            by=cut_by(self.branch.epochs, edits[0].position) if edits else None,
+            by=[cut_by(self.branch.epochs, edits[0].position)] if edits else (),
         )
 
     def _messages(self, start: int, end: int) -> Iterator[Message]:

@@ -47,9 +47,22 @@ class TestLooking:
         for position, message in enumerate(chat.messages[1:]):
             assert f'id="m{position}"' in page
             assert plain(message["content"])[:40] in text
-        assert "since epoch 1: usage" in text
+        assert re.search(r"since epochs? 1(: usage|, [\d, ]+, whose reasons stand under Epochs)", text)
         assert re.search(r"importance 0\.\d\d \(recency 0\.\d\d, role 1\.00, content", text)
         assert "Be brief." in text
+
+    async def test_what_is_cut_tells_its_importance_at_that_time_its_epoch_and_its_class(
+        self, browser: Browser, chat: Chat, url: str
+    ) -> None:
+        text = await browser.text(ONE)
+        explained = await admin(url, "sessions/chat/explain")
+        cut = [row for row in explained["units"] if row["state"] == "cut"]
+        assert len(cut) > 5
+        last = explained["units"][-1]["end"] - 1
+        for row in cut:
+            told = rf"{row['start']} epoch \d+, importance {row['score']['total']:.2f} \(.*?\), compressible"
+            assert re.search(told, text), told
+        assert any(row["score"]["recency"] > row["start"] / last for row in cut), "it was newer then"
 
     async def test_the_picture_has_the_bands_and_a_mark_for_each_epoch(
         self, browser: Browser, chat: Chat, url: str
