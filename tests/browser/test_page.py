@@ -18,7 +18,7 @@ AXE = Path(__file__).parents[1] / "clients" / "node" / "node_modules" / "axe-cor
 POLICY = 'extends = "balanced"\n[budget]\ntokens = 800\n'
 PAGES = (
     *("", "sessions/chat", "sessions/chat/epochs", "sessions/chat/kept", "sessions/chat/compact"),
-    *("sessions/chat/try?policy=off", "policies", "policies/small", "memory"),
+    *("sessions/chat/try?policy=off", "policies", "policies/small?session=chat", "memory"),
 )
 BEYOND = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 """Pixels that one has to scroll sideways."""

@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+import msgspec
 from starlette.requests import Request
 
 from proxy.core.budget.budget import Budget, budget_tokens
 from proxy.core.budget.prices import Prices
 from proxy.core.economics.consequences import EXAMPLE_WINDOW, budget_of, consequences, decisions
+from proxy.core.economics.effects import effects
 from proxy.core.economics.simulate import Outcome, replay, totals
+from proxy.core.planning.plan import EMPTY
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.warnings import warnings_of
 from proxy.core.proof.evidence import Evidence, Unproven
@@ -74,22 +77,42 @@ class PolicyPages:
         return Shown("policies.html", "Policies", content)
 
     async def _one(self, request: Request, form: Form) -> Shown:
-        policy = self.policies.in_force.named(request.path_params["name"])
+        now = self.policies.in_force
+        policy = now.named(request.path_params["name"])
+        base = now.by_name.get(policy.extends or "") or Policy()
+        stated = {tuple(key.split(".")) for key, _, _ in _differences(policy, base)}
         window = f"for example, in a window of {EXAMPLE_WINDOW:,}"
         content = {
             "policy": policy,
-            "is_default": policy.name == self.policies.in_force.default.name,
+            "is_default": policy.name == now.default.name,
             "sentences": [*consequences(policy, _decided(policy), window)],
             "warnings": [
                 (".".join(map(str, each.location)), each.message)
-                for each in warnings_of(policy, (), budget_of(policy, EXAMPLE_WINDOW))
+                for each in warnings_of(policy, stated, budget_of(policy, EXAMPLE_WINDOW))
             ],
-            "differences": [*_differences(policy)],
+            "differences": [*_differences(policy, Policy())],
             "sessions": await self._newest(),
+            **await self._effects(policy, request.query_params.get("session", "")),
             "evidence": await self._evidence(policy.name),
             "unproven": _UNPROVEN,
         }
         return Shown("policy.html", policy.name, content)
+
+    async def _effects(self, policy: Policy, chosen: str) -> Mapping[str, object]:
+        """What each table of the policy comes to in the chosen session, if one is."""
+        if not chosen:
+            return {"chosen": None, "effects": ()}
+        found = await self.inspection.find(chosen)
+        branch = await self.inspection.branch(found)
+        async with self._turn:
+            told = await asyncio.to_thread(self._told, branch, policy)
+        return {"chosen": found, "effects": told, "left_out": max(len(branch.nodes) - _REPLAYED, 0)}
+
+    def _told(self, branch: Branch, policy: Policy) -> list[tuple[str, str]]:
+        short = replace(branch, nodes=branch.nodes[:_REPLAYED])
+        situation = short.situation.under(EMPTY)
+        under = msgspec.structs.replace(situation, policy=policy, budget=_budget(short, policy))
+        return [*effects(under, self.prices(branch.found.session.model))]
 
     async def _newest(self) -> list[Inspected]:
         """The newest sessions, on which a policy can be tried; none if the store is unavailable."""
@@ -137,24 +160,30 @@ class PolicyPages:
 
     def _outcome(self, branch: Branch, policy: Policy) -> Outcome:
         """Replay it under one policy, with the window, head and ratio of the session's newest turn."""
-        situation, model, rules = branch.situation, branch.found.session.model, policy.budget
-        before = situation.budget
-        limit, reserve = (each if isinstance(each, int) else None for each in (rules.tokens, rules.reserve))
-        window = rules.window(model) or before.window.tokens
-        tokens = budget_tokens(limit, window, reserve, before.real(before.head))
-        budget = Budget(tokens, before.ratio, before.head, before.window)
+        situation, model, budget = branch.situation, branch.found.session.model, _budget(branch, policy)
         known, writer = self.prices(model), self.prices(policy.summary.model or model)
         turns = tuple(replay(situation.chain, policy, budget, situation.count, prices=known))
-        return Outcome(branch.found.id, policy.name, tokens, known.under(policy.economy), writer, turns)
+        return Outcome(
+            branch.found.id, policy.name, budget.tokens, known.under(policy.economy), writer, turns
+        )
+
+
+def _budget(branch: Branch, policy: Policy) -> Budget:
+    """The budget under a policy, with the window, head and ratio of the session's newest turn."""
+    before, rules = branch.situation.budget, policy.budget
+    limit, reserve = (each if isinstance(each, int) else None for each in (rules.tokens, rules.reserve))
+    window = rules.window(branch.found.session.model) or before.window.tokens
+    tokens = budget_tokens(limit, window, reserve, before.real(before.head))
+    return Budget(tokens, before.ratio, before.head, before.window)
 
 
 def _decided(policy: Policy) -> Mapping[str, Any]:
     return decisions(policy, EXAMPLE_WINDOW)
 
 
-def _differences(policy: Policy) -> Iterator[tuple[str, object, object]]:
-    """Yield key, value and default where they differ; arrays of tables are compared as a whole."""
-    plain = Policy().model_dump(mode="json", by_alias=True)
+def _differences(policy: Policy, base: Policy) -> Iterator[tuple[str, object, object]]:
+    """Yield key, value and the value in ``base`` where they differ; arrays of tables are compared whole."""
+    plain = base.model_dump(mode="json", by_alias=True)
     stated = policy.model_dump(mode="json", by_alias=True, exclude={"name", "extends"})
     for section, values in stated.items():
         if isinstance(values, dict):

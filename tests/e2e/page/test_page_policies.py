@@ -60,14 +60,38 @@ async def test_a_session_is_tried_under_other_policies_side_by_side(
     assert "The price of gpt-test is unknown" in text
 
 
-async def test_a_policy_is_tried_on_a_session_that_its_page_names(
+async def test_a_policys_page_tells_what_each_table_comes_to_in_a_chosen_session(
     browser: Browser, url: str, chats: Chats
 ) -> None:
-    assert "no session yet to try it on" in await browser.text("policies/off")
-    await talk(chats(url, X_Unabridged_Session="chat"), turns=4)
-    named = re.search(
-        r'href="/unabridged/(sessions/[^"]+/try)\?policy=off">Question 0',
-        (await browser.open("policies/off")).text,
+    assert "no session yet to try it on" in await browser.text("policies/small")
+    await talk(chats(url, X_Unabridged_Session="chat"), turns=24)
+    text = await browser.text("policies/small", session="chat")
+    assert re.search(r"\[budget\] 800 tokens may be sent; the whole conversation has [\d,]{4,},", text)
+    assert re.search(
+        r"\[stages\] whole, it is at emergency \(\d{3}%\); a cut goes down to 5\d\d tokens", text
     )
+    assert re.search(
+        r"\[keep\] protects \d+ as recent, 1 as the first request.*; \d+ messages may be cut", text
+    )
+    assert "[limits] 48 of at most 100,000 messages" in text
+    off = await browser.text("policies/off", session="chat")
+    assert "[strategy] nothing is read or cut" in off
+    assert "[budget]" not in off
+
+
+async def test_a_policy_is_tried_on_the_session_that_was_chosen(
+    browser: Browser, url: str, chats: Chats
+) -> None:
+    await talk(chats(url, X_Unabridged_Session="chat"), turns=4)
+    page = (await browser.open("policies/off", session="chat")).text
+    named = re.search(r'href="/unabridged/(sessions/[^"]+/try)\?policy=off">Try on this session', page)
     assert named
     assert "Side by side" in await browser.text(named[1], policy="off")
+
+
+async def test_what_check_says_of_a_file_stands_on_its_page(model: Model, tmp_path: Path) -> None:
+    path = write_policy(tmp_path, "idle", 'extends = "balanced"\n[strategy]\nlast = 7\n')
+    async with proxying(model.url, policy=str(path)) as url, browsing(url) as browser:
+        text = await browser.text("policies/idle")
+        assert "strategy.last `strategy.last` has no effect" in text
+        assert 'class="notice"' not in (await browser.open("policies/balanced")).text

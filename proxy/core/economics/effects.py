@@ -1,0 +1,168 @@
+"""What each table of a policy comes to in one conversation, in sentences; nothing is decided here."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from proxy.core.budget.budget import stage_of
+from proxy.core.budget.prices import Prices
+from proxy.core.conversation.messages import TOOL_ROLES
+from proxy.core.economics.economy import pays_from
+from proxy.core.planning.situation import CRITICAL, FIRST_USER, FIXED, FREE, PINNED, RECENT, Situation
+
+_PROTECTED = {
+    RECENT: "as recent",
+    FIRST_USER: "as the first request",
+    CRITICAL: "as critical or by a pattern in pins",
+    PINNED: "because a client has pinned them",
+    FIXED: "because they are not answered yet",
+}
+_DAY = 86_400
+
+
+def effects(situation: Situation, prices: Prices) -> Iterator[tuple[str, str]]:
+    """Yield each table of the policy that concerns a conversation, and what it comes to there.
+
+    The situation is that of the whole conversation, so its plan is empty; ``prices`` are of its model.
+    """
+    policy = situation.policy
+    yield "strategy", _strategy(situation)
+    if policy.strategy.name == "off":
+        return
+    yield "budget", _budget(situation)
+    yield "stages", _stages(situation)
+    yield "importance", _importance(situation)
+    yield "keep", _keep(situation)
+    yield "retention", _retention(situation)
+    yield from _tools(situation)
+    yield from _notes(situation)
+    yield "economy", _economy(situation, prices)
+    yield from _beside_cuts(situation)
+    yield "store", f"kept for {policy.store.ttl / _DAY:g} days after its last turn"
+    yield "limits", f"{len(situation.chain):,} of at most {policy.limits.messages:,} messages"
+
+
+def _strategy(situation: Situation) -> str:
+    rules, count = situation.policy.strategy, len(situation.chain)
+    match rules.name:
+        case "off":
+            return "nothing is read or cut: requests are relayed as they come"
+        case "sliding_window":
+            return f"cuts all but the newest {rules.last:,} of {count:,} messages"
+        case "exchanges":
+            asked, stay = _counted(len(situation.users), "exchange"), f"{rules.roll_to:,}"
+            return f"{asked}; past {rules.exchanges:,} all but the newest {stay} are cut"
+        case "session":
+            return f"cuts what came before a pause of more than {rules.idle:g} seconds"
+        case "topic":
+            return "cuts the exchanges first that are about other things than the newest"
+        case "importance":
+            return "cuts the least important units first"
+        case name:
+            return f"cuts by {name}"
+
+
+def _budget(situation: Situation) -> str:
+    budget = situation.budget
+    if budget.tokens is None:
+        return "none: nobody knows the window, so nothing is cut for its tokens"
+    whole, head = budget.real(budget.head + situation.view_tokens), budget.real(budget.head)
+    return (
+        f"{budget.tokens:,} tokens may be sent; the whole conversation has {whole:,},"
+        f" {head:,} of them system prompt and tools"
+    )
+
+
+def _stages(situation: Situation) -> str:
+    budget, stages = situation.budget, situation.policy.stages
+    units = f"; a cut after {stages.max_units:,} more units" if stages.max_units else ""
+    if budget.tokens is None:
+        return f"none is reached without a budget{units}"
+    usage = budget.usage(situation.view_tokens)
+    target = budget.real(budget.head + budget.share(stages.target))
+    stage = stage_of(usage, stages)
+    return f"whole, it is at {stage} ({usage:.0%}); a cut goes down to {target:,} tokens{units}"
+
+
+def _importance(situation: Situation) -> str:
+    free = [index for index, level in situation.protection.items() if level == FREE]
+    if not free:
+        return "nothing may be cut"
+    scores = [situation.score(index).total for index in free]
+    low = situation.policy.importance.low
+    below = sum(score < low for score in scores)
+    span = f"{min(scores):.2f} to {max(scores):.2f}"
+    return (
+        f"what may be cut is worth {span}; {below:,} of {len(free):,} units are below {low:g}, and go first"
+    )
+
+
+def _keep(situation: Situation) -> str:
+    counts = Counter[int]()
+    for index, level in situation.protection.items():
+        counts[level] += situation.units[index].count
+    kept = [f"{counts[level]:,} {why}" for level, why in _PROTECTED.items() if counts[level]]
+    return f"protects {', '.join(kept) or 'nothing'}; {_counted(counts[FREE], 'message')} may be cut"
+
+
+def _retention(situation: Situation) -> str:
+    counts = {
+        retention: sum(situation.units[index].count for index in units)
+        for retention, units in situation.classed.items()
+    }
+    told = (f"{count:,} {retention.replace('_', ' ')}" for retention, count in sorted(counts.items()))
+    return f"messages by class: {', '.join(told)}"
+
+
+def _tools(situation: Situation) -> Iterator[tuple[str, str]]:
+    policy, budget = situation.policy, situation.budget
+    places = [place for place in range(len(situation.chain)) if situation.role(place) in TOOL_ROLES]
+    tokens = budget.real(sum(situation.chain.tokens[place] for place in places))
+    how = "cleared before messages are cut" if policy.tool_results.clear_first else "scored like all else"
+    yield "tool_results", f"{_counted(len(places), 'result')} with {tokens:,} tokens; they are {how}"
+    if policy.tools:
+        yield "tools", f"{_counted(len([*situation.fresh]), 'result')} fresh at its end"
+
+
+def _notes(situation: Situation) -> Iterator[tuple[str, str]]:
+    policy, budget = situation.policy, situation.budget
+    if policy.summary.enabled:
+        most = budget.real(situation.summary_tokens)
+        yield "summary", f"at most {most:,} tokens, for gaps of {policy.summary.min_gap:,} messages or more"
+    else:
+        yield "summary", "none: short notices stand in gaps"
+    rules, ledger = situation.constraints[0], policy.ledger
+    if ledger.constraints or ledger.identifiers:
+        most, rules_now = budget.real(budget.share(ledger.share)), _counted(len(rules), "rule")
+        yield "ledger", f"{rules_now} in force now; rules and facts of what is cut get {most:,} tokens"
+    else:
+        yield "ledger", "none"
+
+
+def _economy(situation: Situation, prices: Prices) -> str:
+    policy, budget = situation.policy, situation.budget
+    waits = "trim waits until a cut pays" if policy.economy.enabled else "nothing waits until a cut pays"
+    if budget.tokens is None:
+        return waits
+    pace = max(round(situation.pace), 1)
+    even = pays_from(policy, budget.tokens, prices, pace)
+    return f"{waits}; at {pace:,} tokens a request, cutting costs less from about {even:,} tokens on"
+
+
+def _beside_cuts(situation: Situation) -> Iterator[tuple[str, str]]:
+    policy = situation.policy
+    if policy.recall.enabled:
+        rounds = policy.recall.rounds
+        yield "recall", f"the model may read again what was cut, at most {rounds:,} times a request"
+    if policy.memory.enabled:
+        most, every = policy.memory.inject_tokens, policy.memory.every
+        yield "memory", f"told at its beginning, at most {most:,} tokens; written every {every:,} exchanges"
+    if policy.proof.share:
+        share, dollars = policy.proof.share, policy.proof.daily_dollars
+        yield (
+            "proof",
+            f"{share:.0%} of the answers to cut views are asked for again, for ${dollars:,.2f} a day at most",
+        )
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
