@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -33,6 +34,8 @@ One look at 50,000 objects takes some 15 ms, in which nobody else runs.
 """
 _MOST_HEAPS = -8
 """`M_ARENA_MAX` of `malloc.h`."""
+_GIVE_BACK = 60.0
+"""Seconds after which freed memory is given back to the system again."""
 _TURN = 0.001
 """Seconds after which a thread that plans or counts gives way to the event loop.
 
@@ -70,6 +73,25 @@ def share_one_heap() -> None:
             ctypes.CDLL(None).mallopt(_MOST_HEAPS, 1)
 
 
+def give_memory_back(every: float = _GIVE_BACK) -> None:
+    """Have a thread give freed memory back to the system again and again, ``every`` so many seconds.
+
+    By itself glibc only gives back what is free at the end of its heap. What is free between two values that
+    are still cached stays with the process, so its resident memory would grow to the largest piece of work
+    that it ever had. Looking through a heap of 300 MB takes some 16 ms.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is None:
+        return  # another C library, which gives it back by itself
+
+    def give_back() -> None:
+        while True:
+            time.sleep(every)
+            trim(0)
+
+    Thread(target=give_back, name="memory", daemon=True).start()
+
+
 @contextmanager
 def sigterm_interrupts() -> Generator[None]:
     """Within, SIGTERM raises KeyboardInterrupt (also where uvicorn raises again what it caught).
@@ -100,10 +122,13 @@ def app_of_worker(settings: Settings, written: SettingsFile | None) -> ASGIApp:
 def settle() -> None:
     """Keep what was built at the start out of every later look for garbage, and threads from long turns.
 
-    Looking for it as often as Python does by itself costs a twentieth of all work and finds next to nothing:
-    only a turn that begins an epoch leaves any.
+    Freed memory is given back from now on.
+
+    Looking for garbage as often as Python does by itself costs a twentieth of all work and finds next to
+    nothing: only a turn that begins an epoch leaves any.
     """
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_GARBAGE)
     sys.setswitchinterval(_TURN)
+    give_memory_back()
