@@ -36,7 +36,7 @@ _CHARACTERS_OF = {
     "user": _USER_CHARACTERS,
     "system": _USER_CHARACTERS,
     "developer": _USER_CHARACTERS,
-    "assistant": 480,
+    "assistant": 400,
 }
 _RESULT, _ARGUMENTS = 160, 96
 """Maximal characters of a tool result, and of a call's arguments. They are most of an agent's tokens and soon
