@@ -17,8 +17,9 @@ _NAMES = (
 )
 _QUIET = 4
 """So many readings in a row that are alike mean rest."""
-_RESTLESS = 60.0
-"""Seconds after which what has not come to rest never will."""
+_RESTLESS = 150.0
+"""Seconds after which what has not come to rest never will: background work that gives way to users begins
+after a pause of up to a minute."""
 MIB = 2**20
 
 
