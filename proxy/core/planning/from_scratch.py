@@ -129,7 +129,7 @@ class _Replay:
         is_written = self._is_next_written
         self.epochs += 1
         self._most = None if is_written else min(self._ledger + SPARE, room_of(situation, plain))
-        self._written = add_ledger(situation.before_ledgers(), plain) if is_written else None
+        self._written = add_ledger(situation.before_ledgers(), plain, fills=True) if is_written else None
         tokens = situation.chain.tokens
         without = view_tokens(plain, tokens)
         self._view_tokens = without + (self._most or 0)

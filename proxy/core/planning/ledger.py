@@ -117,15 +117,28 @@ def _needed(situation: Situation) -> int:
     return tokens_of(texts, situation.count) + _WORDS if texts else 0
 
 
-def add_ledger(situation: Situation, plan: Plan, most: int | None = None) -> Plan:
+def add_ledger(situation: Situation, plan: Plan, most: int | None = None, *, fills: bool = False) -> Plan:
     """Return the plan with the ledger of its cuts in its last note, as far as the budget allows.
 
-    ``most``: an upper bound of the counted tokens by which that note grows.
+    ``most``: an upper bound of the counted tokens by which that note grows. ``fills``: whether details may
+    also take what the view leaves unused below its goal, so that the next epoch comes no sooner than after a
+    cut that ends at the goal.
     """
     plain = plain_of(plan, situation.count, situation.chain.dialect)
     room = room_of(situation, plain)
     room = room if most is None else min(room, most)
-    return _with_ledger(situation, plain, room) if room >= _LEAST else plain
+    if room < _LEAST:
+        return plain
+    unused = _unused(situation, plain, room) if fills else 0
+    return _with_ledger(situation, plain, room + unused, details_room(situation) + unused)
+
+
+def _unused(situation: Situation, plain: Plan, room: int) -> int:
+    """Counted tokens beyond ``room`` that are below the view's goal and that the policy allows a ledger."""
+    goal = situation.budget.share(situation.policy.stages.target)
+    below_goal = goal - view_tokens(plain, situation.chain.tokens)
+    most = min(below_goal, situation.policy.ledger.tokens, int(cut_tokens(situation, plain) * _OF_CUT))
+    return max(most - room, 0)
 
 
 def room_of(situation: Situation, plain: Plan) -> int:
@@ -137,14 +150,16 @@ def room_of(situation: Situation, plain: Plan) -> int:
     return room if room >= _LEAST else 0
 
 
-def _with_ledger(situation: Situation, plain: Plan, room: int) -> Plan:
-    """Return the plan with a ledger that lengthens its last note by at most ``room`` counted tokens."""
+def _with_ledger(situation: Situation, plain: Plan, room: int, details: int) -> Plan:
+    """Return the plan with a ledger that lengthens its last note by at most ``room`` counted tokens.
+
+    Up to ``details`` of them are for details.
+    """
     count, chain = situation.count, situation.chain
     language = language_of(" ".join(situation.content(place).text for place in situation.users[-_SAMPLE:]))
     # Reserve room for the introductions of the ledger's parts.
     allowed = room - count(ledger_lines(("",), "", language)) - count(ledger_lines((), " ", language)) - 2
     last = best = plain.gaps[-1]
-    details = details_room(situation)
     before = _needed(situation) if situation.policy.ledger.constraints else 0
     results = fresh_results(situation, plain, min(details, room - before), language)
     taken = count(results) if results else 0

@@ -107,7 +107,7 @@ def _holds(gate: Gate, decided: Draft) -> bool:
 
 def finish(decided: Draft, summaries: Summaries) -> Plan:
     """Return the plan of a draft with its notes and ledger; in an emergency, clip messages as needed."""
-    return add_ledger(decided.situation, written(decided, summaries))
+    return add_ledger(decided.situation, written(decided, summaries), fills=True)
 
 
 def written(decided: Draft, summaries: Summaries) -> Plan:

@@ -10,7 +10,7 @@ from proxy.core.budget.budget import Budget, Stage
 from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.planning.changes import compacted, restored
-from proxy.core.planning.ledger import plain_of
+from proxy.core.planning.ledger import add_ledger, plain_of
 from proxy.core.planning.plan import EMPTY, Gap, Plan, view_tokens
 from proxy.core.planning.planner import draft, finish
 from proxy.core.planning.situation import Situation
@@ -196,6 +196,17 @@ RULES = [
 def test_under_a_small_budget_details_have_up_to_three_tenths() -> None:
     told, budget = small([])
     assert 0.15 * budget.limit < count(told) <= 0.3 * budget.room
+
+
+def test_details_also_fill_what_a_cut_leaves_unused_below_its_goal() -> None:
+    details = user(" ".join(f"K{number}X" for number in range(1_800)))
+    messages = [details, assistant("noted"), user("and now?")]
+    drawn = Situation(chain_from(messages), EMPTY, Policy(keep=BARE), Budget(2_000, 1.0, 100), count)
+    decided = draft(drawn, Stage.COMPACT)
+    assert decided is not None
+    plan, by_share = finish(decided, {}), add_ledger(drawn, decided.outline)
+    assert count(ledger(plan)) > 1.25 * count(ledger(by_share))
+    assert view_tokens(plan, drawn.chain.tokens) <= drawn.budget.share(drawn.policy.stages.target)
 
 
 def test_under_a_small_budget_constraints_have_what_they_need() -> None:
