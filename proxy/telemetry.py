@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cache, lru_cache, partial
-from typing import TextIO
+from typing import TextIO, TypeVar
 
 import msgspec
 from prometheus_client import (
@@ -28,6 +28,10 @@ from prometheus_client import (
 _QUICK = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _PATIENT = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 
+T = TypeVar("T")
+Declare = Callable[..., T]
+"""Makes a metric, and registers it."""
+
 
 class Metrics:
     """All metrics, in a registry of their own so that two apps in one process do not mix.
@@ -38,14 +42,22 @@ class Metrics:
     def __init__(self, cached: Callable[[], int] = lambda: 0) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)  # memory, descriptors and CPU, under their usual names
-        counter, gauge, histogram = (
-            partial(Counter, registry=self.registry),
-            partial(Gauge, registry=self.registry),
-            partial(Histogram, registry=self.registry),
-        )
         self.streams_active, self.is_degraded = 0, False
+        counter = partial(Counter, registry=self.registry)
+        gauge = partial(Gauge, registry=self.registry)
+        histogram = partial(Histogram, registry=self.registry)
+        self._declare_requests(counter, gauge, histogram)
+        self._declare_contexts(counter)
+        self._declare_money(counter)
+        self._declare_evidence(counter)
+        self._declare_memory(gauge)
+        self._declare_store(counter, gauge, histogram, cached)
+        self._declare_files(counter, gauge)
 
-        # Requests: how many there are, and how long they take.
+    def _declare_requests(
+        self, counter: Declare[Counter], gauge: Declare[Gauge], histogram: Declare[Histogram]
+    ) -> None:
+        """How many requests there are, and how long they take."""
         self.requests = counter("unabridged_requests", "Requests answered.", ("route", "status"))
         self._relayed = cache(partial(self.requests.labels, "relay"))
         self.overhead = histogram(
@@ -61,7 +73,8 @@ class Metrics:
         gauge("unabridged_streams_active", "Answers on their way.").set_function(lambda: self.streams_active)
         gauge("unabridged_tasks", "Tasks that are alive.").set_function(_tasks)
 
-        # Contexts: what becomes of the conversations that clients send.
+    def _declare_contexts(self, counter: Declare[Counter]) -> None:
+        """What happens to the conversations that clients send."""
         self.stages = counter("unabridged_stage", "Managed requests by stage.", ("stage",))
         tokens = counter("unabridged_tokens", "Prompt tokens received and sent.", ("kind",))
         self._tokens_received, self._tokens_sent = tokens.labels("received"), tokens.labels("sent")
@@ -83,16 +96,47 @@ class Metrics:
             "unabridged_tool_cache", "Tool results that came in, and what became of them.", ("result",)
         )
 
-        self._declare_money(counter)
+    def _declare_money(self, counter: Declare[Counter]) -> None:
+        """What requests cost, and what doing nothing would have cost."""
+        text = "Money by the price list, and what doing nothing would have cost."
+        self.dollars = counter("unabridged_dollars", text, ("kind",))
+        self.would_have_failed = counter(
+            "unabridged_would_have_failed",
+            "Requests whose whole conversation would not have fitted the model's window.",
+        )
+        self.unpriced = counter(
+            "unabridged_price_unknown", "Requests, and calls of our own, whose price nobody knows."
+        )
 
-        # Memory.
+    def _declare_evidence(self, counter: Declare[Counter]) -> None:
+        """What is found out about cuts."""
+        self.regret = counter(
+            "unabridged_regret",
+            "Messages that were asked for again while they were cut.",
+            ("policy", "signal", "kind", "retention"),
+        )
+        self.proof = counter(
+            "unabridged_proof",
+            "Answers asked for once more, by what was asked: same, different, or why not compared.",
+            ("policy", "arm", "result"),
+        )
+
+    def _declare_memory(self, gauge: Declare[Gauge]) -> None:
+        """What is remembered beyond sessions."""
         self.memory_items, self.memory_archive, self.memory_compression = (
             gauge("unabridged_memory_items", "What is remembered, by state.", ("state",)),
             gauge("unabridged_memory_archive_count", "Items that are in the archive."),
             gauge("unabridged_memory_compression_rate", "What compressing archived items saved, as a share."),
         )
 
-        # The store, its cache, and the policies' files.
+    def _declare_store(
+        self,
+        counter: Declare[Counter],
+        gauge: Declare[Gauge],
+        histogram: Declare[Histogram],
+        cached: Callable[[], int],
+    ) -> None:
+        """The store, and the caches before it."""
         gauge("unabridged_cache_bytes", "What this process remembers of sessions.").set_function(cached)
         self.store = histogram("unabridged_store_seconds", "Time of store calls.", ("op",), buckets=_QUICK)
         self._stored = cache(self.store.labels)
@@ -102,6 +146,9 @@ class Metrics:
         self.lost_turns = counter(
             "unabridged_lost_turns", "Turns whose writing failed (the next body heals them)."
         )
+
+    def _declare_files(self, counter: Declare[Counter], gauge: Declare[Gauge]) -> None:
+        """The files of policies and settings."""
         self.policy_reloads = counter(
             "unabridged_policy_reloads",
             "Policies whose files were edited: loaded, or refused and kept as they were.",
@@ -117,28 +164,6 @@ class Metrics:
         )
         self.settings_stale = gauge(
             "unabridged_settings_stale", "1 while the settings file cannot be used as it is now."
-        )
-
-    def _declare_money(self, counter: Callable[..., Counter]) -> None:
-        text = "Money by the price list, and what doing nothing would have cost."
-        self.dollars = counter("unabridged_dollars", text, ("kind",))
-        self.would_have_failed = counter(
-            "unabridged_would_have_failed",
-            "Requests whose whole conversation would not have fitted the model's window.",
-        )
-        self.unpriced = counter(
-            "unabridged_price_unknown", "Requests, and calls of our own, whose price nobody knows."
-        )
-
-        self.regret = counter(
-            "unabridged_regret",
-            "Messages that were asked for again while they were cut.",
-            ("policy", "signal", "kind", "retention"),
-        )
-        self.proof = counter(
-            "unabridged_proof",
-            "Answers asked for once more, by what was asked: same, different, or why not compared.",
-            ("policy", "arm", "result"),
         )
 
     def relayed(self, status: int) -> None:

@@ -9,6 +9,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -255,51 +256,33 @@ def _turn_of(
     ``known`` is the deepest of its messages that the store has; ``now`` is in seconds since 1970.
     """
     request = exchange.request
-    history, appended, session, home = (
-        request.history,
-        request.incoming.appended,
-        request.session,
-        request.home,
-    )
+    history, session, home = request.history, request.session, request.home
+    appended = request.incoming.appended
     first = history.hashes.last_place(known) + 1 if known is not None else 0
-    hashes, raws, sizes = (
-        history.hashes.after(first),
-        history.raws.after(first),
-        request.chain.tokens.after(first),
-    )
+    hashes, raws = history.hashes.after(first), history.raws.after(first)
+    sizes = request.chain.tokens.after(first)
     # The memory scope and the speaker of the messages; empty where they may not be remembered.
     scope, person = ("", "") if home is None else (home.scope.tag, home.person)
-    nodes, parent = list[Node](), known if known is not None and first else history.root
-    for place, (own, raw, size) in enumerate(zip(hashes, raws, sizes, strict=True), first):
-        nodes.append(
-            Node(
-                hash=own,
-                parent=parent,
-                raw=raw,
-                tokens=size,
-                at=now,
-                sequence=place,
-                scope=scope,
-                person=person,
-            )
+    node = partial(Node, at=now, scope=scope, person=person)
+    parents = (known if known is not None and first else history.root, *hashes)
+    nodes = [
+        node(hash=own, parent=parent, raw=raw, tokens=size, sequence=place)
+        for place, (own, parent, raw, size) in enumerate(
+            zip(hashes, parents, raws, sizes, strict=False), first
         )
-        parent = own
+    ]
     if answered is not None:
-        nodes.append(
-            Node(
-                hash=answered.hash,
-                parent=history.tip,
-                raw=answered.raw,
-                tokens=MESSAGE_TOKENS + tokens,
-                at=now,
-                sequence=first + len(nodes),
-                answer=True,
-                complete=answered.answer.complete,
-                reply=_reply(appended, answered.answer) if appended is not None else None,
-                scope=scope,
-                person=person,
-            )
+        answer = node(
+            hash=answered.hash,
+            parent=history.tip,
+            raw=answered.raw,
+            tokens=MESSAGE_TOKENS + tokens,
+            sequence=first + len(nodes),
+            answer=True,
+            complete=answered.answer.complete,
+            reply=_reply(appended, answered.answer) if appended is not None else None,
         )
+        nodes.append(answer)
     return Turn(
         session=_session_after(exchange, answered, now),
         nodes=tuple(nodes),

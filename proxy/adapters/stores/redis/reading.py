@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
@@ -142,9 +142,39 @@ async def discard_damaged(connection: Connection, codec: Codec, key: SessionKey,
 
     The session's next turn writes them again. Readable messages stay; a client that sends its whole history
     sends the others again. If any record belongs to another release or secret, nothing is deleted and
-    ForeignRecord is raised: a server that can read it can tell better what is damaged. Counts and epochs are
-    read only to check for that.
+    ForeignRecord is raised: a server that can read it can tell better what is damaged.
     """
+    name, damage = keys.session(key), await _damage_of(connection, codec, key)
+    discarding: list[Command] = [
+        ("DEL", name + keys.COUNTS, keys.epochs(key, lane)),
+        ("HDEL", name, "life"),  # so that readers notice the change
+    ]
+    if damage.session:
+        discarding.append(("DEL", name))
+    if damage.hidden:
+        discarding.append(("DEL", name + keys.HIDDEN, name + keys.HIDES))
+    if damage.injection:
+        discarding.append(("HDEL", name, "injection", "injected"))
+    if damage.nodes:
+        discarding.append(("HDEL", name + keys.NODES, *damage.nodes))
+    await connection.ask_all("", *discarding)
+    connection.revision += 1
+    log_warning("damaged records of a session were discarded", messages=len(damage.nodes))
+
+
+class _Damage(NamedTuple):
+    """What is damaged of a session."""
+
+    session: bool
+    injection: bool
+    hidden: bool
+    """Whether any record of an answer's hidden calls is damaged."""
+    nodes: Sequence[bytes]
+    """Chain hashes of the damaged messages, including links to damaged ones."""
+
+
+async def _damage_of(connection: Connection, codec: Codec, key: SessionKey) -> _Damage:
+    """Find the damaged records of a session. Raises ForeignRecord, also for counts and epochs."""
     name = keys.session(key)
     fields, injected, stored, hides, counts, lanes = await connection.ask_all(
         "",
@@ -160,33 +190,29 @@ async def discard_damaged(connection: Connection, codec: Codec, key: SessionKey,
     for each_lane in (named.decode(errors="replace") for named in cast("set[bytes]", lanes)):
         for epoch in await connection.ask("", "LRANGE", keys.epochs(key, each_lane), 0, -1):
             _is_whole(partial(epochs, codec, [epoch], each_lane))
-    is_session_whole = _is_whole(partial(session, codec, fields))
-    is_injection_whole = _is_whole(partial(injection, codec, injected))
     damaged_hidden = [each for each in hides if not _is_whole(partial(hidden, codec, [each]))]
+    return _Damage(
+        session=not _is_whole(partial(session, codec, fields)),
+        injection=not _is_whole(partial(injection, codec, injected)),
+        hidden=bool(damaged_hidden),
+        nodes=_damaged_nodes(codec, stored),
+    )
+
+
+def _damaged_nodes(codec: Codec, stored: Mapping[bytes, bytes]) -> list[bytes]:
+    """Return the chain hashes of messages that are damaged, or links to damaged ones."""
     whole = {
         each: node(codec, each, record)
-        for each, record in cast("dict[bytes, bytes]", stored).items()
+        for each, record in stored.items()
         if _is_whole(partial(node, codec, each, record))
     }
-    held = _texts(whole.values())
-    damaged = [
-        each for each in stored if each not in whole or (whole[each][1] and whole[each][0].raw not in held)
-    ]
-    discarding: list[Command] = [
-        ("DEL", name + keys.COUNTS, keys.epochs(key, lane)),
-        ("HDEL", name, "life"),  # so that readers notice the change
-    ]
-    if not is_session_whole:
-        discarding.append(("DEL", name))
-    if damaged_hidden:
-        discarding.append(("DEL", name + keys.HIDDEN, name + keys.HIDES))
-    if not is_injection_whole:
-        discarding.append(("HDEL", name, "injection", "injected"))
-    if damaged:
-        discarding.append(("HDEL", name + keys.NODES, *damaged))
-    await connection.ask_all("", *discarding)
-    connection.revision += 1
-    log_warning("damaged records of a session were discarded", messages=len(damaged))
+    texts = _texts(whole.values())
+
+    def is_damaged(chain_hash: bytes) -> bool:
+        read, is_link = whole.get(chain_hash, (None, False))
+        return read is None or (is_link and read.raw not in texts)
+
+    return [each for each in stored if is_damaged(each)]
 
 
 def _is_whole(read: Callable[[], object]) -> bool:
