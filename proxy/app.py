@@ -28,6 +28,7 @@ from proxy.config import Settings, is_loopback
 from proxy.core.dialects.dialect import Dialect
 from proxy.core.dialects.registry import CHAT, DIALECTS
 from proxy.engine.admin.edits import Edits
+from proxy.engine.admin.forgetting import Forgetting
 from proxy.engine.admin.forks import Forks
 from proxy.engine.admin.inspection import Inspection
 from proxy.engine.admin.memories import MemoryAdmin
@@ -134,7 +135,7 @@ class Inside:
 
     pipeline: Pipeline
     appends: Appends
-    line: TurnQueue
+    turn_queue: TurnQueue
     backlog: Backlog
     summaries: Summaries
     summary_jobs: SummaryJobs
@@ -165,7 +166,7 @@ def create_app(
     store, is_shadow = outside.store, settings.shadow
     probes = probe_routes(store, metrics, drain, policies, memory_counts.counted, is_shadow=is_shadow)
     own = Starlette(
-        routes=[*probes, *_for_people(settings, outside, inside, drain)],
+        routes=[*probes, *_admin_routes(settings, outside, inside, drain)],
         lifespan=_lifespan(outside, inside, drain, on_ready),
         exception_handlers=refusals(),
     )
@@ -304,9 +305,9 @@ def assembled(settings: Settings, outside: Outside, dialect: Dialect = CHAT) -> 
         background=background,
         memories=memories,
     )
-    line = TurnQueue(store, background, clock, settings.line_lease)
-    appends = Appends(dialect, store, reader, recorder, line, memory)
-    return Inside(pipeline, appends, line, backlog, summaries, summary_jobs, turns, billing)
+    turn_queue = TurnQueue(store, background, clock, settings.line_lease)
+    appends = Appends(dialect, store, reader, recorder, turn_queue, memory)
+    return Inside(pipeline, appends, turn_queue, backlog, summaries, summary_jobs, turns, billing)
 
 
 def _memory_scheduler(
@@ -340,7 +341,7 @@ def _lifespan(
         daily.cancel()
         await drain.emptied(_CUT_OFF)
         await inside.summaries.aclose()
-        inside.line.close()
+        inside.turn_queue.close()
         inside.memory_scheduler.close()
         await inside.pipeline.background.drain()
         await inside.backlog.aclose()
@@ -366,13 +367,14 @@ def _secrets(settings: Settings) -> tuple[str, ...]:
     return settings.secrets or (persistent_secret(settings.data_dir / SECRET_FILE),)
 
 
-def _for_people(settings: Settings, outside: Outside, inside: Inside, drain: Drain) -> list[BaseRoute]:
+def _admin_routes(settings: Settings, outside: Outside, inside: Inside, drain: Drain) -> list[BaseRoute]:
     """Return the routes of the admin API and the page, for whoever holds the admin token."""
     store, clock, pipeline = outside.store, outside.clock, inside.pipeline
     inspection = Inspection(DIALECTS, store, outside.counter, outside.policies.named, inside.summary_jobs)
     naming, turns = pipeline.naming, inside.memory_scheduler
     scopes, reading = turns.writer.scopes, pipeline.memories
-    memories = MemoryAdmin(scopes, outside.search, reading, clock, outside.policies.named, naming)
+    memories = MemoryAdmin(scopes, outside.search, reading, clock, outside.policies.named)
+    forgetting = Forgetting(memories, naming)
     edits = Edits(
         store=store,
         inspection=inspection,
@@ -380,10 +382,10 @@ def _for_people(settings: Settings, outside: Outside, inside: Inside, drain: Dra
         epochs=pipeline.decisions.epochs,
         tools=pipeline.tools,
         summary_jobs=inside.summary_jobs,
-        line=inside.line,
+        turn_queue=inside.turn_queue,
         clock=clock,
         recorder=pipeline.recorder,
-        forget_own_scope=memories.forget_own_scope,
+        forget_own_scope=forgetting.own_scope,
         credentials=_operator_credentials(settings),
     )
     forks = Forks(store, inspection, naming, clock, pipeline.recorder.written)
@@ -395,14 +397,14 @@ def _for_people(settings: Settings, outside: Outside, inside: Inside, drain: Dra
     auth = AdminAuth(token, clock.now, is_secure=(settings.public_url or "").startswith("https:"))
     operations = (
         *SessionOperations(inspection, edits, forks, stats, clock.now).operations(),
-        *MemoryOperations(memories, inspection, turns.daily, naming).operations(),
+        *MemoryOperations(memories, forgetting, inspection, turns.daily, naming).operations(),
         *StatsOperations(stats).operations(),
         *EventOperations(inspection, clock.now, lambda: drain.has_begun).operations(),
     )
     pages = (
         *Home(inspection, outside.policies, stats, clock.now).pages(),
         *SessionPages(inspection, memories, stats, edits, forks).pages(),
-        *MemoryPages(memories).pages(),
+        *MemoryPages(memories, forgetting).pages(),
         *PolicyPages(outside.policies, inspection, prices.prices_of, stats).pages(),
     )
     return [*AdminAPI(operations, auth).routes(), *Frame(auth, Renderer(clock.now), pages).routes()]

@@ -65,7 +65,7 @@ class Edits:
     epochs: Epochs
     tools: ToolCaches
     summary_jobs: SummaryJobs
-    line: TurnQueue
+    turn_queue: TurnQueue
     clock: Clock
     recorder: Recorder
     forget_own_scope: Callable[[SessionKey, str], Awaitable[object]]
@@ -138,7 +138,7 @@ class Edits:
             return new
 
         rules = self.inspection.policy_of(found.session).append
-        async with self.line.place(
+        async with self.turn_queue.place(
             found.key, COMPACTOR, wait=rules.wait, queue=rules.queue, finished=_at_once
         ):
             return Compacted(await self._change(found, Verb.COMPACT, plan), summary)

@@ -32,14 +32,15 @@ _SEARCHED = 256
 
 NOTHING_FRESH = ToolCache()
 
-_Line = tuple[SessionKey, tuple[Tool, ...], tuple[InjectedResult, ...]]
+_Origin = tuple[SessionKey, tuple[Tool, ...], tuple[InjectedResult, ...]]
+"""What a chain's results depend on beside its messages: session, rules, and injected results."""
 
 
 @dataclass(frozen=True, slots=True)
 class _CachedChain:
     """The remembered state of a chain."""
 
-    line: _Line
+    origin: _Origin
     derived: Derived
     hidden: int
     """Number of the chain's messages that were known to replace others upstream."""
@@ -49,7 +50,7 @@ class _CachedChain:
 class _Wanted:
     """A chain to process, and what its results depend on."""
 
-    line: _Line
+    origin: _Origin
     chain: Chain
     hidden: Hidden
     stand_ins: Sequence[int]
@@ -85,7 +86,7 @@ class ToolCaches:
         key, hashes = request.session.key, chain.hashes
         if start and onto.cache.weight >= _LARGE:
             self._chains.drop((key, hashes[start - 1]))
-        self._chains.put((key, hashes[-1]), _CachedChain(wanted.line, onto, len(positions)))
+        self._chains.put((key, hashes[-1]), _CachedChain(wanted.origin, onto, len(positions)))
         return onto.cache
 
     def forget(self, key: SessionKey) -> None:
@@ -93,12 +94,12 @@ class ToolCaches:
 
     def _ancestor(self, wanted: _Wanted, rules: Rules) -> tuple[int, Derived]:
         """Return the longest part of the chain whose state is known (its length), and that state."""
-        key, _, injected = wanted.line
+        key, _, injected = wanted.origin
         whole = len(wanted.chain)
         for length in range(whole, max(whole - _SEARCHED, 0), -1):
             cached = self._chains.get((key, wanted.chain.hashes[length - 1]))
             hidden = bisect_left(wanted.stand_ins, length)
-            if cached is not None and cached.line == wanted.line and cached.hidden == hidden:
+            if cached is not None and cached.origin == wanted.origin and cached.hidden == hidden:
                 return length, cached.derived
         return 0, initial(rules, injected)
 

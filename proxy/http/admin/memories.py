@@ -10,13 +10,14 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from proxy.engine.admin.forgetting import Forgetting
 from proxy.engine.admin.inspection import Inspection
 from proxy.engine.admin.memories import MemoryAdmin, ScopeDetails
 from proxy.engine.intake.homes import MemoryHome, named_home
 from proxy.engine.intake.naming import Naming
 from proxy.engine.memory.maintenance import Maintenance
 from proxy.errors import InvalidType, MissingParameter, NotFound
-from proxy.http.admin import memory_schemas as told
+from proxy.http.admin import memory_schemas as schemas
 from proxy.http.admin.api import Operation, Query, Table, number
 from proxy.http.admin.schemas import NoBody
 from proxy.http.request_head import by_name
@@ -43,9 +44,10 @@ _TABLE = Table("The id of an item.")
 
 @dataclass(frozen=True)
 class MemoryOperations:
-    """The operations of :class:`MemoryAdmin` in the admin API."""
+    """The operations of :class:`MemoryAdmin` and :class:`Forgetting` in the admin API."""
 
     memories: MemoryAdmin
+    forgetting: Forgetting
     inspection: Inspection
     daily: Maintenance
     naming: Naming
@@ -55,22 +57,22 @@ class MemoryOperations:
         return _TABLE.of(self)
 
     @_TABLE.operation("GET", "/memory", _QUERY, _K, _SCOPE)
-    async def memory(self, request: Request, body: NoBody) -> told.MemoryTold:
+    async def memory(self, request: Request, body: NoBody) -> schemas.MemoryTold:
         """Search what is remembered, or list the newest items."""
         query = request.query_params.get("query", "").strip()
         most = number(request, "k", _FOUND if query else _LISTED, _MOST)
         name = request.query_params.get("scope", "")
         found = await self.memories.found(name, query, most)
         return await asyncio.to_thread(
-            lambda: told.MemoryTold(
-                scopes=[told.scope(each) for each in found.scopes[:most]],
-                items=[told.item(each) for each in found.items],
-                said=[told.SaidTold.model_validate(each) for each in found.said],
+            lambda: schemas.MemoryTold(
+                scopes=[schemas.scope(each) for each in found.scopes[:most]],
+                items=[schemas.item(each) for each in found.items],
+                said=[schemas.SaidTold.model_validate(each) for each in found.said],
             )
         )
 
     @_TABLE.operation("DELETE", "/memory", _SCOPE, _SESSION, _PERSON, _TENANT)
-    async def forget_all(self, request: Request, body: NoBody) -> told.Forgotten:
+    async def forget_all(self, request: Request, body: NoBody) -> schemas.Forgotten:
         """Forget a scope, or what was learned from a session or about a person; exactly one must be named."""
         asked = {name: value for name, value in request.query_params.items() if value and name != "tenant"}
         if len(asked) != 1:
@@ -78,47 +80,49 @@ class MemoryOperations:
         match next(iter(asked.items())):
             case "scope", name:
                 kept = await self.memories.scope(name)
-                was_there = await self.memories.forget_scope(kept.scope)
-                return told.Forgotten(id=name, items=len(kept.entries), forgotten=was_there)
+                was_there = await self.forgetting.scope(kept.scope)
+                return schemas.Forgotten(id=name, items=len(kept.entries), forgotten=was_there)
             case "session", name:
                 found = await self._session(name)
-                count = await self.memories.forget_session(*found)
-                return told.Forgotten(id="", items=count, forgotten=bool(count))
+                count = await self.forgetting.session(*found)
+                return schemas.Forgotten(id="", items=count, forgotten=bool(count))
             case "person", name:
                 tenant = request.query_params.get("tenant", "")
-                count = await self.memories.forget_person(name, tenant)
-                return told.Forgotten(id="", items=count, forgotten=True)
+                count = await self.forgetting.person(name, tenant)
+                return schemas.Forgotten(id="", items=count, forgotten=True)
             case name, _:
                 raise InvalidType(f"There is no `{name}`.", param=name)
 
     @_TABLE.operation("GET", "/memory/{id}")
-    async def item(self, request: Request, body: NoBody) -> told.ItemTold:
+    async def item(self, request: Request, body: NoBody) -> schemas.ItemTold:
         """Read an item."""
-        return told.item(await self.memories.item(request.path_params["id"]))
+        return schemas.item(await self.memories.item(request.path_params["id"]))
 
     @_TABLE.operation("DELETE", "/memory/{id}")
-    async def forget(self, request: Request, body: NoBody) -> told.Forgotten:
+    async def forget(self, request: Request, body: NoBody) -> schemas.Forgotten:
         """Forget an item, and the lines of texts that mention it."""
-        entry = await self.memories.forget(request.path_params["id"])
-        return told.Forgotten(id=entry.id, items=1, forgotten=True)
+        entry = await self.forgetting.item(request.path_params["id"])
+        return schemas.Forgotten(id=entry.id, items=1, forgotten=True)
 
     @_TABLE.operation("GET", "/memory/{id}/log")
-    async def memory_log(self, request: Request, body: NoBody) -> told.LogTold:
+    async def memory_log(self, request: Request, body: NoBody) -> schemas.LogTold:
         """Read the log of an item, also of a forgotten one."""
         name = request.path_params["id"]
-        return told.LogTold(id=name, events=[told.event(each) for each in await self.memories.log(name)])
+        return schemas.LogTold(
+            id=name, events=[schemas.event(each) for each in await self.memories.log(name)]
+        )
 
     @_TABLE.operation("POST", "/memory/{id}/restore")
-    async def restore_item(self, request: Request, body: NoBody) -> told.ItemTold:
+    async def restore_item(self, request: Request, body: NoBody) -> schemas.ItemTold:
         """Restore an item that was archived or superseded, with the score of a new one."""
-        return told.item(await self.memories.restore(request.path_params["id"]))
+        return schemas.item(await self.memories.restore(request.path_params["id"]))
 
     @_TABLE.operation("POST", "/memory/maintain")
-    async def maintain(self, request: Request, body: NoBody) -> told.Maintained | Response:
+    async def maintain(self, request: Request, body: NoBody) -> schemas.Maintained | Response:
         """Run the daily maintenance now; `Accept: application/x-ndjson` returns the progress line by line."""
         if request.headers.get("accept") == _EVENTS:
             return StreamingResponse(self._maintaining(), media_type=_EVENTS)
-        return told.Maintained.model_validate(await self.daily.run())
+        return schemas.Maintained.model_validate(await self.daily.run())
 
     async def _maintaining(self) -> AsyncIterator[bytes]:
         """Yield a line after each scope, and the totals at the end."""
@@ -134,26 +138,26 @@ class MemoryOperations:
     # --- a client's own ---
 
     @_TABLE.operation("GET", "/me/memory", *_OWN, is_for_clients=True)
-    async def own_memory(self, request: Request, body: NoBody) -> told.OwnMemory:
+    async def own_memory(self, request: Request, body: NoBody) -> schemas.OwnMemory:
         """Read what is remembered of a person, channel or workspace of the client's own."""
         homes = self._homes(request)
         kept = await self.memories.own(homes)
         entries = self.memories.listed([kept], _MOST) if kept else ()
         texts = kept.copy.texts if kept else None
-        return told.OwnMemory(
+        return schemas.OwnMemory(
             kind=homes[0].scope.kind.value,
-            name=told.named(homes[0].scope, homes[0].name),
+            name=schemas.named(homes[0].scope, homes[0].name),
             long=texts.long if texts else "",
             short=texts.short if texts else "",
-            items=[told.item(each) for each in entries],
+            items=[schemas.item(each) for each in entries],
         )
 
     @_TABLE.operation("DELETE", "/me/memory", *_OWN, is_for_clients=True)
-    async def forget_own_memory(self, request: Request, body: NoBody) -> told.Forgotten:
+    async def forget_own_memory(self, request: Request, body: NoBody) -> schemas.Forgotten:
         """Forget what is remembered of a person, channel or workspace of the client's own."""
         kept: ScopeDetails | None = await self.memories.own(self._homes(request))
-        was_there = kept is not None and await self.memories.forget_scope(kept.scope)
-        return told.Forgotten(id="", items=len(kept.entries) if kept else 0, forgotten=was_there)
+        was_there = kept is not None and await self.forgetting.scope(kept.scope)
+        return schemas.Forgotten(id="", items=len(kept.entries) if kept else 0, forgotten=was_there)
 
     def _homes(self, request: Request) -> list[MemoryHome]:
         """Return the memory homes that a client may mean by its names, one for each encoding of a header.

@@ -8,8 +8,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from proxy.core.memory.lifecycle import BORN
+from proxy.engine.admin.forgetting import Forgetting
 from proxy.engine.admin.memories import MemoryAdmin
-from proxy.http.admin import memory_schemas as told
+from proxy.http.admin import memory_schemas as schemas
 from proxy.http.admin.api import number
 from proxy.http.page.frame import ROOT, Form, Page, Shown
 
@@ -19,9 +20,10 @@ _ITEM = "memory/{id}"
 
 @dataclass(frozen=True)
 class MemoryPages:
-    """Web pages for :class:`MemoryAdmin`."""
+    """Web pages for :class:`MemoryAdmin` and :class:`Forgetting`."""
 
     memories: MemoryAdmin
+    forgetting: Forgetting
 
     def pages(self) -> list[Page]:
         """The list of items, the page of one item, and its verbs with their previews."""
@@ -44,10 +46,10 @@ class MemoryPages:
         content = {
             "words": words,
             "scope": scope,
-            "scopes": [told.scope(each) for each in every],
-            "texts": told.scope(found.scopes[0]) if scope else None,
-            "items": [told.item(each) for each in found.items],
-            "said": [told.SaidTold.model_validate(each) for each in found.said],
+            "scopes": [schemas.scope(each) for each in every],
+            "texts": schemas.scope(found.scopes[0]) if scope else None,
+            "items": [schemas.item(each) for each in found.items],
+            "said": [schemas.SaidTold.model_validate(each) for each in found.said],
             "limit": most,
             "has_more": len(found.items) == most,
         }
@@ -55,20 +57,20 @@ class MemoryPages:
 
     async def _item(self, request: Request, form: Form) -> Shown:
         name = request.path_params["id"]
-        item = told.item(await self.memories.item(name))
-        events = [told.event(each) for each in await self.memories.log(name)]
+        item = schemas.item(await self.memories.item(name))
+        events = [schemas.event(each) for each in await self.memories.log(name)]
         return Shown("item.html", "What is remembered", {"item": item, "events": events})
 
     async def _would_restore(self, request: Request, form: Form) -> Shown:
         entry = await self.memories.restorable(request.path_params["id"])
-        content = {"verb": "restore", "item": told.item(entry), "text": entry.item.text, "born": BORN}
+        content = {"verb": "restore", "item": schemas.item(entry), "text": entry.item.text, "born": BORN}
         return Shown("item_verb.html", "Take it back: what would be remembered", content)
 
     async def _would_forget(self, request: Request, form: Form) -> Shown:
-        loss = await self.memories.would_forget(request.path_params["id"])
+        loss = await self.forgetting.preview(request.path_params["id"])
         content = {
             "verb": "forget",
-            "item": told.item(loss.entry),
+            "item": schemas.item(loss.entry),
             "lines": loss.lines,
             "passages": loss.passages,
         }
@@ -79,5 +81,5 @@ class MemoryPages:
         return RedirectResponse(f"{ROOT}memory/{entry.id}", 303)
 
     async def _forget(self, request: Request, form: Form) -> Response:
-        await self.memories.forget(request.path_params["id"])
+        await self.forgetting.item(request.path_params["id"])
         return RedirectResponse(f"{ROOT}memory", 303)

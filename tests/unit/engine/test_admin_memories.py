@@ -10,6 +10,7 @@ from proxy.cache import Memory
 from proxy.core.dialects.registry import DIALECTS
 from proxy.core.memory.records import ArchiveReason, Texts
 from proxy.core.policy.policy import Policy
+from proxy.engine.admin.forgetting import Forgetting
 from proxy.engine.admin.memories import MemoryAdmin
 from proxy.engine.background import Background
 from proxy.engine.intake.naming import Naming
@@ -34,7 +35,7 @@ async def memories() -> MemoryAdmin:
     naming, scopes, search = Naming("s", memory), ScopeCache(store.memories, memory), SqliteSearch()
     sources = Conversations.open(store, DIALECTS, memory)
     reading = MemoryReader(naming, scopes, search, COUNTER, clock, Background(), sources)
-    return MemoryAdmin(scopes, search, reading, clock, lambda _: Policy(), naming)
+    return MemoryAdmin(scopes, search, reading, clock, lambda _: Policy())
 
 
 async def test_an_archived_item_is_told_by_its_summary(memories: MemoryAdmin) -> None:
@@ -58,7 +59,7 @@ async def test_it_is_born_again_when_it_is_taken_back(memories: MemoryAdmin) -> 
 
 
 async def test_it_is_forgotten_with_the_lines_that_tell_of_it_and_no_others(memories: MemoryAdmin) -> None:
-    await memories.forget(NAME)
+    await Forgetting(memories, Naming("s", Memory(1 << 20))).item(NAME)
     with pytest.raises(NotFound):
         await memories.item(NAME)
     assert not await memories.scopes.store.archive(CHANNEL)
