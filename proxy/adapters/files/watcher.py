@@ -91,7 +91,18 @@ class WatchedPolicies:
         found = self._read()
         if former != self._name and former not in found:  # the former default was loaded by its path
             before = {name: policy for name, policy in before.items() if name != former}
-        self._apply(found, before)
+        loaded = _usable(found)
+        edited = sorted(
+            name for name, policy in loaded.items() if name in self._refused or policy != before.get(name)
+        )
+        gone = {name: f"{name}: its file is gone" for name in before.keys() - found.keys()}
+        self._put_in_force({**before, **loaded})
+        refusals = self._refuse({**_reasons(found), **gone})
+        self._metrics.policy_reloads.labels(result="refused").inc(refusals)
+        self._metrics.policy_reloads.labels(result="loaded").inc(len(edited))
+        _warn_of_retired_keys(loaded[name] for name in edited)
+        if edited:
+            log_event("policies were read anew", policies=edited)
 
     def _stamps(self) -> Mapping[Path, Stamp | None]:
         """Return the current stamps of all relevant files."""
@@ -108,20 +119,6 @@ class WatchedPolicies:
         found = {name: _attempt(self._library, name) for name in self._library.names()}
         found[self._name] = _attempt(self._library, self._source)
         return found
-
-    def _apply(self, found: Mapping[str, Policy | PolicyError], before: Mapping[str, Policy]) -> None:
-        loaded = _usable(found)
-        edited = sorted(
-            name for name, policy in loaded.items() if name in self._refused or policy != before.get(name)
-        )
-        gone = {name: f"{name}: its file is gone" for name in before.keys() - found.keys()}
-        self._put_in_force({**before, **loaded})
-        refusals = self._refuse({**_reasons(found), **gone})
-        self._metrics.policy_reloads.labels(result="refused").inc(refusals)
-        self._metrics.policy_reloads.labels(result="loaded").inc(len(edited))
-        _warn_of_retired_keys(loaded[name] for name in edited)
-        if edited:
-            log_event("policies were read anew", policies=edited)
 
     def _reread(self, before: SettingsFile) -> dict[str, Policy]:
         """Reload rules and policy from the settings file, if all policies that it names can be used.
