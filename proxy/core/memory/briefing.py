@@ -58,7 +58,9 @@ def recall_briefing(
 
     ``said`` has lines by their places in the conversation, so that consecutive lines stay in order.
     """
-    sayings = [_of_line(place, line, count) for place, line in said.items()]
+    sayings = [
+        _saying((line.at, place, ""), f"- {line.name}: {line.text}", count) for place, line in said.items()
+    ]
     sayings += [_of_item(item, language, count) for item in items]
     chosen = _fitting(sayings, room - count(remembered("", language)))
     text = "\n".join(_by_day(chosen))
@@ -75,10 +77,6 @@ class _Saying(NamedTuple):
     line: str
     size: int
     item: Item | None = None
-
-
-def _of_line(place: int, line: Utterance, count: Callable[[str], int]) -> _Saying:
-    return _saying((line.at, place, ""), f"- {line.name}: {line.text}", count)
 
 
 def _of_item(item: Item, language: str, count: Callable[[str], int]) -> _Saying:

@@ -132,17 +132,15 @@ class VerifiedItem(NamedTuple):
 
 def verified_items(proposals: Sequence[ProposedItem], statements: Statements) -> list[VerifiedItem]:
     """Return the proposed items that the conversation supports."""
-    found = (_believed(proposal, statements) for proposal in proposals)
-    return [each for each in found if each is not None]
-
-
-def _believed(proposal: ProposedItem, statements: Statements) -> VerifiedItem | None:
-    for numbers in dict.fromkeys((proposal.lines, ())):
-        support = statements.support(proposal.text, numbers)
-        if support is None or (support.trust is not Trust.USER and lays_down(proposal.text)):
-            continue
-        return VerifiedItem(proposal, support.trust, _is_standing(proposal, support.trust), support.lines)
-    return None
+    found = list[VerifiedItem]()
+    for proposal in proposals:
+        for numbers in dict.fromkeys((proposal.lines, ())):
+            support = statements.support(proposal.text, numbers)
+            if support is not None and (support.trust is Trust.USER or not lays_down(proposal.text)):
+                is_standing = _is_standing(proposal, support.trust)
+                found.append(VerifiedItem(proposal, support.trust, is_standing, support.lines))
+                break
+    return found
 
 
 def _is_standing(proposal: ProposedItem, trust: Trust) -> bool:

@@ -155,7 +155,10 @@ def _kept(answer: str, statements: Statements, language: str) -> Iterator[str]:
     """Yield the bullets that the source supports, each once; those that only the model said get a mark."""
     seen = set[str]()
     for line in redacted(answer).splitlines():
-        text = _unmarked(" ".join(_BULLET.sub("", line).split()))
+        text = " ".join(_BULLET.sub("", line).split())
+        for mark in _MARKS:
+            text = text.removesuffix(mark)
+        text = text.rstrip()
         is_heading = _HEADING.search(line) and not _BULLET.match(line)
         if not text or text in seen or is_heading or is_blotted_out(text):
             continue
@@ -164,9 +167,3 @@ def _kept(answer: str, statements: Statements, language: str) -> Iterator[str]:
         if support is None or (support.trust is not Trust.USER and lays_down(text)):
             continue
         yield f"- {text}" if support.trust is Trust.USER else f"- {text} {SAID_BY_MODEL[language]}"
-
-
-def _unmarked(text: str) -> str:
-    for mark in _MARKS:
-        text = text.removesuffix(mark)
-    return text.rstrip()

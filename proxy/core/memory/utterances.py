@@ -205,18 +205,15 @@ def typed(text: str) -> tuple[str, str]:
     own = _QUOTED.sub(take, own)
     lines = Lines(own)
     runs = [*lines.runs]
-    printed = [run for run in runs if run.is_output and (lines.is_framed or _has_many_lines(run.text))]
+    # A person may write a few values in this form, on as many lines, but not more.
+    least = 0 if lines.is_framed else _FEW_LINES
+    printed = [run for run in runs if run.is_output and run.text.strip().count("\n") >= least]
     carried += [*tagged, *(run.text for run in printed)]
     own = "\n".join(run.text for run in runs if run not in printed).strip()
     if len(own) > _TYPED:
         carried.append(own)
         own = ""
     return own, "\n".join(carried).strip()
-
-
-def _has_many_lines(text: str) -> bool:
-    """Whether a text has more lines than the few values that a person might write in this form."""
-    return text.strip().count("\n") >= _FEW_LINES
 
 
 def _without_blocks(text: str) -> tuple[str, list[str]]:

@@ -7,7 +7,7 @@ are held in memory only. A scope that fails is logged, and the run goes on.
 
 import asyncio
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -193,8 +193,9 @@ class Maintenance:
         before = self.writer.clock.now()
         while True:
             await asyncio.sleep(self.look)
-            now = self.writer.clock.now()
-            times = {policy.memory.maintain_at for policy in self._remembering()}
+            now, policies = self.writer.clock.now(), self.policies()
+            memories = [each.memory for each in (policies.default, *policies.by_name.values())]
+            times = {each.maintain_at for each in memories if each.enabled}
             if due := [each for each in times if last_at(each, now) > before]:
                 try:
                     await self.run(lambda policy: policy.memory.maintain_at in due, day=day_of(now))
@@ -203,10 +204,6 @@ class Maintenance:
                 except Exception as error:  # noqa: BLE001 - tomorrow there is another
                     log_fault("memories were not maintained", error)
             before = now
-
-    def _remembering(self) -> Iterator[Policy]:
-        policies = self.policies()
-        return (each for each in (policies.default, *policies.by_name.values()) if each.memory.enabled)
 
     def met(self, home: MemoryHome, access: ModelAccess) -> None:
         """After a request in a scope: start the model calls that waited for credentials, once a day."""
@@ -286,7 +283,8 @@ class Maintenance:
         await self.upkeep.forget_ended(scope, policy.store.ttl, ttl)
         if access is None or not policy.memory.enabled:
             return done
-        home = _home(scope, about, ttl)
+        workspace = Scope(ScopeKind.WORKSPACE, about.workspace) if about.workspace else None
+        home = MemoryHome(about.tenant, scope, about.name, workspace=workspace, ttl=ttl)
         rested = min(before or self.writer.clock.now(), self.writer.clock.now() - self.rest)
         for session, thread in (await self.writer.scopes.store.threads(scope, _THREADS)).items():
             if thread.texts.read_up_to < thread.updated <= rested:
@@ -328,12 +326,6 @@ class Maintenance:
         if not self.credentials or not policy.memory.enabled:
             return None
         return ModelAccess(Caller.for_summaries(policy.summary, about.model, self.credentials), policy)
-
-
-def _home(scope: Scope, about: About, ttl: float | None) -> MemoryHome:
-    """Return a scope as the memory home of its threads."""
-    workspace = Scope(ScopeKind.WORKSPACE, about.workspace) if about.workspace else None
-    return MemoryHome(about.tenant, scope, about.name, workspace=workspace, ttl=ttl)
 
 
 def last_at(time: str, now: float) -> float:

@@ -179,7 +179,10 @@ class MemoryReader:
             places = range(first, len(lines))
             windows += [range(max(place - 1, first), min(place + 2, len(lines))) for place in places]
         texts = ["\n".join(str(lines[place]) for place in window) for window in windows]
-        passages = [Passage(_key(text), partial(str, text)) for text in texts]
+        passages = [
+            Passage(hashlib.sha256(text.encode(errors="surrogatepass")).digest(), partial(str, text))
+            for text in texts
+        ]
         name = f"said {memories[0].scope.tag} {len(memories)}"
         hits = await self.found_by.search(name, passages, query, _RANKED)
         return {place: lines[place] for hit in hits for place in windows[hit]}
@@ -205,10 +208,6 @@ class MemoryReader:
                 await self.scopes.change(scope, decide, home.ttl)
             except StoreUnavailable as error:
                 log_warning("a use of what is remembered could not be written", code=error.code)
-
-
-def _key(text: str) -> bytes:
-    return hashlib.sha256(text.encode(errors="surrogatepass")).digest()
 
 
 def digest_of(session: SessionKey) -> bytes:

@@ -221,17 +221,20 @@ class MemoryWriter:
             copy, channels = await self.scopes.remembered(scope), [each.texts for each in below]
             if not any(each.updated > copy.texts.updated for each in channels):
                 return
-            wanted = [
-                TextRequest(scope.kind, is_long, _bullets(told), existing, of_texts=True)
-                for is_long, told, existing in (
-                    (LONG, [each.long for each in channels], copy.texts.long),
-                    (SHORT, [each.short for each in channels], copy.texts.short),
-                )
-            ]
+            told_long = [line for each in channels for line in lines_of_text(each.long)]
+            told_short = [line for each in channels for line in lines_of_text(each.short)]
+            wanted = (
+                TextRequest(scope.kind, LONG, told_long, copy.texts.long, of_texts=True),
+                TextRequest(scope.kind, SHORT, told_short, copy.texts.short, of_texts=True),
+            )
             long, short = [await self._text(access, each) for each in wanted]
             texts = self._after(copy.texts, long, short, copy.texts.read_up_to)
-            abouts = [each.about for each in below if each.about is not None]
-            await self._write_texts(scope, texts, [_above(each) for each in abouts])
+            abouts = [
+                replace(each.about, name=each.about.workspace_name, workspace="", workspace_name="")
+                for each in below
+                if each.about is not None
+            ]
+            await self._write_texts(scope, texts, abouts)
 
     def _after(self, before: Texts, long: str | None, short: str | None, read_up_to: float) -> Texts:
         """Return a scope's texts with the new ones put in; where one is None, the old one stays.
@@ -271,15 +274,6 @@ class MemoryWriter:
         await self.scopes.change(scope, decide)
 
 
-def _above(channel: About) -> About:
-    """Return the record about a workspace that a channel's record gives."""
-    return replace(channel, name=channel.workspace_name, workspace="", workspace_name="")
-
-
 def _background(copies: Sequence[CachedScope]) -> Sequence[str]:
     """The long-term and short-term texts of these scopes, in their order."""
     return [text for copy in copies for text in (copy.texts.long, copy.texts.short)]
-
-
-def _bullets(texts: Sequence[str]) -> Sequence[Utterance]:
-    return [line for text in texts for line in lines_of_text(text)]
