@@ -119,21 +119,20 @@ def _headline(bill: Json) -> Text:
     """Return the bills of the last day as one line."""
     tokens, dollars = bill["tokens"], bill["dollars"]
     share = percent(1 - tokens["sent"] / tokens["received"]) if tokens["received"] else "0%"
+    money = f"dollars {UNKNOWN}"
+    if dollars:
+        saved = f"{'-' if dollars['saved'] < 0 else ''}${abs(dollars['saved']):.4f}"
+        money = f"saved {saved}, spent ${dollars['spent']:.4f}"
     words = [
         f"24 hours: {bill['requests']:,} requests",
         f"{tokens['received']:,} tokens received, {tokens['sent']:,} sent ({share} less)",
-        _money(dollars) if dollars else f"dollars {UNKNOWN}",
+        money,
     ]
     if bill["would_have_failed"]:
         words.append(f"{bill['would_have_failed']:,} would have failed")
     if failed := sum(bill["summaries_failed"].values()):
         words.append(f"{failed:,} summaries failed")
     return Text(" · ".join(words), style="bold")
-
-
-def _money(dollars: Json) -> str:
-    saved = f"{'-' if dollars['saved'] < 0 else ''}${abs(dollars['saved']):.4f}"
-    return f"saved {saved}, spent ${dollars['spent']:.4f}"
 
 
 def _row(session: Json) -> tuple[object, ...]:

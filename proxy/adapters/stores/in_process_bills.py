@@ -40,8 +40,8 @@ class InProcessBills:
 
     def _forget(self, hours: dict[int, Any]) -> None:
         oldest = int(self._clock.now()) // HOUR - KEPT
-        for each in [each for each in hours if each < oldest]:
-            del hours[each]
+        while (first := min(hours, default=oldest)) < oldest:
+            del hours[first]
 
     async def add_to_session(self, key: SessionKey, bill: Bill, ttl: float, group: Group) -> None:
         """Add to the bill. `ttl` is not used: a session's bill is dropped together with the session."""

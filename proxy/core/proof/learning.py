@@ -196,13 +196,9 @@ def with_change(policy: Policy, changed: Policy, onto: Policy) -> Policy:
 
 
 def _with_rule(policy: Policy, tool: str, retention: RetentionClass) -> Policy:
-    rule = Retention.model_validate({"match": {"role": "tool", "tool": _pattern(tool)}, "class": retention})
+    only_this = "".join(f"[{each}]" if each in "*?[" else each for each in tool)
+    rule = Retention.model_validate({"match": {"role": "tool", "tool": only_this}, "class": retention})
     return policy.model_copy(update={"retention": (rule, *policy.retention)})
-
-
-def _pattern(tool: str) -> str:
-    """A shell pattern that matches only this name."""
-    return "".join(f"[{each}]" if each in "*?[" else each for each in tool)
 
 
 def _with_weights(policy: Policy, weights: Mapping[str, object]) -> Policy:

@@ -239,15 +239,12 @@ def numbered(messages: Ranges, count: int) -> frozenset[int]:
 
 def _newly_cut(epochs: Sequence[Epoch], number: int) -> frozenset[int]:
     """Return the messages that this epoch cut or clipped and no earlier one did. Raises NotFound."""
-    before = frozenset[int]()
+    before = set[int]()
     for epoch in epochs:
-        edited = _edited(epoch.plan)
+        edited = {clipped.position for clipped in epoch.plan.replacements}
+        for gap in epoch.plan.gaps:
+            edited.update(range(gap.start, gap.end))
         if epoch.number == number:
-            return edited - before
+            return frozenset(edited - before)
         before = edited
     raise NotFound("No epoch of that number is in force.")
-
-
-def _edited(plan: Plan) -> frozenset[int]:
-    cut = (position for gap in plan.gaps for position in range(gap.start, gap.end))
-    return frozenset(cut) | {clipped.position for clipped in plan.replacements}

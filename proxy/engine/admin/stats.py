@@ -48,7 +48,15 @@ class Stats:
         first = max(int(self.clock.now() - seconds) // HOUR, last - KEPT)
         hours = await self.bills.hours(first, last)
         summed, rows = await asyncio.to_thread(_grouped, hours, by)
-        return first * HOUR, summed, await self._sessions(first * HOUR) if by == "session" else rows
+        if by == "session":
+            listed = (await self.store.sessions(MOST_SESSIONS)).sessions
+            used = [(key, session) for key, session in listed if session.updated >= first * HOUR]
+            bills = await self.bills.of_sessions([key for key, _ in used])
+            rows = [
+                Row(key.id_for(session.tenant), bill, session.name)
+                for (key, session), bill in zip(used, bills, strict=True)
+            ]
+        return first * HOUR, summed, rows
 
     async def evidence(self, seconds: float) -> list[tuple[str, str, Evidence]]:
         """Return the evidence about cuts of the last ``seconds``, as (policy, model, evidence)."""
@@ -69,15 +77,6 @@ class Stats:
         """Return a session's bill up to now."""
         await self.billing.written()
         return (await self.bills.of_sessions([key]))[0]
-
-    async def _sessions(self, since: float) -> list[Row]:
-        listed = (await self.store.sessions(MOST_SESSIONS)).sessions
-        used = [(key, session) for key, session in listed if session.updated >= since]
-        bills = await self.bills.of_sessions([key for key, _ in used])
-        return [
-            Row(key.id_for(session.tenant), bill, session.name)
-            for (key, session), bill in zip(used, bills, strict=True)
-        ]
 
 
 def _grouped(hours: Mapping[int, Mapping[str, Bill]], by: By) -> tuple[Bill, list[Row]]:

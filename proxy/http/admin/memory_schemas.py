@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.core.memory.records import Archived, Event, Scope, ScopeKind
+from proxy.core.memory.records import Event, Scope, ScopeKind
 from proxy.engine.admin.memories import ItemDetails, ScopeDetails, State
 from proxy.http.admin.schemas import Hash, Shape, Time, time
 
@@ -228,12 +228,8 @@ def item(entry: ItemDetails) -> ItemTold:
         decay_applied_at=time(kept.decay_applied_at),
         superseded_by=newer,
         source=SourceTold.model_validate(kept.source),
-        archived=record and _archived(record),
+        archived=record and ArchivedTold.model_validate(record),
     )
-
-
-def _archived(record: Archived) -> ArchivedTold:
-    return ArchivedTold.model_validate(record)
 
 
 def scope(kept: ScopeDetails) -> ScopeTold:
