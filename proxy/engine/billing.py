@@ -153,10 +153,9 @@ class Billing:
                 if isinstance(place, _EvidenceOf):
                     await self._store.add_evidence(place.hour, owed.sent, owed.group)
                 elif isinstance(place, SessionKey):
-                    await self._store.add_to_session(place, Bill.of(owed.sent[""]), owed.ttl, owed.group)
+                    await self._store.add_to_session(place, owed.sent[""], owed.ttl, owed.group)
                 else:
-                    bills = {model: Bill.of(amounts) for model, amounts in owed.sent.items()}
-                    await self._store.add_to_hour(place, bills, owed.group)
+                    await self._store.add_to_hour(place, owed.sent, owed.group)
             except StoreUnavailable:
                 return False
             except Exception as error:  # noqa: BLE001 - what cannot be added now never can: the others can

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from proxy.core.economics.bill import Bill
+from proxy.core.economics.bill import Amounts, Bill
 from proxy.core.proof.evidence import Counts
 from proxy.ports.session_store import SessionKey
 
@@ -26,13 +26,16 @@ class Group(NamedTuple):
 
 
 class BillStore(Protocol):
-    """Sums of bills. Methods raise :class:`proxy.errors.StoreUnavailable` as those of a session store do."""
+    """Sums of bills, which are added as :data:`Amounts`.
 
-    async def add_to_hour(self, hour: int, bills: Mapping[str, Bill], group: Group) -> None:
+    Methods raise :class:`proxy.errors.StoreUnavailable` as those of a session store do.
+    """
+
+    async def add_to_hour(self, hour: int, bills: Mapping[str, Amounts], group: Group) -> None:
         """Add ``bills``, keyed by model name, to the bills of the hour."""
         ...
 
-    async def add_to_session(self, key: SessionKey, bill: Bill, ttl: float, group: Group) -> None:
+    async def add_to_session(self, key: SessionKey, bill: Amounts, ttl: float, group: Group) -> None:
         """Add to a session's bill, which lives as long as the session. Ignored if the session is gone.
 
         May be called before the session's first turn is recorded; until then the bill lives ``ttl`` seconds.

@@ -93,7 +93,7 @@ WRITES: list[Call] = [
     lambda store, key: store.leave(key, "ticket"),
     lambda store, key: store.stand(key, "ticket", 8, LEASE),
     lambda store, key: store.pause(key, paused=True),
-    lambda store, key: store.bills.add_to_session(key, Bill(requests=1), DAY, Group("w", 1)),
+    lambda store, key: store.bills.add_to_session(key, Bill(requests=1).amounts(), DAY, Group("w", 1)),
 ]
 """Each script that writes, at least once; but `delete`."""
 
@@ -101,7 +101,7 @@ WRITES: list[Call] = [
 async def everything(store: RedisStore, key: SessionKey) -> None:
     """Run each script at least once."""
     await scopes.everything(store.memories, Scope(ScopeKind.CHANNEL, key.tag))
-    await store.bills.add_to_hour(HOUR, {"m": Bill(requests=1)}, Group("w", 1))
+    await store.bills.add_to_hour(HOUR, {"m": Bill(requests=1).amounts()}, Group("w", 1))
     for write in WRITES:
         await write(store, key)
     began = turn("u1", "a1", headerless=True, joint=joint("u1", "a1", first="ff"))

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from proxy.core.economics.bill import Bill, added
+from proxy.core.economics.bill import Amounts, Bill, added
 from proxy.core.proof.evidence import Counts
 from proxy.ports import Clock, Group, SessionKey
 from proxy.ports.bill_store import HOUR, KEPT
@@ -19,17 +19,16 @@ class InProcessBills:
         self._clock = clock
         self._is_gone = is_gone
         self._most = most
-        self._hours: dict[int, dict[str, dict[str, int]]] = {}
-        """The amounts of each hour's bills, by model and name."""
+        self._hours: dict[int, dict[str, Amounts]] = {}
         self._evidence: dict[int, dict[str, Counts]] = {}
-        self._sessions: OrderedDict[SessionKey, dict[str, int]] = OrderedDict()
-        """The amounts of each session's bill, in the order of their last writes, oldest first."""
+        self._sessions: OrderedDict[SessionKey, Amounts] = OrderedDict()
+        """In the order of their last writes, oldest first."""
 
-    async def add_to_hour(self, hour: int, bills: Mapping[str, Bill], group: Group) -> None:
+    async def add_to_hour(self, hour: int, bills: Mapping[str, Amounts], group: Group) -> None:
         """Add the bills. Calls cannot get lost here, so no group is sent twice and ``group`` is not used."""
         of_hour = self._hours.setdefault(hour, {})
         for model, bill in bills.items():
-            of_hour[model] = added(of_hour.get(model, {}), bill.amounts())
+            of_hour[model] = added(of_hour.get(model, {}), bill)
         self._forget(self._hours)
 
     async def add_evidence(self, hour: int, evidence: Mapping[str, Counts], group: Group) -> None:
@@ -43,11 +42,11 @@ class InProcessBills:
         while (first := min(hours, default=oldest)) < oldest:
             del hours[first]
 
-    async def add_to_session(self, key: SessionKey, bill: Bill, ttl: float, group: Group) -> None:
+    async def add_to_session(self, key: SessionKey, bill: Amounts, ttl: float, group: Group) -> None:
         """Add to the bill. `ttl` is not used: a session's bill is dropped together with the session."""
         if self._is_gone(key):
             return
-        self._sessions[key] = added(self._sessions.get(key, {}), bill.amounts())
+        self._sessions[key] = added(self._sessions.get(key, {}), bill)
         self._sessions.move_to_end(key)
         while len(self._sessions) > self._most:
             self._sessions.popitem(last=False)

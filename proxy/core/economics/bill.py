@@ -21,6 +21,8 @@ from proxy.core.dialects.answers import Usage
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import Plan
 
+Amounts = Mapping[str, int]
+"""A bill by the names of its amounts: see :meth:`Bill.amounts`."""
 NANO = 1_000_000_000
 """Nano-dollars per dollar."""
 _FAILED = "failed:"
@@ -73,7 +75,7 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True):
         return Bill.of(added(self.amounts(), other.amounts()))
 
     @classmethod
-    def of(cls, amounts: Mapping[str, int]) -> Self:
+    def of(cls, amounts: Amounts) -> Self:
         """Return a bill from amounts by name; unknown names are ignored."""
         known, failed = dict[str, int](), dict[str, int]()
         for name, amount in amounts.items():
@@ -165,7 +167,7 @@ def total(bills: Iterable[Bill]) -> Bill:
     return Bill.of(reduce(added, (bill.amounts() for bill in bills), {}))
 
 
-def added(amounts: Mapping[str, int], others: Mapping[str, int]) -> dict[str, int]:
+def added(amounts: Amounts, others: Amounts) -> dict[str, int]:
     """Add up amounts by name."""
     sums = dict(amounts)
     for name, amount in others.items():

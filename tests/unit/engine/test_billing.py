@@ -9,7 +9,7 @@ import pytest
 from proxy.adapters.stores.in_process import InProcessStore
 from proxy.core.budget.prices import UNKNOWN_PRICES, Prices
 from proxy.core.dialects.answers import Usage
-from proxy.core.economics.bill import NANO, Bill
+from proxy.core.economics.bill import NANO, Amounts, Bill
 from proxy.core.proof.evidence import Counts
 from proxy.engine.billing import Billing
 from proxy.engine.models.asking import Caller
@@ -118,7 +118,7 @@ class Away:
         self.store = store
         self.of_sessions, self.hours, self.evidence = store.of_sessions, store.hours, store.evidence
 
-    async def add_to_hour(self, hour: int, bills: Mapping[str, Bill], group: Group) -> None:
+    async def add_to_hour(self, hour: int, bills: Mapping[str, Amounts], group: Group) -> None:
         self._reach()
         await self.store.add_to_hour(hour, bills, group)
 
@@ -126,7 +126,7 @@ class Away:
         self._reach()
         await self.store.add_evidence(hour, evidence, group)
 
-    async def add_to_session(self, key: SessionKey, bill: Bill, ttl: float, group: Group) -> None:
+    async def add_to_session(self, key: SessionKey, bill: Amounts, ttl: float, group: Group) -> None:
         self._reach()
         await self.store.add_to_session(key, bill, ttl, group)
 

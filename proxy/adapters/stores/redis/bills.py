@@ -13,7 +13,7 @@ from typing import Final
 from proxy.adapters.stores.redis import keys as names
 from proxy.adapters.stores.redis.connection import Connection
 from proxy.adapters.stores.redis.scripts import Scripts
-from proxy.core.economics.bill import Bill
+from proxy.core.economics.bill import Amounts, Bill
 from proxy.core.proof.evidence import Counts
 from proxy.ports import Group, SessionKey
 from proxy.ports.bill_store import HOUR, KEPT
@@ -29,9 +29,8 @@ class RedisBills:
         self._connection = connection
         self._scripts = scripts
 
-    async def add_to_hour(self, hour: int, bills: Mapping[str, Bill], group: Group) -> None:
-        by_model = {model: bill.amounts() for model, bill in bills.items()}
-        await self._add(names.hour(hour), by_model, group)
+    async def add_to_hour(self, hour: int, bills: Mapping[str, Amounts], group: Group) -> None:
+        await self._add(names.hour(hour), bills, group)
 
     async def add_evidence(self, hour: int, evidence: Mapping[str, Counts], group: Group) -> None:
         await self._add(names.evidence(hour), evidence, group)
@@ -41,12 +40,13 @@ class RedisBills:
             word
             for label, counts in amounts.items()
             for name, amount in counts.items()
+            if amount
             for word in (f"{name} {label}".encode(errors="replace"), amount)
         ]
         await self._scripts.of_key("add_to_hour", key, names.milliseconds(KEPT * HOUR), *group, *words)
 
-    async def add_to_session(self, key: SessionKey, bill: Bill, ttl: float, group: Group) -> None:
-        amounts = [word for pair in bill.amounts().items() for word in pair]
+    async def add_to_session(self, key: SessionKey, bill: Amounts, ttl: float, group: Group) -> None:
+        amounts = [word for pair in bill.items() if pair[1] for word in pair]
         life = names.lives(ttl).session
         await self._scripts.of_session("add_to_session", key, life, *group, *amounts)
 
