@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from enum import Enum
 from statistics import median
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from proxy.engine.flow import Sent
 from proxy.engine.models.asking import RateLimited, rate_limit
@@ -33,21 +33,6 @@ _WAY = 0.1
 """Most seconds that a user waits for a call that is being cancelled."""
 _LIMITED, _LONGEST_LIMIT = 20.0, 600.0
 """Seconds without calls after a 429 that names no time, at first and at most; they double each time."""
-
-
-class Asked(NamedTuple):
-    """A user's request that has been sent."""
-
-    kind: str
-    """The kind of request, on which the usual time of its answer depends."""
-    since: float
-    """When the request was sent, in monotonic seconds."""
-    begun: int
-    """Number of our own calls that had begun by then."""
-    guard: asyncio.TimerHandle | None
-    """Timer that cancels our own calls if the answer takes too long."""
-    is_beside: bool
-    """Whether one of our own calls was running."""
 
 
 class Foreground:
@@ -93,35 +78,35 @@ class Foreground:
         if not self._in_flight:
             self._idle.set()
 
-    async def request_begins(self, kind: str) -> Asked:
-        """Note that a user's request is about to be sent, and measure how long its answer takes to begin.
+    async def measured(self, kind: str, send: Callable[[], Awaitable[Sent]]) -> Sent:
+        """Send a user's request, and measure how long its answer takes to begin.
 
-        It first waits until calls that were cancelled for the user have ended, with their connections: sent
-        earlier, the request would queue behind them in an upstream's only slot. While nothing is known yet,
-        our own calls are cancelled if the request takes too long beside them.
+        The usual time depends on the ``kind``. It first waits until calls that were cancelled for the user
+        have ended, with their connections: sent earlier, the request would queue behind them in an upstream's
+        only slot. While nothing is known yet, our own calls are cancelled if the request takes too long
+        beside them.
         """
         if self._calls and (ending := [task for task in self._calls if task.cancelling()]):
             await asyncio.wait(ending, timeout=_WAY)
-        guard, is_beside = None, bool(self._calls)
+        guard, is_beside, begun = None, bool(self._calls), self._begun
         if is_beside and (patience := self._contention.patience(kind)):
             guard = asyncio.get_running_loop().call_later(patience, self._overrun)
-        return Asked(kind, self._clock.monotonic(), self._begun, guard, is_beside=is_beside)
-
-    def answer_begins(self, asked: Asked, sent: Sent | None) -> None:
-        """Note that the upstream's answer begins; ``sent`` is None where it did not come."""
-        if asked.guard is not None:
-            asked.guard.cancel()
-        if sent is None:
-            return
-        seconds = self._clock.monotonic() - asked.since
+        since = self._clock.monotonic()
+        try:
+            sent = await send()
+        finally:
+            if guard is not None:
+                guard.cancel()
+        seconds = self._clock.monotonic() - since
         if sent.response.status != _OK:
             limit = rate_limit(sent.response)
             if limit is not None:  # too many calls: make none of our own
                 self._stop(limit or _LIMITED)
-        elif asked.is_beside:
-            self._contention.answered_beside(asked.kind, seconds)
-        elif asked.begun == self._begun:
-            self._contention.answered_alone(asked.kind, seconds)
+        elif is_beside:
+            self._contention.answered_beside(kind, seconds)
+        elif begun == self._begun:
+            self._contention.answered_alone(kind, seconds)
+        return sent
 
     def _overrun(self) -> None:
         self._contention.overran()

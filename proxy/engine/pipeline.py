@@ -107,14 +107,8 @@ class Pipeline:
 
         Raises UpstreamUnreachable, UpstreamTimeout and UpstreamInvalidResponse.
         """
-        is_streamed = exchange.request.history.body.is_streamed
-        asked = await self.foreground.request_begins(f"{is_streamed} {exchange.request.model.name[:NAME]}")
-        try:
-            sent = await self.sender.send(exchange)
-        except BaseException:
-            self.foreground.answer_begins(asked, None)
-            raise
-        self.foreground.answer_begins(asked, sent)
+        kind = f"{exchange.request.history.body.is_streamed} {exchange.request.model.name[:NAME]}"
+        sent = await self.foreground.measured(kind, partial(self.sender.send, exchange))
         if exchange.tools is NOTHING_FRESH and not exchange.answerers:
             return sent
         return await self.tool_loop.run(exchange, sent)

@@ -77,11 +77,7 @@ async def answered(seconds: float = 0.0, answer: Answer | None = None) -> Sent:
 
 async def request(foreground: Foreground, send: Callable[[], Awaitable[Sent]]) -> None:
     """A user's request, up to where its answer begins."""
-    asked, sent = await foreground.request_begins(KIND), None
-    try:
-        sent = await send()
-    finally:
-        foreground.answer_begins(asked, sent)
+    await foreground.measured(KIND, send)
 
 
 # --- beside users ---
