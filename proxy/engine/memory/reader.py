@@ -136,38 +136,10 @@ class MemoryReader:
     ) -> SearchResult:
         """Search these memories and their newest sessions, except the session ``other_than``.
 
-        Raises StoreUnavailable and SearchUnavailable.
+        Lines of sessions are searched and returned with their neighbours, by their places. Raises
+        StoreUnavailable and SearchUnavailable.
         """
         items = await self._items([each.copy for each in memories], memories[0].scope, query)
-        return SearchResult(
-            [(memories[number].scope, item) for number, item in items],
-            await self._said(memories, query, other_than),
-        )
-
-    async def _items(
-        self, copies: Sequence[CachedScope], shelf: Scope, query: str
-    ) -> Sequence[tuple[int, Item]]:
-        """Return the items that match the query best, each with the index of its copy, the best first.
-
-        They are ranked together with their neighbours, since these share more words with a question.
-        """
-        windows = [(number, window) for number, copy in enumerate(copies) for window in copy.windows]
-        passages = [passage for copy in copies for passage in copy.passages]
-        name = f"memory {shelf.tag} {len(copies)}"
-        hits = await self.found_by.search(name, passages, query, _FITTING)
-        found = [(windows[hit][0], item) for hit in hits for item in windows[hit][1]]
-        if hits:  # neighbours may rank alike: within the best window, sort by each item's own words
-            asked, best = words_of(query), len(windows[hits[0]][1])
-            found[:best] = sorted(found[:best], key=lambda one: -len(asked & words_of(one[1].text)))
-        return [*dict.fromkeys(found)][:_FITTING]
-
-    async def _said(
-        self, memories: Sequence[SearchedScope], query: str, other_than: SessionKey | None
-    ) -> dict[int, Utterance]:
-        """Return the lines of sessions that match the query best, the best first, by their places.
-
-        They are searched and returned with their neighbours. The session ``other_than`` is left out.
-        """
         store, sessions = self.scopes.store, list[tuple[float, SessionKey, SearchedScope]]()
         for each in memories[:_SEARCHED]:
             threads = await store.threads(each.scope, _SEARCHED if each.tags else 0)
@@ -185,7 +157,25 @@ class MemoryReader:
         ]
         name = f"said {memories[0].scope.tag} {len(memories)}"
         hits = await self.found_by.search(name, passages, query, _RANKED)
-        return {place: lines[place] for hit in hits for place in windows[hit]}
+        said = {place: lines[place] for hit in hits for place in windows[hit]}
+        return SearchResult([(memories[number].scope, item) for number, item in items], said)
+
+    async def _items(
+        self, copies: Sequence[CachedScope], shelf: Scope, query: str
+    ) -> Sequence[tuple[int, Item]]:
+        """Return the items that match the query best, each with the index of its copy, the best first.
+
+        They are ranked together with their neighbours, since these share more words with a question.
+        """
+        windows = [(number, window) for number, copy in enumerate(copies) for window in copy.windows]
+        passages = [passage for copy in copies for passage in copy.passages]
+        name = f"memory {shelf.tag} {len(copies)}"
+        hits = await self.found_by.search(name, passages, query, _FITTING)
+        found = [(windows[hit][0], item) for hit in hits for item in windows[hit][1]]
+        if hits:  # neighbours may rank alike: within the best window, sort by each item's own words
+            asked, best = words_of(query), len(windows[hits[0]][1])
+            found[:best] = sorted(found[:best], key=lambda one: -len(asked & words_of(one[1].text)))
+        return [*dict.fromkeys(found)][:_FITTING]
 
     def use(self, home: MemoryHome, items: Collection[str], session: SessionKey, how: str) -> None:
         """Count a use of items told to a session or recalled in it, once a session, in the background."""

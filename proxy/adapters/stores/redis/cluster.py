@@ -109,7 +109,10 @@ class Cluster:
     async def _routed(self, commands: Sequence[Command], *, transaction: bool) -> list[Any]:
         parts: dict[Server, list[int]] = defaultdict(list)
         for number, words in enumerate(commands):
-            parts[await self._owner(_slot(words))].append(number)
+            # The slot is that of the first key; the command's other keys share the hash tag.
+            key = words[3] if str(words[0]).startswith("EVAL") else words[1]
+            slot = key_slot(key if isinstance(key, bytes) else str(key).encode())
+            parts[await self._owner(slot)].append(number)
         answers: dict[int, Any] = {}
         for node, numbers in parts.items():
             part = [commands[number] for number in numbers]
@@ -195,9 +198,3 @@ class Cluster:
         for node in self._nodes.values():
             await node.aclose()
         await self._seed.aclose()
-
-
-def _slot(words: Command) -> int:
-    """Return the slot of a command's first key; its other keys share the hash tag."""
-    key = words[3] if str(words[0]).startswith("EVAL") else words[1]
-    return key_slot(key if isinstance(key, bytes) else str(key).encode())
