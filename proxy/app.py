@@ -32,6 +32,7 @@ from proxy.engine.admin.forgetting import Forgetting
 from proxy.engine.admin.forks import Forks
 from proxy.engine.admin.inspection import Inspection
 from proxy.engine.admin.memories import MemoryAdmin
+from proxy.engine.admin.notices import Notices
 from proxy.engine.admin.stats import Stats
 from proxy.engine.answers.recall import Recall
 from proxy.engine.answers.sending import Sender
@@ -74,6 +75,7 @@ from proxy.http.admin.auth import AdminAuth
 from proxy.http.admin.bills import StatsOperations
 from proxy.http.admin.events import EventOperations
 from proxy.http.admin.memories import MemoryOperations
+from proxy.http.admin.notices import NoticeOperations
 from proxy.http.admin.sessions import SessionOperations
 from proxy.http.front import Drain, Front, probe_routes, refusals
 from proxy.http.limits import Admission
@@ -394,18 +396,21 @@ def _admin_routes(settings: Settings, outside: Outside, inside: Inside, drain: D
     else:
         token = persistent_secret(settings.data_dir / ADMIN_TOKEN_FILE)
     stats = Stats(store, outside.bills, inside.billing, clock)
+    policies = outside.policies
+    notices = Notices(inspection, stats, policies.stale, policies.settings_fault)
     auth = AdminAuth(token, clock.now, is_secure=(settings.public_url or "").startswith("https:"))
     operations = (
         *SessionOperations(inspection, edits, forks, stats, clock.now).operations(),
         *MemoryOperations(memories, forgetting, inspection, turns.daily, naming).operations(),
         *StatsOperations(stats).operations(),
+        *NoticeOperations(notices).operations(),
         *EventOperations(inspection, clock.now, lambda: drain.has_begun).operations(),
     )
     pages = (
-        *Home(inspection, outside.policies, stats, clock.now).pages(),
+        *Home(inspection, notices, stats, clock.now).pages(),
         *SessionPages(inspection, memories, stats, edits, forks).pages(),
         *MemoryPages(memories, forgetting).pages(),
-        *PolicyPages(outside.policies, inspection, prices.prices_of, stats).pages(),
+        *PolicyPages(policies, inspection, prices.prices_of, stats).pages(),
     )
     return [*AdminAPI(operations, auth).routes(), *Frame(auth, Renderer(clock.now), pages).routes()]
 

@@ -80,6 +80,10 @@ class AdminApi:
         """Return the bills of a period, by hour, day, model or session."""
         return self._get("/stats", {"since": since, "by": by})
 
+    def notices(self) -> list[Json]:
+        """Return what is degraded, and what to do about it."""
+        return self._get("/notices", {})["notices"]
+
     def memory(self, query: Mapping[str, str]) -> Json:
         """Return scopes of memory and their items: those that match a query, or the newest."""
         return self._get("/memory", query)

@@ -80,8 +80,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def look(api: AdminApi, limit: int) -> Json:
-    """Read the bills of the last day, and the sessions used last."""
-    return {"stats": api.stats("24h", "day"), **api.sessions(limit)}
+    """Read the bills of the last day, what is degraded, and the sessions used last."""
+    return {"stats": api.stats("24h", "day"), "notices": api.notices(), **api.sessions(limit)}
 
 
 def _changed(seen: Json) -> float:
@@ -97,6 +97,8 @@ def picture(seen: Json) -> RenderableType:
 
 def _parts(seen: Json) -> Iterator[RenderableType]:
     yield _headline(seen["stats"]["total"])
+    for each in seen["notices"]:
+        yield Text.assemble((each["what"], "yellow"), f" {each['advice']}")
     yield ""
     yield table(_COLUMNS, [_row(each) for each in seen["sessions"]])
     epochs = [(epoch, _name(each)) for each in seen["sessions"] for epoch in each["epochs"]]
@@ -108,9 +110,6 @@ def _parts(seen: Json) -> Iterator[RenderableType]:
         ]
         yield ""
         yield table(("at", "session", "stage", "why"), rows, title="newest epochs")
-    left_out = {why: number for why, number in seen["left_out"].items() if number}
-    for why, number in left_out.items():
-        yield Text(f"{number} sessions cannot be read: {why.replace('_', ' ')}", style="red")
     yield ""
     yield Text(f"{datetime.now(UTC):%H:%M:%S} UTC", style="dim")
 

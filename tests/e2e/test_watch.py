@@ -18,7 +18,8 @@ from rich.console import Console
 from proxy.cli import main
 from proxy.cli.client import Json
 from proxy.cli.watch import picture
-from tests.support.clients import Chat, Chats, proxying, write_policy
+from tests.support.browser import browsing
+from tests.support.clients import Chat, Chats, admin, proxying, write_policy
 from tests.support.servers import PATIENCE
 from tests.support.upstreams import Model
 
@@ -57,6 +58,23 @@ async def test_it_says_the_same_as_json(served: str, chat: Chat, capsys: pytest.
     seen = json.loads(capsys.readouterr().out)
     assert seen["stats"]["total"]["requests"] == 8
     assert [each["name"] for each in seen["sessions"]] == ["trip"]
+
+
+async def test_what_is_degraded_is_told_with_what_to_do_as_the_page_does(
+    model: Model, chats: Chats, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("UNABRIDGED_ADMIN_TOKEN", "admin")
+    async with proxying(model.url) as url, browsing(url) as browser:
+        assert (await admin(url, "notices"))["notices"] == []
+        await chats(url).ask("hello")
+        (notice,) = (await admin(url, "notices"))["notices"]
+        page = await browser.text()
+        assert await asyncio.to_thread(main, ["watch", "--server", url]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    for each in (notice["what"], notice["advice"]):
+        assert each in page
+        assert each in said
+    assert notice["what"] == "Unknown context window: gpt-test."
 
 
 async def until(screen: int, words: str) -> None:
@@ -109,7 +127,7 @@ def test_what_was_lost_is_told_as_a_negative_amount(saved: float, told: str) -> 
         "would_have_failed": 0,
         "summaries_failed": {},
     }
-    seen: Json = {"stats": {"total": bill}, "sessions": [], "left_out": {}}
+    seen: Json = {"stats": {"total": bill}, "notices": [], "sessions": []}
     console = Console(width=200)
     with console.capture() as captured:
         console.print(picture(seen))

@@ -59,6 +59,10 @@ class WatchedPolicies:
         """Return the policies whose files have errors; their last valid versions, if any, are in force."""
         return sorted(self._refused)
 
+    def settings_fault(self) -> str:
+        """Return the current error of the settings file; empty if there is none."""
+        return self._complaint
+
     def encrypts(self) -> bool:
         """Return whether any policy in force asks for encryption of the store; then all writes are sealed."""
         return self._encrypts

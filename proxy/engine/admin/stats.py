@@ -14,6 +14,7 @@ from proxy.ports import BillStore, Clock, SessionAdmin, SessionKey
 from proxy.ports.bill_store import HOUR, KEPT
 
 By = Literal["hour", "day", "model", "session"]
+_DAY = 24 * HOUR
 MOST_SESSIONS = 1_000
 """How many sessions are listed, those used last."""
 
@@ -57,6 +58,11 @@ class Stats:
                 for (key, session), bill in zip(used, bills, strict=True)
             ]
         return first * HOUR, summed, rows
+
+    async def today(self) -> Bill:
+        """Return the bill of today (UTC)."""
+        _, summed, _ = await self.since(self.clock.now() % _DAY, "day")
+        return summed
 
     async def evidence(self, seconds: float) -> list[tuple[str, str, Evidence]]:
         """Return the evidence about cuts of the last ``seconds``, as (policy, model, evidence)."""

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from pydantic import BaseModel
 
-from proxy.http.admin import bills, export, memory_schemas, schemas
+from proxy.http.admin import bills, export, memory_schemas, notices, schemas
 from tests.support.clients import ADMIN, KEY, Chat, admin
 from tests.support.operator import ask, code, do
 
@@ -108,6 +108,7 @@ class TestTheDocument:
             ("GET", "/unabridged/v1/sessions"),
             ("GET", one),
             ("GET", "/unabridged/v1/stats"),
+            ("GET", "/unabridged/v1/notices"),
             *(
                 ("GET", f"{one}/{part}")
                 for part in ("transcript", "view", "explain", "tools", "state", "export")
@@ -145,5 +146,5 @@ class TestTheDocument:
 def shape(operation: dict[str, Any], status: str) -> type[BaseModel]:
     """The model that the document names for an answer; the schema is made from it."""
     reference: str = operation["responses"][status]["content"]["application/json"]["schema"]["$ref"]
-    models = {**vars(schemas), **vars(export), **vars(memory_schemas), **vars(bills)}
+    models = {**vars(schemas), **vars(export), **vars(memory_schemas), **vars(bills), **vars(notices)}
     return models[reference.rpartition("/")[2]]

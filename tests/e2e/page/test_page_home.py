@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
@@ -73,6 +74,20 @@ async def test_a_policy_that_cannot_be_used_is_named(model: Model, tmp_path: Pat
     broken = write_policy(tmp_path, "broken", "[stages]\nwarn = 7\n")
     async with proxying(model.url, policy=str(path), policies=tmp_path) as url, browsing(url) as browser:
         assert f"cannot be used as they are now: {broken.stem}." in await browser.text()
+
+
+async def test_a_settings_file_that_cannot_be_used_is_told(model: Model, tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('[[use]]\nmodel = "gpt-*"\npolicy = "agent"\n')
+    async with proxying(model.url, config=config) as url, browsing(url) as browser:
+        assert "settings file" not in await browser.text()
+        config.write_text('[[use]]\nmodel = "gpt-*"\npolicy = "nonesuch"\n')
+        async with asyncio.timeout(PATIENCE):
+            while "The settings file cannot be used as it is now." not in (  # noqa: ASYNC110 - a file is watched
+                text := await browser.text()
+            ):
+                await asyncio.sleep(0.1)
+        assert "nonesuch" in text
 
 
 class TestEvents:
