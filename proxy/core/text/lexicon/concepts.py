@@ -7,7 +7,7 @@ the same thing, and the newer value counts.
 
 import re
 
-from proxy.core.text.lexicon.words import CURRENCIES, NUMERALS, UNSPACED, any_of
+from proxy.core.text.lexicon.words import CURRENCIES, NUMERALS, UNSPACED, any_of, initials_of
 
 _ATTRIBUTES = {
     "money": (
@@ -178,12 +178,19 @@ _VALUES = {
 
 _WORD = rf"[^\W\d_{UNSPACED}](?:(?![{UNSPACED}])[\w'\u2019])*|[$€£¥]?\d[\w.,/:-]*"
 
+
+def _named(name: str, words: tuple[str, str]) -> str:
+    """A named group of words, behind a look at the letter with which all of them begin."""
+    initials = initials_of(words)
+    return (f"(?=[{initials}])" if initials else "") + f"(?P<{name}>{any_of(words)})"
+
+
 TOKEN = re.compile(
     r"(?=[\w$€£¥])(?:"
     + "|".join(
         [
             *(
-                f"(?P<{name}>{any_of(words)})"
+                _named(name, words)
                 for name, words in (_VALUES | _SCOPES | _ATTRIBUTES | {"limit": _LIMIT}).items()
             ),
             f"(?P<letter>[{UNSPACED}])",

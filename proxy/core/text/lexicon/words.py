@@ -1,6 +1,12 @@
 """Character ranges of scripts, words with little meaning, words that matter, and numbers in words."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+
+_SIGN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[()|]", re.DOTALL)
+"""An escape, a character class, or a sign that divides a pattern into alternatives."""
+_LETTER = re.compile(r"\w(?![?*+{])")
 
 
 def any_of(*words: tuple[str, str]) -> str:
@@ -9,10 +15,64 @@ def any_of(*words: tuple[str, str]) -> str:
     Each argument is a pair: alternatives for scripts with spaces between words, and for scripts without.
     """
     spaced, unspaced = (
-        "|".join("".join(map(str.strip, lines.splitlines())) for lines in each if lines)
-        for each in zip(*words, strict=True)
+        "|".join(_in_one_line(lines) for lines in each if lines) for each in zip(*words, strict=True)
     )
-    return rf"\b(?:{spaced})\b|{unspaced}"
+    return rf"\b(?:{_by_initial(spaced)})\b|{_after_initials(unspaced)}"
+
+
+def initials_of(words: tuple[str, str]) -> str:
+    """Return the letters with which the alternatives of :func:`any_of` begin; "" if one begins otherwise."""
+    found = [each for lines in words for each in _alternatives(_in_one_line(lines))]
+    return "".join(dict.fromkeys(each[0] for each in found)) if all(map(_LETTER.match, found)) else ""
+
+
+def _in_one_line(lines: str) -> str:
+    return "".join(map(str.strip, lines.splitlines()))
+
+
+# Most letters of a text begin no alternative. So that a search need not try each of them at each letter,
+# those with one initial are tried together, or all of them only at an initial. Alternatives that do not begin
+# with a letter keep their place between the others: where several match, the first one counts.
+
+
+def _by_initial(pattern: str) -> str:
+    """The same alternatives, with those of one initial in a group."""
+    found: list[str] = []
+    for run in _runs(pattern):
+        groups: dict[str, list[str]] = {}
+        for each in run:
+            groups.setdefault(each[:1].lower(), []).append(each)
+        found += (each[0] if len(each) == 1 else f"(?:{'|'.join(each)})" for each in groups.values())
+    return "|".join(found)
+
+
+def _after_initials(pattern: str) -> str:
+    """The same alternatives, with those that begin with a letter behind a look at that letter."""
+    found: list[str] = []
+    for run in _runs(pattern):
+        initials = "".join(dict.fromkeys(each[:1] for each in run))
+        found.append(run[0] if len(run) == 1 else f"(?=[{initials}])(?:{'|'.join(run)})")
+    return "|".join(found)
+
+
+def _runs(pattern: str) -> Iterator[list[str]]:
+    """The alternatives of a pattern: runs of those that begin with a letter, and each other one by itself."""
+    for begins, run in groupby(_alternatives(pattern), lambda each: _LETTER.match(each) is not None):
+        if begins:
+            yield [*run]
+        else:
+            yield from ([each] for each in run)
+
+
+def _alternatives(pattern: str) -> Iterator[str]:
+    """The alternatives of a pattern, without dividing its groups."""
+    depth = start = 0
+    for sign in _SIGN.finditer(pattern):
+        depth += (sign[0] == "(") - (sign[0] == ")")
+        if sign[0] == "|" and depth == 0:
+            yield pattern[start : sign.start()]
+            start = sign.end()
+    yield pattern[start:]
 
 
 # --- scripts without spaces between words ---
