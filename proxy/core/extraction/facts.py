@@ -12,8 +12,8 @@ from typing import cast
 import msgspec
 
 from proxy.core.extraction.outlines import definitions_in
+from proxy.core.extraction.spaced import spaced_in
 from proxy.core.formats.json import loads_writable
-from proxy.core.text.lexicon.words import CURRENCIES, MONTHS, UNITS
 
 # --- the kind of fact that a word is: a path, a code, a date, a name in code, or none ---
 
@@ -76,9 +76,9 @@ _ABBREVIATION = re.compile(r"(?:[A-Za-z]\.)+[A-Za-z]?\.?")
 @lru_cache(maxsize=1 << 15)
 def kind_of(word: str) -> str | None:
     """The kind of fact that a word without white space is; None where it is none."""
-    if not _SHORTEST <= len(word) <= LONGEST or _FLAGS.fullmatch(word) or _NO_NAMES.fullmatch(word):
-        return None
     if word.isalpha() and (word.islower() or word.istitle()):
+        return None
+    if not _SHORTEST <= len(word) <= LONGEST or _FLAGS.fullmatch(word) or _NO_NAMES.fullmatch(word):
         return None
     if word.isascii() and word.isdigit():
         return "number" if _NUMBER.fullmatch(word) else None
@@ -148,40 +148,6 @@ _WORD = re.compile(
     rf"[{_LETTERS}$€£¥₹#@~./](?:(?<=[{_LETTERS}])(?<!\\[nrt])|(?:(?<=[$€£¥₹#@~/])|(?<=\.)\.?/)[{_LETTERS}])"
     rf"{_WITHIN}(?:[=>~]=(?=\d){_WITHIN})*"
 )
-_MONTHS = [name for names in MONTHS for name in names.split()]
-_MONTH = f"(?:{'|'.join(_MONTHS)})"
-_FROM_MONTH = "|".join(
-    f"(?<={first})(?:{'|'.join(name[1:] for name in _MONTHS if name[0] == first)})"
-    for first in dict.fromkeys(name[0] for name in _MONTHS)
-)
-"""The rest of a month's name after its first letter."""
-_SPACED: tuple[tuple[str, re.Pattern[str]], ...] = (
-    (
-        "date",
-        re.compile(
-            rf"[\d{''.join({name[0]: None for name in _MONTHS})}](?:(?<!\w.)(?:"
-            rf"(?:{_FROM_MONTH})\.? \d{{1,2}}(?:st|nd|rd|th)?(?:,? \d{{4}})?\b"
-            rf"|(?<=\d)\d?\.?(?: de| of)? {_MONTH}(?:(?: de|,)? \d{{4}})?\b)"
-            r"|(?<=\d)(?:\d{1,3}年\d{1,2}|\d?)月\d{1,2}日)"
-        ),
-    ),
-    (
-        "amount",
-        re.compile(
-            r"[$€£¥₹\d](?:(?<=[$€£¥₹]) ?\d[\d,.]{0,20}\d(?: (?:million|billion|thousand))?"
-            rf"|(?<=\d)(?<![\w.,].)[\d,.]{{0,20}} ?(?:{CURRENCIES}|人民币)"
-            r"|(?<=\d)(?<![\d.,].)[\d,.]{0,20}[万千億亿]?(?:[円元]|ドル|ユーロ|美元|欧元)"
-            rf"|(?<=\d)(?<![\w.,].)[\d,.]{{0,20}} (?:{UNITS})\b)"
-        ),
-    ),
-    (
-        "phone",
-        re.compile(
-            r"[+(\d](?<![\w.].)(?:(?<=\+)\(?\d{2,4}|(?<=\()\d{2,4}|(?<=\d)\d{1,3})\)?"
-            r"(?:[ -]\(?\d{2,4}\)?){2,4}(?![\w.])"
-        ),
-    ),
-)
 _DIGIT = re.compile(r"\d")
 NAME = re.compile(
     r"[A-ZÀ-Þ](?<!\w.)[a-zß-ÿ]+(?:[ -](?:(?:de|van|von|der|la|le|del) )?[A-ZÀ-Þ][a-zß-ÿ]+){1,3}\b"
@@ -216,24 +182,36 @@ def facts_of(text: str, thing: str) -> list[Fact]:
     leaves = leaves_of(text, thing)
     if leaves is not None:
         return leaves
-    pairs = pairs_in(text, thing)
+    pairs, things = pairs_in(text, thing), things_in(text)
+    if not pairs:
+        return things
     paired = {fact.value for fact in pairs}
-    return [*pairs, *(fact for fact in things_in(text) if fact.value not in paired)]
+    return [*pairs, *(fact for fact in things if fact.value not in paired)]
 
 
 def facts_in(text: str) -> list[Fact]:
     """The facts in prose, logs and programs, each once."""
+    return _with_facts_in({}, bounded(text))
+
+
+def things_in(text: str) -> list[Fact]:
+    """The facts of a text that may be source code: the names that it defines, then all others."""
+    text = bounded(text)
+    defined = {name: Fact(kind, name) for kind, name in definitions_in(text) if len(name) <= LONGEST}
+    return _with_facts_in(defined, text)
+
+
+def _with_facts_in(found: dict[str, Fact], text: str) -> list[Fact]:
+    """The facts found, followed by others in a text."""
     # No fact spans lines, so repeated lines add nothing.
-    lines = dict.fromkeys(bounded(text).splitlines())
+    lines = dict.fromkeys(text.splitlines())
     read, numbered = "\n".join(lines), "\n".join(filter(_DIGIT.search, lines))
-    found: dict[str, Fact] = {}
     if "://" in read:
         for match in _URL.finditer(read):
             _add(found, "url", match[0].rstrip(".,;:!?"))
         read, numbered = _URL.sub(" ", read), _URL.sub(" ", numbered)
-    for kind, pattern in _SPACED if numbered else ():
-        for match in pattern.finditer(numbered):
-            _add(found, kind_of(match[0]) or kind, match[0])
+    for kind, words in spaced_in(numbered) if numbered else ():
+        _add(found, kind_of(words) or kind, words)
     for written in dict.fromkeys(_WORD.findall(read)):
         exact = _exact_in_word if len(written) <= LONGEST else _exact_in_word.__wrapped__
         for fact in exact(written):
@@ -243,16 +221,9 @@ def facts_in(text: str) -> list[Fact]:
     return list(found.values())[:MOST_FACTS]
 
 
-def things_in(text: str) -> list[Fact]:
-    """The facts of a text that may be source code: the names that it defines, then all others."""
-    defined = {name: Fact(kind, name) for kind, name in definitions_in(bounded(text)) if len(name) <= LONGEST}
-    found = defined | {fact.value: fact for fact in facts_in(text) if fact.value not in defined}
-    return list(found.values())[:MOST_FACTS]
-
-
 def is_plain(text: str) -> bool:
     """Whether :func:`words_in` finds all facts of a text, also if its digits were others."""
-    spaced = any(pattern.search(text) for _, pattern in _SPACED)
+    spaced = next(spaced_in(text), None) is not None
     is_marked = ":" in text or "=" in text or text.lstrip().startswith(("{", "["))
     is_defining = next(definitions_in(text), None) is not None
     return not (is_marked or is_defining or spaced or NAME.search(text) or _QUOTED.search(text))

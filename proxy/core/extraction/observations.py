@@ -12,7 +12,7 @@ history up to the message (law 3).
 
 import re
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from itertools import islice
 from typing import Self
 
@@ -78,6 +78,9 @@ class Command(Content):
 
 # --- observations ---
 
+_lines_of = lru_cache(16)(Lines)
+"""A text is looked through to see whether it is output, and soon again for its sides."""
+
 
 class Observation(Content):
     """A user message with the output of a command, read as a tool result.
@@ -94,7 +97,7 @@ class Observation(Content):
     @cached_property
     def _texts(self) -> list[list[Run]]:
         """The runs of each text of the message."""
-        return [[*Lines(text).runs] for text in self._content.texts()]
+        return [[*_lines_of(text).runs] for text in self._content.texts()]
 
     @property
     def _sides(self) -> tuple[str, str]:
@@ -142,7 +145,7 @@ class Observation(Content):
 
 def _is_output(content: Content, is_in_rhythm: Callable[[], bool]) -> bool:
     """Whether a message after a command is its output; unframed text only counts within the rhythm."""
-    texts = [Lines(text) for text in content.texts() if text.strip()]
+    texts = [_lines_of(text) for text in content.texts() if text.strip()]
     is_output = bool(texts) and all(text.is_output for text in texts)
     return is_output and (all(text.is_framed for text in texts) or is_in_rhythm())
 

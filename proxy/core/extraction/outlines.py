@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 _NAME = r"[A-Za-z_$][\w$]*"
 _BEFORE = (
-    r"^(?:[\w./@+-]{1,120}+:\d{1,6}+[:-]|[\w./@+]{1,120}+-\d{1,6}+-)?+[ \t]*+"  # path and line of a search
+    r"\n(?:[\w./@+-]{1,120}+:\d{1,6}+[:-]|[\w./@+]{1,120}+-\d{1,6}+-)?+[ \t]*+"  # path and line of a search
     r"(?:\d{1,6}+(?:[ \t]*+[:|\u2192\u2502]|\t|[ ]{1,2}(?=\S)|-(?=\S|[ ]{2})))?+[ \t]*+"  # line number
     r"(?:[+>|-](?=[ \t\w@#]))?+[ \t]*+(?=[@#*~\w])"  # prefix of a diff or a quotation
 )
@@ -46,8 +46,8 @@ _SHAPES = (
         r"|async|inline|extern|constexpr|sealed|native)[ \t]+){1,6}(?:<[^<>\n]{1,60}>[ \t]+)?"
         rf"(?:[\w.:]+{_GENERIC}(?:\[\])*[?*&]*[ \t]+[*&]*)?(?P<method>{_NAME})[ \t]*\("
     ),
-    (  # a type, or nothing, and a name before the first bracket
-        r"(?=[^(){};=\n]*\()(?:"
+    (  # a type, or nothing, and a name before the first bracket; then a semicolon or a block
+        r"(?=[^(){};=\n]*+\([^;{}\n]*+(?:[;{]|\n[ \t]*\{))(?:"
         # as in C: a type, a name, arguments and a block
         rf"{_TYPE}(?:\w+::)?(?P<typed>~?{_NAME})[ \t]*{_ARGUMENTS}"
         r"(?:[ \t]*(?:const|noexcept|override|throws[ \t]+[\w., ]+))*[ \t]*\n?[ \t]*\{"
@@ -66,7 +66,7 @@ _SHAPES = (
     ),
     rf"#[ \t]*define[ \t]+(?P<macro>{_NAME})",
     (
-        rf"{_MODIFIERS}(?:(?:val|let|var)[ \t]+)?(?:[\w<>\[\].:]+[ \t]+){{0,2}}"
+        rf"(?=[^=\n]*+=){_MODIFIERS}(?:(?:val|let|var)[ \t]+)?(?:[\w<>\[\].:]+[ \t]+){{0,2}}"
         r"(?P<constant>_?[A-Z][A-Z0-9_]{2,})[ \t]*(?::[^=\n]{0,60})?=(?!=)"
     ),
     rf"{_MODIFIERS}const[ \t]+(?:\w+[ \t]+)?(?P<const>[A-Z]\w+)[ \t]*=",
@@ -76,6 +76,7 @@ _SHAPES = (
     ),
 )
 _DEFINED = re.compile(f"{_BEFORE}(?:{'|'.join(_SHAPES)})", re.MULTILINE)
+"""A definition behind the end of a line: a search skips to that character, but not to the start of a line."""
 _KINDS = {
     "class": "class",
     "function": "function",
@@ -102,6 +103,7 @@ _EVERYWHERE = frozenset(
 
 def definitions_in(text: str) -> Iterator[tuple[str, str]]:
     """Yield the kind and name of each class, function, constant and test that a text defines, in order."""
+    text = f"\n{text}"
     for match in _DEFINED.finditer(text) if _CODE.search(text) else ():
         shape = match.lastgroup or ""
         kind, name = _KINDS[shape], match[shape]
