@@ -39,6 +39,7 @@ class TiktokenCounter:
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="tokens")
         self._loading = Lock()
+        self._loaded: tiktoken.Encoding | None = None
 
     def count(self, text: str) -> int:
         """Number of tokens of `text`. Loads the vocabulary if `ready` has not (0.5 s; VocabularyError)."""
@@ -60,8 +61,10 @@ class TiktokenCounter:
         return [_count(encoding, text) for text in texts]
 
     def _encoding(self) -> tiktoken.Encoding:
-        with self._loading:
-            return o200k_base()
+        if self._loaded is None:
+            with self._loading:
+                self._loaded = o200k_base()
+        return self._loaded
 
 
 def _count(encoding: tiktoken.Encoding, text: str) -> int:

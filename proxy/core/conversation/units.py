@@ -79,7 +79,10 @@ def joined(units: Sequence[Unit], places: Collection[int]) -> list[Unit]:
     """Join each unit that begins at one of ``places`` to the unit before it."""
     found: list[Unit] = []
     for unit in units:
-        found.append(Unit(found.pop().start, unit.end) if found and unit.start in places else unit)
+        if unit.start in places and found:
+            found[-1] = Unit(found[-1].start, unit.end)
+        else:
+            found.append(unit)
     return found
 
 

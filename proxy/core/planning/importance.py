@@ -35,7 +35,7 @@ def content_score(role: str, text: str, weights: Importance) -> float:
     """Return the part of a message's importance that follows from its role and text, in [0, 1]."""
     points = 0.0
     folded = text.lower()
-    if _holds_any(folded, _folded(weights.counted_keywords)):
+    if _holds_any(folded, _folded(weights.counted_keywords, is_ascii=folded.isascii())):
         points += _KEYWORD
     if weights.success and _holds_any(folded, SUCCESSES):
         points += weights.success
@@ -43,7 +43,7 @@ def content_score(role: str, text: str, weights: Importance) -> float:
         points += _TOOL
     if _holds_any(text, weights.markers):
         points += _MARKER
-    if _holds_any(folded, _folded(weights.approvals)):
+    if _holds_any(folded, _folded(weights.approvals, is_ascii=False)):
         points += _APPROVAL
     if len(text) < weights.short_length:
         points *= weights.short_penalty
@@ -59,5 +59,7 @@ def _holds_any(text: str, words: Iterable[str]) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _folded(words: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple([word.lower() for word in words])
+def _folded(words: tuple[str, ...], *, is_ascii: bool) -> tuple[str, ...]:
+    """Return words in lower case, without those that no ASCII text holds if the text is ASCII."""
+    folded = [word.lower() for word in words]
+    return tuple([word for word in folded if word.isascii()] if is_ascii else folded)

@@ -61,16 +61,27 @@ class Standing:
         self._searches = 0
 
     def __contains__(self, value: str) -> bool:
-        word = max(value.split(), key=len, default="")
-        if len(self.text) < LONG or not word:
+        word = max(value.split(), key=len, default="") if len(self.text) >= LONG else ""
+        if not word:
             return value in self.text
         self._searches += 1
         if self._searches < OFTEN or len(word) < _GRAM:
             return word in self._joined and (word == value or value in self.text)
-        holding = min([self._holding.get(gram, ()) for gram in _grams_of(word)], key=len)
+        holding = self._holding_all_of(word)
         if word == value:
             return word in self._words or any(word in each for each in holding)
         return any(self._stands_at(value, word, each) for each in holding)
+
+    def _holding_all_of(self, word: str) -> Sequence[str]:
+        """The words that contain the rarest four characters of a word; none if the text lacks any four."""
+        fewest: Sequence[str] | None = None
+        for at in range(len(word) - _GRAM + 1):
+            holding = self._holding.get(word[at : at + _GRAM])
+            if holding is None:
+                return ()
+            if fewest is None or len(holding) < len(fewest):
+                fewest = holding
+        return fewest or ()
 
     def _stands_at(self, value: str, word: str, holding: str) -> bool:
         """Whether the text has ``value`` at a place where its ``word`` is within the word ``holding``."""
@@ -107,22 +118,22 @@ class Standing:
         """By four characters, the words that contain them."""
         holding: defaultdict[str, list[str]] = defaultdict(list)
         for word in self._words:
-            for gram in set(_grams_of(word)):
+            for gram in {word[at : at + _GRAM] for at in range(len(word) - _GRAM + 1)}:
                 holding[gram].append(word)
         return holding
 
 
-def _grams_of(word: str) -> list[str]:
-    return [word[at : at + _GRAM] for at in range(len(word) - _GRAM + 1)]
-
-
 class Packing:
-    """Facts chosen one by one, the most important first, if they fit and no text in ``standing`` has them."""
+    """Facts chosen one by one, the most important first, if they fit.
 
-    def __init__(self, room: int, count: Count, *standing: Container[str]) -> None:
+    Those that the text ``shown``, or the one ``beside``, contains are left out.
+    """
+
+    def __init__(self, room: int, count: Count, shown: Container[str], beside: Container[str]) -> None:
         self._room = room
         self._count = count
-        self._standing = standing
+        self._shown = shown
+        self._beside = beside
         self._chosen: list[Fact] = []
         self._groups: set[str] = set()
         self._parts: set[str] = set()
@@ -132,7 +143,8 @@ class Packing:
         """Take the ``facts`` that fit, in order; each comes with whether its directory may be named apart."""
         spare = _SPARE
         for whole, is_listed in facts:
-            if whole.value in self._parts or any(whole.value in text for text in self._standing):
+            value = whole.value
+            if value in self._parts or value in self._shown or value in self._beside:
                 continue
             fact = _below_directory(whole) if is_listed else whole
             group = group_of(fact)

@@ -62,6 +62,7 @@ _KEYED, _KEYED_QUANTITY = 1.9, 0.9
 _NAMED_BY_TOOL = -1.0
 _AGE, _CROWD = -0.2, -0.38
 _CROWDED = 1_000
+_BY_CROWD = [_CROWD * log(1 + crowd) for crowd in range(_CROWDED + 1)]
 _DENSITY = 0.8
 _MANY = 150
 """Number of values in one message from which on it is a listing."""
@@ -96,21 +97,24 @@ class Mentions(msgspec.Struct, gc=False):
             score += min(self.used, 1.0) * (_USED + _USED_AGE * min(age, 6))
             score += _USED_OFTEN * log2(1 + self.used)
         fact = self.fact
-        return score + _at_any_age(
-            fact.kind, len(fact.value), self.voices, self.crowd, is_keyed=bool(fact.key)
-        )
+        base = _at_any_age(fact.kind, self.voices, is_keyed=bool(fact.key))
+        return score + (base + _BY_CROWD[min(self.crowd, _CROWDED)] - _by_length(len(fact.value)))
 
 
-@lru_cache(1 << 12)
-def _at_any_age(kind: str, length: int, voices: frozenset[Voice], crowd: int, *, is_keyed: bool) -> float:
-    """The part of the log odds that does not depend on age: from kind, length, voices and crowd."""
+@lru_cache(1 << 10)
+def _at_any_age(kind: str, voices: frozenset[Voice], *, is_keyed: bool) -> float:
+    """The part of the log odds that depends neither on age nor on crowd and length."""
     score = _KIND[kind] + fsum(_VOICE[voice] for voice in voices)
     if is_keyed:
         score += _KEYED_QUANTITY if kind in ("number", "amount") else _KEYED
     if kind == "name" and voices == _RESULTS:
         score += _NAMED_BY_TOOL
-    score += _CROWD * log(1 + min(crowd, _CROWDED))
-    return score - _DENSITY * log(max(length / _LETTERS, 1.0))
+    return score
+
+
+@lru_cache(1 << 10)
+def _by_length(length: int) -> float:
+    return _DENSITY * log(max(length / _LETTERS, 1.0))
 
 
 # --- which facts of the cut messages the ledger carries, and how it words them ---

@@ -222,7 +222,7 @@ def test_what_a_late_result_of_an_early_call_is_about_is_known() -> None:
 
 
 def packed(*facts: Fact, room: int = 200, standing: str = "", listed: bool = False) -> str:
-    packing = Packing(room, count, standing)
+    packing = Packing(room, count, standing, "")
     packing.fill((fact, listed) for fact in facts)
     return packing.text
 
