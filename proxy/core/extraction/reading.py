@@ -7,7 +7,7 @@ spellings was read first (law 3).
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from operator import itemgetter
@@ -41,6 +41,8 @@ _SHORT_LINE = 140
 _OUTRIGHT = 3
 MOST_SENTENCES = 60
 """Largest number of sentences kept of one message."""
+_SENTENCES = 1 << 11
+"""Number of sentences of which it is remembered how they bind: agents repeat their instructions."""
 
 _END = re.compile(
     r"(?<=[.!?…][\"”»)\]])\s+(?=[^\Wa-zß-ÿ])|(?<=[.!?…])\s+(?=[^\Wa-zß-ÿ]|[\"“«(¡¿])"
@@ -77,6 +79,7 @@ def binding(sentences: Sequence[Sentence]) -> list[Sentence]:
     return firm[:MOST_SENTENCES] + withdrawing[:MOST_SENTENCES]
 
 
+@lru_cache(_SENTENCES)
 def _may_withdraw(sentence: str) -> bool:
     return bool(_EASES.search(sentence.lower())) and not QUESTION.search(sentence)
 
@@ -86,6 +89,7 @@ def lays_down(sentences: Sequence[Sentence]) -> bool:
     return bool(sentences) and all(each.strength == _OUTRIGHT for each in sentences)
 
 
+@lru_cache(_SENTENCES)
 def strength_of(sentence: str) -> int:
     """How firmly a sentence binds; 0 where it does not."""
     if QUESTION.search(sentence):
@@ -220,6 +224,16 @@ class Read:
     """Positions of observations: user messages with the output of a command."""
     in_plain_text: set[int] = field(default_factory=set[int])
     """Positions of commands and observations."""
+    contents: dict[int, Content] = field(default_factory=dict[int, Content])
+    """Messages that were decoded, by position."""
+    plain_text: dict[int, Content] = field(default_factory=dict[int, Content])
+    """Commands and observations, by position, read as calls and results."""
+
+    def forget(self, most: int) -> None:
+        """Forget what was decoded, if that is more than ``most`` messages."""
+        if len(self.contents) > most:
+            self.contents.clear()
+            self.plain_text.clear()
 
     def go_on(
         self, messages: Sequence[Message], addresses: Sequence[Address], content: Callable[[int], Content]
@@ -255,7 +269,7 @@ def read(content: Content, called: Sequence[str] = ()) -> Reading:
 def _read(content: Content, thing: str) -> Reading:
     voice, texts = _voice_of(content.role), content.texts()
     called = ((arguments, _called(name, arguments)) for _, name, arguments in content.calls)
-    used = _by_value(fact for arguments, call in called for fact in facts_of(arguments, call))
+    used = _by_value([fact for arguments, call in called for fact in facts_of(arguments, call)])
     sentences: list[Sentence] = []
     if len(texts) == 1 and len(texts[0]) <= _TINY and _says_little(texts[0].translate(_SHAPE)):
         told = words_in(texts[0])
@@ -265,17 +279,18 @@ def _read(content: Content, thing: str) -> Reading:
             told += (fact for text in texts for fact in quotes_in(text))
         if voice in ("user", "system"):
             sentences += (each for text in texts for each in weighed(bounded(text)))
-    new = tuple([fact for value, fact in _by_value(told).items() if value not in used])
+    found = _by_value(told)
+    new = tuple([fact for value, fact in found.items() if value not in used] if used else found.values())
     facts: list[tuple[Voice, tuple[Fact, ...]]] = [("argument", tuple(used.values())), (voice, new)]
     is_rule = lays_down(sentences)
     return Reading(tuple(filter(itemgetter(1), facts)), tuple(binding(sentences)), is_rule)
 
 
-def _by_value(facts: Iterable[Fact]) -> dict[str, Fact]:
+def _by_value(facts: Sequence[Fact]) -> dict[str, Fact]:
     """Facts by value, each as it came first."""
-    found: dict[str, Fact] = {}
-    for fact in facts:
-        found.setdefault(fact.value, fact)
+    found = {fact.value: fact for fact in facts}
+    if len(found) < len(facts):
+        found.update({fact.value: fact for fact in reversed(facts)})
     return found
 
 

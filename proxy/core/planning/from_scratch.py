@@ -19,6 +19,8 @@ from proxy.core.planning.strategies import strategy_of
 
 _LEADING_BITS = 3
 """A replay writes an epoch's ledger if all but this many leading bits of the epoch's number are zero."""
+_DECODED = 512
+"""Number of decoded messages that a replay keeps for its next requests."""
 _MANY = 128
 """Number of epochs from which on all bits but the first must be zero."""
 
@@ -138,3 +140,4 @@ class _Replay:
         self._ledger = self._view_tokens - without
         self._begun, self._plain, self._past = situation, plain, self._past.after(self._length)
         self._open, self._is_late = situation.chain.open_from, False
+        situation.read.forget(_DECODED)

@@ -207,25 +207,24 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
         """Return a message's content, with plain-text commands as tool calls; decoded only once."""
         found = self._contents.get(position)
         if found is None:
-            found = self._decoded(position)
             if position in self._in_plain_text:
-                found = in_plain_text(found)
+                found = self.read.plain_text.get(position)
+                if found is None:
+                    found = self.read.plain_text[position] = in_plain_text(self._decoded(position))
+            else:
+                found = self._decoded(position)
             self._contents[position] = found
         return found
 
     def _decoded(self, position: int) -> Content:
         """Return a message's content as its dialect reads it, decoded only once."""
-        found = self._as_written.get(position)
+        found = self.read.contents.get(position)
         if found is None:
-            found = self._as_written[position] = self.chain.content(position)
+            found = self.read.contents[position] = self.chain.content(position)
         return found
 
     @cached_property
     def _contents(self) -> dict[int, Content]:
-        return {}
-
-    @cached_property
-    def _as_written(self) -> dict[int, Content]:
         return {}
 
     @cached_property
