@@ -64,6 +64,21 @@ class TestLooking:
             assert re.search(told, text), told
         assert any(row["score"]["recency"] > row["start"] / last for row in cut), "it was newer then"
 
+    async def test_the_bill_of_the_session_is_that_of_the_api(
+        self, browser: Browser, url: str, chats: Chats
+    ) -> None:
+        chat = chats(url, X_Unabridged_Session="chat")
+        chat.members["model"] = "gpt-4o"
+        await talk(chat, turns=12)
+        bill, text = None, ""
+        while (told := (await session(url))["bill"]) != bill:  # summaries are written meanwhile
+            bill, text = told, await browser.text(ONE)
+        dollars = bill["dollars"]
+        for name, kind in (("answers", "answers"), ("spent in all", "spent"), ("doing nothing", "without")):
+            assert f" {name} ${dollars[kind]:.4f} " in text
+        assert dollars["summaries"] > 0
+        assert f" summaries ${dollars['summaries']:.4f} " in text
+
     async def test_the_picture_has_the_bands_and_a_mark_for_each_epoch(
         self, browser: Browser, chat: Chat, url: str
     ) -> None:
