@@ -13,7 +13,9 @@ import urllib.request
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
+_TOKEN = "bench"
 STARTS = 60.0
 """Seconds in which it must be ready."""
 
@@ -24,6 +26,13 @@ class Served:
 
     process: subprocess.Popen[str]
     base_url: str
+
+    def bill(self) -> Any:
+        """The bill of all that was asked, as `unabridged stats` has it."""
+        request = urllib.request.Request(f"http://{self.host}/unabridged/v1/stats")
+        request.add_header("Authorization", f"Bearer {_TOKEN}")
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.loads(answer.read())["total"]
 
     @property
     def host(self) -> str:
@@ -40,7 +49,7 @@ def serving(upstream: str, *options: str) -> Generator[Served]:
                 *(sys.executable, "-m", "proxy", "serve", "--port=0", "--json"),
                 *(f"--upstream={upstream}", *options),
             ],
-            env=os.environ | {"UNABRIDGED_DATA_DIR": home},
+            env=os.environ | {"UNABRIDGED_DATA_DIR": home, "UNABRIDGED_ADMIN_TOKEN": _TOKEN},
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,

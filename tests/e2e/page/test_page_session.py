@@ -70,7 +70,7 @@ class TestLooking:
         chat = chats(url, X_Unabridged_Session="chat")
         chat.members["model"] = "gpt-4o"
         await talk(chat, turns=12)
-        bill, text = None, ""
+        bill, text = dict[str, Any](), ""
         while (told := (await session(url))["bill"]) != bill:  # summaries are written meanwhile
             bill, text = told, await browser.text(ONE)
         dollars = bill["dollars"]
