@@ -14,23 +14,30 @@ from proxy.core.extraction.subjects import Subject, subject_of
 from proxy.core.text.lexicon.concepts import ATTRIBUTES, FITTING
 
 # --- whether a sentence withdraws an older one, or sets another value for the same thing ---
+#
+# The functions compare the subjects of two sentences, of which ``newer`` was said after ``older``.
 
 _OBJECTS = frozenset({"path", "symbol", "url", "email", "code", "name"})
-"""Kinds of values that are things: as often what a rule is about as what it sets."""
+"""Kinds of values that name a thing; a rule may set such a value, but as often it is only about it."""
 _MANNERS = frozenset({"tone", "system", "tongue", "zone", "day"})
-"""Kinds of values that tell how or when something is done."""
+"""Kinds of values that say how or when something is done; a rule that names one always sets it."""
 _TONE, _URL = frozenset({"tone"}), frozenset({"url"})
 _HELD = frozenset({"approval", "codename", "duty", "style"})
-"""Attributes that a name may fill."""
+"""Attributes whose value is often a name, such as who is on duty."""
 _COMPARED = 64
 """Largest number of newer sentences, newest first, that a sentence is compared with; others are ignored."""
 _UNTYPED = ATTRIBUTES - FITTING.keys()
+"""Attributes that may have a value of any kind."""
 _ALIKE, _ALIKE_IN_KIND = 0.6, 0.5
-"""Share of the shorter sentence's words that the other must have; the second if both name the same kinds."""
+"""Least shares of common words: of a short withdrawal with the rule that it withdraws, and of two sentences
+that name the same attribute."""
 
 
 def _withdraws(newer: Subject, older: Subject) -> bool:
-    """Whether a sentence withdraws an older one about exactly the same act, or says its opposite."""
+    """Whether ``newer`` withdraws ``older``: both are about exactly the same act, and it says the opposite.
+
+    "You may deploy on Fridays" withdraws "Never deploy on Fridays".
+    """
     if newer.act != older.act or not _names_the_same(newer, older):
         return False
     if newer.withdraws or (newer.permits and not older.permits):
@@ -42,7 +49,10 @@ def _withdraws(newer: Subject, older: Subject) -> bool:
 
 
 def _may_withdraw(newer: Subject, older: Subject) -> bool:
-    """Whether a sentence withdraws an older one in fewer words; used only if no other rule fits."""
+    """Whether ``newer`` withdraws ``older`` in fewer words; used only if no other rule fits.
+
+    "The ban on payments.py is lifted" withdraws "Do not touch payments.py".
+    """
     if not (newer.withdraws or newer.permits) or older.permits or not newer.act < older.act:
         return False
     is_like = len(newer.act) >= _ALIKE * len(older.act)
@@ -50,14 +60,17 @@ def _may_withdraw(newer: Subject, older: Subject) -> bool:
 
 
 def _names_the_same(newer: Subject, older: Subject) -> bool:
-    """Whether a sentence names all values of an older one, and is about nothing else if that has none."""
+    """Whether ``newer`` names all values of ``older``; if that has none, it must not name any either."""
     if bool(newer.values) != bool(older.values):
         return False
     return all(values <= newer.values.get(kind, frozenset()) for kind, values in older.values.items())
 
 
 def _sets_another(newer: Subject, older: Subject) -> bool:
-    """Whether a sentence gives another value to what the older one gave a value."""
+    """Whether ``newer`` sets another value for the same thing.
+
+    "The budget is $800" replaces "The budget is $500", and "Answer in English" replaces "Answer in German".
+    """
     if newer.head and newer.head == older.head and newer.head <= _UNTYPED:
         return True
     if not (newer.replaces or newer.about == older.about) or not _may_set(newer, older):
@@ -74,11 +87,15 @@ def _sets_another(newer: Subject, older: Subject) -> bool:
 def _sets_attribute(
     newer: Subject, older: Subject, fitting: frozenset[str], differing: frozenset[str]
 ) -> bool:
-    """Whether a sentence gives an attribute that both name another value, of the kinds ``fitting``."""
+    """Whether ``newer`` sets another value for an attribute that both sentences name, such as the budget.
+
+    ``differing`` are the kinds of values in which the sentences differ, ``fitting`` those of them that the
+    attribute may have.
+    """
     held = newer.attributes & older.attributes & _HELD
     is_stated = bool(held or newer.head or older.head) or (newer.uses and newer.words == older.words)
     if fitting <= _OBJECTS and not (is_stated or newer.replaces):
-        return False  # they just stand beside its name
+        return False  # the values may only occur beside the attribute's name
     if newer.tells_change or newer.replaces:
         return True
     is_alone = newer.values.keys() == older.values.keys() and not (differing - fitting) & _OBJECTS
@@ -86,7 +103,10 @@ def _sets_attribute(
 
 
 def _sets_thing(newer: Subject, older: Subject, differing: frozenset[str]) -> bool:
-    """Whether a sentence gives what both are about another value, without an attribute's name."""
+    """Whether ``newer`` sets another value for the thing that both are about, without naming an attribute.
+
+    The address of a server, or the language of answers, for example.
+    """
     if newer.is_one and older.is_one and differing == _URL:
         return newer.head <= older.head or older.head <= newer.head
     is_state = bool(newer.head) and newer.head == older.head and (newer.is_one or not differing & _OBJECTS)
@@ -95,14 +115,17 @@ def _sets_thing(newer: Subject, older: Subject, differing: frozenset[str]) -> bo
 
 
 def _may_change(newer: Subject, older: Subject) -> bool:
-    """Whether a sentence tells of a change to what the older one says; used only if no other rule fits."""
+    """Whether ``newer`` reports a change of what ``older`` says; used only if no other rule fits.
+
+    "The report is now due on Monday" replaces "The deadline for the bridge report is Friday".
+    """
     if not (newer.tells_change and older.head) or newer.forbids or older.forbids:
         return False
     return bool(newer.words) and newer.words < older.words and bool(newer.differing(older))
 
 
 def _may_set(newer: Subject, older: Subject) -> bool:
-    """Whether a value may be what a sentence sets, and not what it forbids."""
+    """Whether the values may be what the sentences set, rather than what they forbid."""
     if newer.limits and older.limits:
         return True
     if newer.replaces or not (newer.forbids or older.forbids):
@@ -113,7 +136,7 @@ def _may_set(newer: Subject, older: Subject) -> bool:
 
 
 def _are_of_one(newer: Subject, older: Subject) -> bool:
-    """Whether an attribute may be of one thing: neither names another, or they have much in common."""
+    """Whether both may name an attribute of the same thing: their things do not differ, or not much."""
     one, other = newer.things, older.things
     return one <= other or other <= one or len(one & other) >= _ALIKE_IN_KIND * min(len(one), len(other))
 
@@ -217,7 +240,7 @@ class _Standing:
         return None
 
     def elliptic(self) -> Iterator[tuple[Rule, Rule]]:
-        """Yield each rule replaced by a newer one that says it in fewer words, with that newer one.
+        """Yield each rule that a newer one replaces in fewer words, with that newer one.
 
         A newer rule counts only if exactly one older rule fits it.
         """
