@@ -241,9 +241,9 @@ def _change(args: argparse.Namespace, api: AdminApi) -> int:
         return 0
     if args.verb == "delete":
         if not args.yes and sys.stdin.isatty():
-            told = api.session(args.session)
-            name, turns = one_line(str(told["name"])), words(told["turns"])
-            what = f"Delete {name} ({turns} turns, last used {told['updated']}) for good?"
+            found = api.session(args.session)
+            name, turns = one_line(str(found["name"])), words(found["turns"])
+            what = f"Delete {name} ({turns} turns, last used {found['updated']}) for good?"
             confirm(what, "not deleted")
         answer = api.delete(args.session)
     else:

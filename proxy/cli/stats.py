@@ -39,11 +39,11 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(answer)
     else:
-        show(*told(answer), wraps=False)
+        show(*report(answer), wraps=False)
     return 0
 
 
-def told(answer: Json) -> Iterator[RenderableType]:
+def report(answer: Json) -> Iterator[RenderableType]:
     """Yield the rows, their sum, and its parts in words."""
     rows = [(_key(row), *_cells(row)) for row in answer["rows"]]
     if answer["by"] != "session":  # those have been here longer than the sum is of
@@ -83,10 +83,10 @@ def _cuts(rows: Sequence[Json]) -> Iterator[RenderableType]:
         yield table(_MISSED, missed, title="messages that were asked for again")
 
 
-def _interval(told: Json | None) -> str | None:
-    if told is None:
+def _interval(report: Json | None) -> str | None:
+    if report is None:
         return None
-    return f"{told['value']:.0%} ({told['low']:.0%} to {told['high']:.0%})"
+    return f"{report['value']:.0%} ({report['low']:.0%} to {report['high']:.0%})"
 
 
 def _key(row: Json) -> str:

@@ -37,7 +37,7 @@ from proxy.core.planning.situation import Situation, affordable_summary
 from proxy.core.planning.strategies import strategy_of
 from proxy.core.policy.policy import Policy
 from proxy.core.summaries.prompt import longest
-from proxy.core.summaries.source import told_tokens
+from proxy.core.summaries.source import estimated_tokens
 
 _INSTRUCTION = 130
 """Counted tokens of a summary call beside its source."""
@@ -75,7 +75,7 @@ def summary_calls(
     source, text, cached, chain = 0, 0, 0, situation.chain
     for start, end in spans:
         inside = [each for each in summarised if start <= each[0] and each[1] <= end]
-        tokens = told_tokens(chain, start, end) - sum(told_tokens(chain, *each) for each in inside)
+        tokens = estimated_tokens(chain, start, end) - sum(estimated_tokens(chain, *each) for each in inside)
         tokens += sum(summarised[each] for each in inside)
         text += min(size, longest(tokens))
         tokens += _INSTRUCTION

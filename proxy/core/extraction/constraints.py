@@ -176,7 +176,7 @@ def in_force(rules: Iterable[Rule]) -> tuple[list[Rule], list[tuple[Rule, Rule]]
             standing.add(rule, subject)
         else:
             replaced.append((rule, newer))
-    for old, newer in standing.elliptic():
+    for old, newer in standing.in_fewer_words():
         standing.remove(old)
         replaced.append((old, newer))
     strengths: dict[int, int] = {}
@@ -239,7 +239,7 @@ class _Standing:
                 return newer
         return None
 
-    def elliptic(self) -> Iterator[tuple[Rule, Rule]]:
+    def in_fewer_words(self) -> Iterator[tuple[Rule, Rule]]:
         """Yield each rule that a newer one replaces in fewer words, with that newer one.
 
         A newer rule counts only if exactly one older rule fits it.

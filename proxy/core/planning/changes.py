@@ -45,7 +45,7 @@ def on_request(situation: Situation) -> Situation:
     return replace(situation, policy=policy.model_copy(update={"keep": keep, "summary": summary}))
 
 
-def as_asked(situation: Situation, epochs: Sequence[Epoch], epoch: Epoch | None) -> Situation:
+def as_requested(situation: Situation, epochs: Sequence[Epoch], epoch: Epoch | None) -> Situation:
     """Return :func:`on_request` of the situation if a person asked for the cuts in force; else itself.
 
     ``epoch`` of ``epochs`` is in force. Epochs that cut nothing are skipped to find the one that cut.

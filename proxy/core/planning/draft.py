@@ -95,34 +95,34 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def lacks_summary(
-    situation: Situation, span: Span, strategy: Strategy | None, told: Collection[Span] = ()
+    situation: Situation, span: Span, strategy: Strategy | None, summarised: Collection[Span] = ()
 ) -> bool:
     """Whether a gap has `min_gap` or more messages that may be summarised and that no summary covers.
 
-    One message is enough if the strategy keeps a record of what it cuts. ``told``: runs of messages covered
-    by summaries that are not in the situation.
+    One message is enough if the strategy keeps a record of what it cuts. ``summarised``: runs of messages
+    covered by summaries that are not in the situation.
     """
     least, may_be_summarised = situation.policy.summary.min_gap, situation.classes.may_be_summarised
     if strategy is not None and strategy.records:
         least = 1
-    told = [*(each.span for each in situation.anchors_within(*span) if not each.by_code), *told]
-    done = {place for each in told for place in range(*each)}
+    summarised = [*(each.span for each in situation.anchors_within(*span) if not each.by_code), *summarised]
+    done = {place for each in summarised for place in range(*each)}
     left = (place for place in range(*span) if place not in done and may_be_summarised(place))
     if sum(1 for _ in islice(left, least)) < least:
         return False
     return strategy is None or strategy.wants_summary(situation, *span)
 
 
-def lacking_summaries(situation: Situation, told: Collection[Span] = ()) -> list[Span]:
+def lacking_summaries(situation: Situation, summarised: Collection[Span] = ()) -> list[Span]:
     """Return the gaps of the plan in force that still need a summary, including those just cut.
 
-    ``told`` as in :func:`lacks_summary`.
+    ``summarised`` as in :func:`lacks_summary`.
     """
     if not situation.policy.summary.enabled:
         return []
     strategy = strategy_of(situation.policy.strategy.name)
     spans = situation.plan.spans
-    return [span for span in spans if lacks_summary(situation, span, strategy, told)]
+    return [span for span in spans if lacks_summary(situation, span, strategy, summarised)]
 
 
 # --- coming near the goal: the size of notes and ledger depends on what is cut ---

@@ -100,7 +100,7 @@ def ask_for_summary(piece: str, language: str, limit: Limit, temperature: float,
     )
 
 
-def ask_behind(
+def ask_after(
     first: str,
     last: str,
     count: int,

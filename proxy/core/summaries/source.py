@@ -167,7 +167,7 @@ def least_of_originals(situation: Situation, span: Span, room: int) -> tuple[int
     return ceil(tokens / most), tokens
 
 
-def told_tokens(chain: Chain, start: int, end: int) -> int:
+def estimated_tokens(chain: Chain, start: int, end: int) -> int:
     """Estimate a source's counted tokens for messages ``start`` to ``end``, without reading them."""
 
     def most(message: Message) -> int:
@@ -207,8 +207,8 @@ def _blocks(
             yield Block(EARLIER, anchor.text, count=anchor.count)
             position = anchor.end
             continue
-        may_be_told = situation.classes.may_be_summarised(position)
-        for piece in situation.content(position).pieces() if may_be_told else ():
+        may_be_summarised = situation.classes.may_be_summarised(position)
+        for piece in situation.content(position).pieces() if may_be_summarised else ():
             calls = (f"[calls {name}] {told(arguments, _ARGUMENTS)}" for _, name, arguments in piece.calls)
             text = told(piece.text, _CHARACTERS_OF.get(piece.role, _RESULT))
             yield Block(piece.role, text, tuple(calls))

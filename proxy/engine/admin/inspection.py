@@ -24,7 +24,7 @@ from proxy.core.conversation.records import (
 from proxy.core.dialects.dialect import Content, Dialect
 from proxy.core.persistent import Sizes
 from proxy.core.planning.chain import Chain
-from proxy.core.planning.changes import as_asked
+from proxy.core.planning.changes import as_requested
 from proxy.core.planning.life import in_force, line_of
 from proxy.core.planning.plan import EMPTY, Epoch, apply
 from proxy.core.planning.reasoning import without_reasoning
@@ -301,7 +301,7 @@ class Branch:
 
     def missing(self) -> list[Missing]:
         """Return the gaps that have no summary, and why, as far as this process knows."""
-        situation = as_asked(self.situation, self.found.epochs, self.epoch)
+        situation = as_requested(self.situation, self.found.epochs, self.epoch)
         return self.inspection.summary_jobs.missing(situation, self.found.owner(situation.policy.summary))
 
     def fresh(self) -> ToolCache:

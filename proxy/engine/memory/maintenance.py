@@ -117,9 +117,9 @@ class ScopeMaintenance:
             now, records, events = self.clock.now(), dict[str, Archived](), list[Event]()
             for each, text in some:
                 if copy.items.get(each.item.id) == each.item:  # else it was used meanwhile, or is gone
-                    record, told = archived(each, scope.tag, now, rules, text or None)
+                    record, logged = archived(each, scope.tag, now, rules, text or None)
                     records[record.id] = record
-                    events += told
+                    events += logged
             gone = {record.original_memory_id: None for record in records.values()}
             return Changes(items=gone, archive=records, events=events) if records else None
 

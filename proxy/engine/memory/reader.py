@@ -98,7 +98,7 @@ class MemoryReader:
         found = [item for _, item in await self._items(copies, home.scope, question)]
         own, above = copies[0].texts, [copy.texts for copy in copies[1:]]
         texts = [*(each.long for each in above), own.long, own.short]
-        standing = [item for copy in copies for item in copy.told if item.is_standing]
+        standing = [item for copy in copies for item in copy.active if item.is_standing]
         standing.sort(key=lambda item: (-item.importance_score, item.id))
         ranked = {item.id: item for item in [*found, *standing]}
         briefing = await asyncio.to_thread(
@@ -120,11 +120,11 @@ class MemoryReader:
         copies, language = await self.scopes.of_home(home), language_of(query)
         own, *above = [SearchedScope(*each, policy) for each in zip(home.scopes, copies, strict=True)]
         found = await self.search([own._replace(tags=home.tags), *above], query, other_than=session)
-        told = "" if injection is None else injection.memory
-        new = [(place, line) for place, line in found.said.items() if line.text not in told]
+        known = "" if injection is None else injection.memory
+        new = [(place, line) for place, line in found.said.items() if line.text not in known]
         said = dict(new[:_LINES])
-        told = "\n".join([told, *(line.text for line in said.values())])
-        items = [item for _, item in found.items if item.text not in told][:_RECALLED]
+        known = "\n".join([known, *(line.text for line in said.values())])
+        items = [item for _, item in found.items if item.text not in known][:_RECALLED]
         if not (said or items):
             return IN_THE_NOTE if found.said or found.items else ""
         briefing = await asyncio.to_thread(recall_briefing, said, items, room, language, self.counter.count)

@@ -51,21 +51,21 @@ class CachedScope(msgspec.Struct, frozen=True, dict=True):  # dict=True for the 
         return CachedScope(news.version, news.about, news.texts, items, weight)
 
     @cached_property
-    def told(self) -> Sequence[Item]:
+    def active(self) -> Sequence[Item]:
         """The items that are not superseded, by session, in the order in which they were said."""
-        told = [item for item in self.items.values() if not item.superseded_by]
-        return sorted(told, key=lambda item: (item.source.session, item.source.at, item.id))
+        active = [item for item in self.items.values() if not item.superseded_by]
+        return sorted(active, key=lambda item: (item.source.session, item.source.at, item.id))
 
     @cached_property
     def windows(self) -> Sequence[Sequence[Item]]:
         """The units of a search: each item with its neighbours, which share more words with a question."""
         return [
             [item, *(each for each in self._beside(place) if each.source.session == item.source.session)]
-            for place, item in enumerate(self.told)
+            for place, item in enumerate(self.active)
         ]
 
     def _beside(self, place: int) -> Sequence[Item]:
-        return [*self.told[max(place - 1, 0) : place], *self.told[place + 1 : place + 2]]
+        return [*self.active[max(place - 1, 0) : place], *self.active[place + 1 : place + 2]]
 
     @cached_property
     def passages(self) -> Sequence[Passage]:

@@ -221,11 +221,11 @@ class MemoryWriter:
             copy, channels = await self.scopes.remembered(scope), [each.texts for each in below]
             if not any(each.updated > copy.texts.updated for each in channels):
                 return
-            told_long = [line for each in channels for line in lines_of_text(each.long)]
-            told_short = [line for each in channels for line in lines_of_text(each.short)]
+            long_lines = [line for each in channels for line in lines_of_text(each.long)]
+            short_lines = [line for each in channels for line in lines_of_text(each.short)]
             wanted = (
-                TextRequest(scope.kind, LONG, told_long, copy.texts.long, of_texts=True),
-                TextRequest(scope.kind, SHORT, told_short, copy.texts.short, of_texts=True),
+                TextRequest(scope.kind, LONG, long_lines, copy.texts.long, of_texts=True),
+                TextRequest(scope.kind, SHORT, short_lines, copy.texts.short, of_texts=True),
             )
             long, short = [await self._text(access, each) for each in wanted]
             texts = self._after(copy.texts, long, short, copy.texts.read_up_to)

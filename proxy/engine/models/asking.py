@@ -115,23 +115,23 @@ class Asking:
         self._plain: Lru[str, bool] = Lru(memory)
         """Models that refused a schema or temperature."""
 
-    async def answer(self, caller: Caller, ask: Ask, behind: bytes = b"") -> Answer:
-        """Return the model's answer, ``behind`` the messages of another request's body if there is one.
+    async def answer(self, caller: Caller, ask: Ask, after: bytes = b"") -> Answer:
+        """Return the model's answer, asked ``after`` the messages of another request's body if there is one.
 
         Raises Unanswered, TimeoutError and what the upstream port raises.
         """
         plain = bool(self._plain.get(caller.model[:_NAME]))
         async with asyncio.timeout(caller.timeout):
-            return await self._answer(caller, ask, behind, plain=plain)
+            return await self._answer(caller, ask, after, plain=plain)
 
-    async def _answer(self, caller: Caller, ask: Ask, behind: bytes, *, plain: bool) -> Answer:
-        if behind:
-            body = self.dialect.question_after(behind, ask, plain=plain)
+    async def _answer(self, caller: Caller, ask: Ask, after: bytes, *, plain: bool) -> Answer:
+        if after:
+            body = self.dialect.question_after(after, ask, plain=plain)
         else:
             body = self.dialect.question(ask, caller.model, plain=plain)
         answer = await self._post(caller, body, may_refuse=not plain)
         if answer is None:
-            return await self._answer(caller, ask, behind, plain=True)
+            return await self._answer(caller, ask, after, plain=True)
         if plain:  # if this is refused too, the parameters were not the cause
             self._plain.put(caller.model[:_NAME], value=True)
         return answer

@@ -75,7 +75,7 @@ class StatedWindows:
         self._stated: Lru[str, Stated] = Lru(memory, lambda stated: 200 + len(stated.name))
         self._missing: set[str] = set()
         """Endpoints that the server does not have."""
-        self._told: set[int] = set()
+        self._logged: set[int] = set()
         """Statuses of the list that were logged."""
         self._ask_after: Lru[tuple[int, int], float] = Lru(memory)
         """When a caller may ask about a model again; monotonic seconds."""
@@ -167,7 +167,7 @@ class StatedWindows:
         except TimeoutError as error:
             raise _Unanswered(_PAUSE) from error
         if place == _LIST and status != _OK:
-            self._tell(status)
+            self._log(status)
         if status >= 500 or status == _TOO_MANY:
             raise _Unanswered(_PAUSE)
         if status in _ABSENT:
@@ -180,10 +180,10 @@ class StatedWindows:
         except ValueError:
             return {}
 
-    def _tell(self, status: int) -> None:
+    def _log(self, status: int) -> None:
         """Log, once for each status, that the upstream does not tell its models."""
-        if status not in self._told:
-            self._told.add(status)
+        if status not in self._logged:
+            self._logged.add(status)
             log_warning("the upstream does not list its models", status=status)
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from proxy.cache import Memory
 from proxy.core.budget.budget import Stage
 from proxy.core.economics.economy import account_of, is_cold, late_account, prices_in, shortfall
-from proxy.core.planning.changes import Change, as_asked
+from proxy.core.planning.changes import Change, as_requested
 from proxy.core.planning.draft import Draft
 from proxy.core.planning.life import NO_PAST, Gate, in_force, past_of
 from proxy.core.planning.plan import EMPTY, Account, Epoch, Span, Verb, Verdict, view_tokens
@@ -188,7 +188,7 @@ class Epochs:
         if standing.stage is Stage.TRIM and prices_in(situation) is not None:
             standing = replace(standing, lacking=self._pending.lacking(request))
         epoch = standing.epoch
-        policy, situation = situation.policy, as_asked(situation, log.epochs, epoch)
+        policy, situation = situation.policy, as_requested(situation, log.epochs, epoch)
         is_asked = situation.policy is not policy
         if epoch is None or not unsummarised(situation):
             return standing
@@ -245,10 +245,10 @@ class Epochs:
         """
         if not (is_cold(situation) or self._pending.has_grown(request, parent)):
             return None
-        self._pending.reckon(request, parent)  # so that concurrent requests need not draft too
+        self._pending.note_lacking(request, parent)  # so that concurrent requests need not draft too
         decided = await off_loop(request.chain, lambda: draft(situation, stage))
         lacking = shortfall(decided) if decided is not None else 0
-        self._pending.reckon(request, parent, lacking)
+        self._pending.note_lacking(request, parent, lacking)
         return None if lacking else decided
 
     async def _begin(
@@ -284,7 +284,7 @@ class Epochs:
         if any(other.id == epoch.id for other in stored.epochs):
             self._pending.drop(request)
             self._tell(request, situation, epoch)
-            begun_from = as_asked(situation.under(decision.plan), log.epochs, epoch)
+            begun_from = as_requested(situation.under(decision.plan), log.epochs, epoch)
             owner = self._ahead.owner(request, situation, decision)
             await self._ahead.begin_lacking(request, begun_from, epoch, owner)
             self._ahead.warn(request, situation, begun_from)

@@ -59,7 +59,7 @@ class PendingEpochs:
     def __init__(self, memory: Memory) -> None:
         self._prepared: Lru[tuple[SessionKey, str], tuple[_Moment, tuple[Span, ...]]] = Lru(memory)
         """By lane: gaps whose summaries were started, and in no note at that time."""
-        self._reckoned: Lru[tuple[SessionKey, str], tuple[_Moment, int]] = Lru(memory)
+        self._lacking: Lru[tuple[SessionKey, str], tuple[_Moment, int]] = Lru(memory)
         """By lane: when it was last computed whether an epoch pays, and the counted tokens that it lacked."""
 
     def prepare(self, request: Request, parent: str, spans: tuple[Span, ...]) -> None:
@@ -77,29 +77,29 @@ class PendingEpochs:
         found = self._prepared.get(_lane(request))
         return found is not None and found[0].leads_to(request, parent)
 
-    def reckon(self, request: Request, parent: str, lacking: int = 0) -> None:
+    def note_lacking(self, request: Request, parent: str, lacking: int = 0) -> None:
         """Note that it was computed whether an epoch pays, and the counted tokens ``lacking`` if known."""
         if request.chain.hashes:
-            self._reckoned.put(_lane(request), (_Moment.of(request, parent), lacking))
+            self._lacking.put(_lane(request), (_Moment.of(request, parent), lacking))
 
     def lacking(self, request: Request) -> int:
         """Return the counted tokens that an epoch lacked to pay when that was last computed."""
-        return (self._reckoned.get(_lane(request)) or (None, 0))[1]
+        return (self._lacking.get(_lane(request)) or (None, 0))[1]
 
     def has_grown(self, request: Request, parent: str) -> bool:
         """Whether the conversation has grown enough since then for another result."""
-        moment, lacking = self._reckoned.get(_lane(request)) or (None, 0)
+        moment, lacking = self._lacking.get(_lane(request)) or (None, 0)
         if moment is None or not moment.leads_to(request, parent):
             return True
         least, most = map(request.budget.share, _STEPS)
         return request.chain.tokens.between(moment.length) >= min(max(lacking, least), most)
 
     def drop(self, request: Request) -> None:
-        self._reckoned.drop(_lane(request))
+        self._lacking.drop(_lane(request))
 
     def forget(self, key: SessionKey) -> None:
         self._prepared.drop_where(lambda entry, _: entry[0] == key)
-        self._reckoned.drop_where(lambda entry, _: entry[0] == key)
+        self._lacking.drop_where(lambda entry, _: entry[0] == key)
 
 
 # --- plans from scratch ---

@@ -24,9 +24,9 @@ def bill_of(exchange: Exchange, usage: Usage | None, counted: int) -> Bill:
     budget, conditions, is_shadow = request.budget, request.conditions, request.incoming.is_shadow
     prices, began = request.model.prices.under(request.incoming.policy.economy), has_begun(exchange)
     paid = prices if prices.is_known else None
-    told = _last(usage, rounds) if usage is not None and usage.prompt_tokens else None
-    told_output = told.completion_tokens if told is not None else None
-    output = budget.real(counted) if told_output is None else bounded(told_output)
+    reported = _last(usage, rounds) if usage is not None and usage.prompt_tokens else None
+    reported_output = reported.completion_tokens if reported is not None else None
+    output = budget.real(counted) if reported_output is None else bounded(reported_output)
 
     def estimate(tokens: int, before: Plan, plan: Plan) -> Prompt:
         if conditions.idle is None or conditions.is_new_head or conditions.idle >= prices.ttl:
@@ -34,12 +34,12 @@ def bill_of(exchange: Exchange, usage: Usage | None, counted: int) -> Bill:
         return Prompt(tokens, min(kept_prompt(request.chain, before, plan, budget, prices), tokens))
 
     plan = EMPTY if is_shadow else decision.plan
-    if told is not None and told.cached_tokens is not None:
-        prompt = prompt_of(told)
+    if reported is not None and reported.cached_tokens is not None:
+        prompt = prompt_of(reported)
     else:
         sent = exchange.full_tokens if is_shadow else exchange.sent_tokens
         before = plan_before(exchange) if began and not is_shadow else plan
-        prompt = estimate(sent if told is None else bounded(told.prompt_tokens), before, plan)
+        prompt = estimate(sent if reported is None else bounded(reported.prompt_tokens), before, plan)
     whole, fits, cut = prompt, True, exchange.full_tokens - exchange.sent_tokens
     if plan != EMPTY:
         whole = estimate(max(prompt.tokens + cut, 0), EMPTY, EMPTY)
@@ -48,10 +48,10 @@ def bill_of(exchange: Exchange, usage: Usage | None, counted: int) -> Bill:
     if plan != decision.plan:
         view = estimate(max(prompt.tokens - cut, 0), plan_before(exchange), decision.plan)
         bill = replace(bill, shadow_cut=cut, shadow=money(prompt, 0, paid) - money(view, 0, paid))
-    bill = replace(bill, estimated=0 if told is not None else 1, epochs=1 if began else 0)
+    bill = replace(bill, estimated=0 if reported is not None else 1, epochs=1 if began else 0)
     if rounds is not None:
         hidden = money(prompt_of(rounds.spent), bounded(rounds.spent.completion_tokens), paid)
-        unpriced = bill.unpriced + (rounds.count if told is None else 0)
+        unpriced = bill.unpriced + (rounds.count if reported is None else 0)
         bill = replace(bill, hidden=hidden, unpriced=unpriced, tool_calls=rounds.answered)
     return bill
 

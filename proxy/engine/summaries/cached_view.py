@@ -18,7 +18,7 @@ from proxy.core.formats.json import dumps
 from proxy.core.planning.plan import EMPTY, Epoch, Span
 from proxy.core.planning.situation import Situation
 from proxy.core.summaries.extractive import EARLIER
-from proxy.core.summaries.prompt import Limit, ask_behind
+from proxy.core.summaries.prompt import Limit, ask_after
 from proxy.core.summaries.source import Block, Piece, Source, blocks_of
 from proxy.engine.flow import Request
 from proxy.engine.intake.history import NAME
@@ -97,9 +97,9 @@ class PromptCache:
         answer a minute later, and as :meth:`Asking.answer` does.
         """
         body, key = question.body, question.cache_key
-        behind = self.asking.dialect.with_cache_key(body, key) if key else body
+        after = self.asking.dialect.with_cache_key(body, key) if key else body
         try:
-            answer = await self.asking.answer(caller, question.ask, behind)
+            answer = await self.asking.answer(caller, question.ask, after)
         except Unanswered as refusal:
             if refusal.is_passing:
                 raise
@@ -144,9 +144,9 @@ class CachedView:
         absent: list[Block] = []  # the part that the last request did not hold, as it was cut already
         for gap in gaps:
             absent += blocks_of(now, (max(gap.start, span[0]), min(gap.end, span[1])))
-        told = sum(situation.count(block.transcript) for block in absent)
-        reading = cheaper_reading(situation, source.tokens - told - _LONGER)
-        if reading is None or not self._has_room(reading.prompt.tokens, told + limit.tokens):
+        absent_tokens = sum(situation.count(block.transcript) for block in absent)
+        reading = cheaper_reading(situation, source.tokens - absent_tokens - _LONGER)
+        if reading is None or not self._has_room(reading.prompt.tokens, absent_tokens + limit.tokens):
             return None
         if not self._may_be_read(span):
             return None
@@ -156,7 +156,7 @@ class CachedView:
         length = situation.chain.sent_before
         return CachedQuestion(
             tenant=request.session.tenant,
-            ask=ask_behind(*ends, count, Piece(tuple(absent)).text, source.language, limit, rules),
+            ask=ask_after(*ends, count, Piece(tuple(absent)).text, source.language, limit, rules),
             body=history.edited_body(plan, alternates=False, tool=request.tool_under(plan), length=length),
             cache_key=request.cache_key if plan != EMPTY else "",
             cut_part=Piece((*blocks_of(now, span, in_full=True), *ledgers)),

@@ -15,7 +15,7 @@ from proxy.core.planning.plan import EMPTY, Gap, Plan, Replacement
 from proxy.core.planning.situation import Conditions, Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Economy, Summary
-from proxy.core.summaries.source import told_tokens
+from proxy.core.summaries.source import estimated_tokens
 from tests.support.conversations import assistant, chain_from, count, prose, user
 
 BUDGET = Budget(8_000, 1.0, 500)
@@ -100,7 +100,7 @@ def test_a_summary_is_read_afresh_where_that_costs_less_or_nothing_is_kept(other
     read = summarised(**otherwise)
     chain = chain_from([*EXCHANGES, user("And?")])
     assert read.cached == 0
-    assert told_tokens(chain, 0, otherwise.get("end", 30)) < read.source < sum(chain.tokens[:34])
+    assert estimated_tokens(chain, 0, otherwise.get("end", 30)) < read.source < sum(chain.tokens[:34])
 
 
 def test_each_gap_is_summarised_once_and_a_larger_one_builds_upon_it_once_enough_of_it_is_new():
@@ -111,11 +111,11 @@ def test_each_gap_is_summarised_once_and_a_larger_one_builds_upon_it_once_enough
     def calls(*spans: tuple[int, int]) -> SummaryCalls:
         return lane.calls(situation, Plan(tuple(Gap(*span, b"note", 50) for span in spans)))
 
-    instruction = calls((0, 10)).source - told_tokens(chain, 0, 10)
+    instruction = calls((0, 10)).source - estimated_tokens(chain, 0, 10)
     assert 0 < instruction < 200
     assert calls((0, 10)) == SummaryCalls()
     assert situation.policy.summary.min_gap == 5
     assert calls((0, 14)) == SummaryCalls()
-    assert calls((0, 16)).source == told_tokens(chain, 10, 16) + most + instruction
+    assert calls((0, 16)).source == estimated_tokens(chain, 10, 16) + most + instruction
     assert calls((0, 16), (18, 20)) == SummaryCalls()  # too small for a summary
-    assert calls((0, 22)).source == told_tokens(chain, 16, 22) + most + instruction
+    assert calls((0, 22)).source == estimated_tokens(chain, 16, 22) + most + instruction

@@ -74,11 +74,11 @@ async def test_only_items_that_are_told_are_used_by_a_search(tmp_path: Path) -> 
         request = await world.request("two", "ana", [user(QUESTION)])
         assert await world.recalled(request, QUESTION, 5) == ""
         await world.settled()
-        (item,) = (await world.scope(request)).told
+        (item,) = (await world.scope(request)).active
         assert item.access_count == 0
         await world.recalled(request, QUESTION, ROOM)
         await world.settled()
-        (item,) = (await world.scope(request)).told
+        (item,) = (await world.scope(request)).active
         assert item.access_count == 1
 
 

@@ -30,7 +30,7 @@ def test_it_is_thought_about_again_when_what_was_lacking_has_come_or_a_twentieth
     lacking: int, sooner: int, later: int
 ) -> None:
     pending = PendingEpochs(Memory())
-    pending.reckon(request(), "one", lacking)
+    pending.note_lacking(request(), "one", lacking)
     assert not pending.has_grown(request(), "one")
     assert not pending.has_grown(request(words(sooner)), "one")
     assert pending.has_grown(request(words(later)), "one")
@@ -39,7 +39,7 @@ def test_it_is_thought_about_again_when_what_was_lacking_has_come_or_a_twentieth
 def test_it_is_thought_about_again_after_an_epoch_on_another_branch_and_where_it_never_was() -> None:
     pending = PendingEpochs(Memory())
     assert pending.has_grown(request(), "one")
-    pending.reckon(request(), "one", 5_000)
+    pending.note_lacking(request(), "one", 5_000)
     assert pending.has_grown(request(), "two")
     assert pending.has_grown(request(talk=BEFORE[1:] + BEFORE[:1]), "one")
     assert pending.has_grown(request(talk=BEFORE[:5]), "one")

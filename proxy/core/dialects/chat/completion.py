@@ -245,15 +245,17 @@ def _usage(usage: bytes | Raw, timings: bytes | Raw = NULL) -> Usage | None:
     """Read the usage in the forms of OpenAI, DeepSeek, gateways to Anthropic's models, and llama.cpp."""
     if bytes(usage)[:1] != b"{":
         return None
-    told = _object(usage)
-    details = as_mapping(told.get("prompt_tokens_details"))
-    cached = _count(details.get("cached_tokens") if details else told.get("prompt_cache_hit_tokens"))
+    reported = _object(usage)
+    details = as_mapping(reported.get("prompt_tokens_details"))
+    cached = _count(details.get("cached_tokens") if details else reported.get("prompt_cache_hit_tokens"))
     if cached is None and timings != NULL:
         cached = _count(_object(timings).get("cache_n"))
     written = _count(details.get("cache_write_tokens"))
     if written is None:
-        written = _count(told.get("cache_creation_input_tokens"))
-    return Usage(_count(told.get("prompt_tokens")), _count(told.get("completion_tokens")), cached, written)
+        written = _count(reported.get("cache_creation_input_tokens"))
+    return Usage(
+        _count(reported.get("prompt_tokens")), _count(reported.get("completion_tokens")), cached, written
+    )
 
 
 def _object(raw: bytes | Raw) -> Mapping[str, Any]:

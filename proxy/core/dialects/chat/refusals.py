@@ -190,7 +190,7 @@ def read_refusal(status: int, body: bytes, request: bytes = b"") -> Refusal:
         wants_alternation=status == _BAD_REQUEST and _WANTS_ALTERNATION.search(body) is not None,
         takes_no_tools=status in _TOOLLESS and _NO_TOOLS.search(body) is not None,
         is_of_reasoning=text is not None
-        and (_ENCRYPTED in text.codes or _said(text, (_OF_REASONING,), request) is not None),
+        and (_ENCRYPTED in text.codes or _matched(text, (_OF_REASONING,), request) is not None),
         is_invalid=is_invalid,
         is_of_parameter=is_invalid and _UNKNOWN_PARAMETER.search(body) is not None,
         is_of_cache_key=is_invalid and b"prompt_cache_key" in body,
@@ -202,7 +202,7 @@ def _overflow_of(refusal: _ErrorText, request: bytes) -> Overflow | None:
     has_code = bool(_CODES & refusal.codes)
     if not has_code and _RATE_LIMIT.search(" ".join((refusal.text, *refusal.codes))):
         return None
-    found = _said(refusal, _WORDINGS, b"" if has_code else request)
+    found = _matched(refusal, _WORDINGS, b"" if has_code else request)
     if found is None and not has_code:
         return None
     stated = found.groupdict() if found else {}
@@ -215,7 +215,9 @@ def _overflow_of(refusal: _ErrorText, request: bytes) -> Overflow | None:
     )
 
 
-def _said(refusal: _ErrorText, wordings: Sequence[re.Pattern[str]], request: bytes) -> re.Match[str] | None:
+def _matched(
+    refusal: _ErrorText, wordings: Sequence[re.Pattern[str]], request: bytes
+) -> re.Match[str] | None:
     """The first wording that matches a refusal and does not occur in the request.
 
     Upstreams quote requests that they do not understand, and a quoted text is no refusal.

@@ -191,7 +191,7 @@ class StreamEditor(Editor):
             return self._choice(chunk)
         if not chunk.usage or not self._waits:
             return chunk.encoded()
-        return self._told(chunk, []) if self.has_ended else b""
+        return self._for_client(chunk, []) if self.has_ended else b""
 
     def _over(self, raw: bytes) -> bytes:
         passed = b"" if self.has_ended else self._close()
@@ -219,7 +219,7 @@ class StreamEditor(Editor):
         self._calls.message.add({name: raw for name, raw in chunk.delta.items() if name != "tool_calls"})
         self._finish = chunk.finish or self._finish
         passed = self._close() if chunk.finish else self._flushed()
-        return passed + self._told(chunk, calls)
+        return passed + self._for_client(chunk, calls)
 
     def _close(self) -> bytes:
         """Handle the end of the round: all names are known now, and whether to hold back the answer's end."""
@@ -237,7 +237,7 @@ class StreamEditor(Editor):
         is_end = bool(chunk.finish) or not chunk.choices
         return not (self._waits and is_end) and self._calls.are_settled(calls)
 
-    def _told(self, chunk: Chunk, calls: list[Element]) -> bytes:
+    def _for_client(self, chunk: Chunk, calls: list[Element]) -> bytes:
         """Return what the client gets of a chunk now; of one that must wait, the text alone."""
         if self._is_due(chunk, calls) and not any(call in self._behind for _, call in calls):
             return self._shown(chunk, calls)
@@ -259,7 +259,7 @@ class StreamEditor(Editor):
         if not self._held or not self._is_due(*self._held[0]):
             return b""
         held, self._held, self._held_bytes, self._behind = self._held, [], 0, set()
-        return b"".join([self._told(chunk, calls) for chunk, calls in held])
+        return b"".join([self._for_client(chunk, calls) for chunk, calls in held])
 
     def _flush_all(self) -> bytes:
         """Return all held chunks, with a finish reason that fits what the client has seen."""
