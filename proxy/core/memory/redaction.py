@@ -48,11 +48,9 @@ def _named(match: re.Match[str]) -> str:
 
 
 def _card(match: re.Match[str]) -> str:
-    return BLOT if _is_card(re.sub(r"\D", "", match[0])) else match[0]
-
-
-def _is_card(digits: str) -> bool:
-    """Whether the digits have the length of a card number and a valid checksum (Luhn, ISO/IEC 7812-1)."""
+    """Blot out digits with the length of a card number and a valid checksum (Luhn, ISO/IEC 7812-1)."""
+    digits = re.sub(r"\D", "", match[0])
     doubled = [int(each) * 2 for each in digits[-2::-2]]
     total = sum(map(int, digits[-1::-2])) + sum(each - 9 * (each > 9) for each in doubled)
-    return len(digits) in _CARD_LENGTHS and total % 10 == 0 and len(set(digits)) > 1
+    is_card = len(digits) in _CARD_LENGTHS and total % 10 == 0 and len(set(digits)) > 1
+    return BLOT if is_card else match[0]

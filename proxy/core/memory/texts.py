@@ -141,14 +141,14 @@ def without(texts: Texts, sayings: Iterable[str]) -> Texts:
     words = [found for saying in sayings if (found := words_of(saying))]
 
     def left(text: str) -> str:
-        lines = [(line, words_of(line)) for line in text.splitlines()]
-        return "\n".join(line for line, said in lines if not any(_is_about(each, said) for each in words))
+        kept = list[str]()
+        for line in text.splitlines():
+            said = words_of(line)
+            if not any(max(share(each, said), share(said, each)) >= _ABOUT for each in words):
+                kept.append(line)
+        return "\n".join(kept)
 
     return replace(texts, long=left(texts.long), short=left(texts.short))
-
-
-def _is_about(saying: frozenset[str], line: frozenset[str]) -> bool:
-    return max(share(saying, line), share(line, saying)) >= _ABOUT
 
 
 def _kept(answer: str, statements: Statements, language: str) -> Iterator[str]:

@@ -153,13 +153,13 @@ class _Reader:
 
     def _said(self, text: str) -> str:
         own = " ".join(sentences_in(redacted(_FENCED.sub(" ", text[: 2 * _SAID]))[:_SAID]))
-        return _line(" ".join(each for each in sentences_in(own) if not self._is_passed_on(each)))
-
-    def _is_passed_on(self, sentence: str) -> bool:
-        words = words_of(sentence)
-        if len(words) < _LEAST_WORDS:
-            return False
-        return any(share(words, foreign) >= _PASSED_ON for foreign in self._foreign)
+        kept = list[str]()
+        for sentence in sentences_in(own):
+            words = words_of(sentence)
+            foreign = self._foreign if len(words) >= _LEAST_WORDS else ()
+            if not any(share(words, each) >= _PASSED_ON for each in foreign):
+                kept.append(sentence)
+        return _line(" ".join(kept))
 
 
 def _named(name: str) -> str:

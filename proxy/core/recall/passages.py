@@ -182,17 +182,17 @@ class Reach:
 
     @cached_property
     def pieces(self) -> list[Piece]:
-        return [piece for place in self.positions for piece in self._pieces_at(place)]
-
-    def _pieces_at(self, position: int) -> Sequence[Piece]:
-        length = len(self.chain.raws[position])  # outer white space is not part of a chain hash
-        key = self.chain.hashes[position] + length.to_bytes(8, "big")
-        found = None if self.cache is None else self.cache.get(key)
-        if found is None:
-            found = pieces_of(position, self.original(position).text)
-            if self.cache is not None:
-                self.cache.put(key, found)
-        return found
+        pieces = list[Piece]()
+        for position in self.positions:
+            length = len(self.chain.raws[position])  # outer white space is not part of a chain hash
+            key = self.chain.hashes[position] + length.to_bytes(8, "big")
+            found = None if self.cache is None else self.cache.get(key)
+            if found is None:
+                found = pieces_of(position, self.original(position).text)
+                if self.cache is not None:
+                    self.cache.put(key, found)
+            pieces += found
+        return pieces
 
     @cached_property
     def windows(self) -> list[range]:

@@ -155,7 +155,9 @@ class Forgetting:
         gone = {each.item.id for each in entries}
         messages = {message for each in entries for message in each.item.source.messages}
         texts = [thread.texts for key, thread in known.items() if key == session]
-        sayings = [*said_of, *(text for each in entries for text in _words_of(each))]
+        sayings = [*said_of]
+        for each in entries:
+            sayings += each.text, each.item.text, each.item.source.passage
         sayings += [line for each in texts for line in f"{each.long}\n{each.short}".splitlines()]
         threads: dict[SessionKey, Thread | None] = {
             key: replace(thread, texts=left)
@@ -184,11 +186,6 @@ class Forgetting:
             return Changes(items=items, archive=archive, texts=texts, threads=threads, events=events)
 
         return decide, known
-
-
-def _words_of(entry: ItemDetails) -> Sequence[str]:
-    """Return the texts of an item: its current one, its original one, and the passage it came from."""
-    return entry.text, entry.item.text, entry.item.source.passage
 
 
 def _unquoted(item: Item) -> Item:

@@ -122,10 +122,13 @@ class Inspection:
         """
         listed = await self.store.sessions(_SEARCHED if words else limit)
         found, left_out = list[Inspected](), Counter(listed.left_out)
+        wanted = words.casefold().split()
         for key, session in listed.sessions:
             if session.updated <= since or len(found) == limit:
                 break
-            if not _has(key, session, words):
+            names = (session.name, session.model, session.policy, key.id_for(session.tenant))
+            text = "\n".join([*names, session.began_with]).casefold()
+            if not all(word in text for word in wanted):
                 continue
             try:
                 found.append(await self._listed(key, session))
@@ -342,13 +345,6 @@ class Branch:
                 return NewestExchange(content.text, len(after), after[0].text if is_answered else None)
             after.append(content)
         return None
-
-
-def _has(key: SessionKey, session: Session, words: str) -> bool:
-    """Return whether the name, model, policy, id or beginning of a session contain all of the words."""
-    known = (session.name, session.model, session.policy, key.id_for(session.tenant), session.began_with)
-    text = "\n".join(known).casefold()
-    return all(word in text for word in words.casefold().split())
 
 
 def _branch(nodes: Mapping[bytes, Node], session: Session, tip: str | None) -> list[Node]:

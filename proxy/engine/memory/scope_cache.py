@@ -59,13 +59,11 @@ class CachedScope(msgspec.Struct, frozen=True, dict=True):  # dict=True for the 
     @cached_property
     def windows(self) -> Sequence[Sequence[Item]]:
         """The units of a search: each item with its neighbours, which share more words with a question."""
-        return [
-            [item, *(each for each in self._beside(place) if each.source.session == item.source.session)]
-            for place, item in enumerate(self.active)
-        ]
-
-    def _beside(self, place: int) -> Sequence[Item]:
-        return [*self.active[max(place - 1, 0) : place], *self.active[place + 1 : place + 2]]
+        windows, active = list[Sequence[Item]](), self.active
+        for place, item in enumerate(active):
+            beside = (*active[max(place - 1, 0) : place], *active[place + 1 : place + 2])
+            windows.append([item, *(each for each in beside if each.source.session == item.source.session)])
+        return windows
 
     @cached_property
     def passages(self) -> Sequence[Passage]:
