@@ -53,17 +53,17 @@ class InProcessStore:
         return None
 
     async def find(self, lookup: Lookup) -> Found:
-        if lookup.sid is not None:
-            return await self._found(lookup, lookup.sid)
-        recognised, tag = self._recognise(lookup), ""
-        tags = {key.tag for key in self._firsts.get(lookup.first, ())}
-        if recognised is None and len(tags) == 1:
-            tag = tags.pop()
-            lookup = replace(lookup, tag=tag)
+        sid, tag, joint = lookup.sid, "", b""
+        if sid is None:
             recognised = self._recognise(lookup)
-        return replace(await self._found(lookup, *recognised), tag=tag) if recognised else Found()
-
-    async def _found(self, lookup: Lookup, sid: str, joint: bytes = b"") -> Found:
+            tags = {key.tag for key in self._firsts.get(lookup.first, ())}
+            if recognised is None and len(tags) == 1:
+                tag = tags.pop()
+                lookup = replace(lookup, tag=tag)
+                recognised = self._recognise(lookup)
+            if recognised is None:
+                return Found()
+            sid, joint = recognised
         key = SessionKey(lookup.tag, sid)
         stored = self._read(key)
         was_here = key in self._were and stored.session is None
@@ -71,9 +71,10 @@ class InProcessStore:
         epochs = stored.epochs.get(lookup.lane, [])[epochs_seen if epochs_of == sid else 0 :]
         hidden = tuple(stored.hidden.values())[hidden_seen if hidden_of == sid else 0 :]
         if stored.session is None and not epochs and not hidden and not stored.injected:
-            return Found(was_here=was_here)
+            return Found(tag=tag, was_here=was_here)
         return Found(
             sid=sid,
+            tag=tag,
             session=await self.session(key),
             known=next((chain_hash for chain_hash in lookup.newest if chain_hash in stored.nodes), None),
             counts={each: stored.nodes[each].tokens for each in lookup.uncounted if each in stored.nodes},
