@@ -1,0 +1,124 @@
+"""What stands in a gap: summaries, notices, quotes, and what the note says of the request before it."""
+
+from __future__ import annotations
+
+import json
+import math
+
+from proxy.core.budget.budget import Budget, Stage
+from proxy.core.planning.plan import EMPTY
+from proxy.core.planning.planner import draft, finish
+from proxy.core.planning.situation import Situation
+from proxy.core.policy.policy import Policy
+from proxy.core.policy.sections import Keep, Stages, Summary
+from tests.support.conversations import (
+    assistant,
+    chain_from,
+    count,
+    session,
+    system,
+    turn,
+    user,
+)
+from tests.support.planned import BALANCED, agent, at, notes, talk, text
+
+
+def gap_of(messages: int, failed: bool = False, summary: str = "") -> str:
+    """The note of a gap of so many messages between two that stay."""
+    middle = [assistant(text(n, 30)) for n in range(messages)]
+    chain = chain_from([user("first"), *middle, user("last")])
+    budget = Budget(math.ceil(sum(chain.tokens) / 0.95), 1.0, 0)
+    policy = Policy(keep=Keep(recent=0.0), stages=Stages(target=0.0))
+    decided = draft(Situation(chain, EMPTY, policy, budget, count), Stage.COMPACT)
+    assert decided is not None
+    assert decided.spans == ((1, messages + 1),)
+    assert decided.wanted == (((1, messages + 1),) if messages >= 5 else ())
+    given = {(1, messages + 1): None if failed else summary} if failed or summary else {}
+    (note,) = notes(finish(decided, given))
+    return note
+
+
+def test_a_gap_of_four_messages_gets_a_notice():
+    assert "[4 messages omitted]" in gap_of(4)
+
+
+def test_a_gap_of_five_messages_wants_a_summary():
+    assert "Summary of 5 earlier messages: Stones." in gap_of(5, summary="Stones.")
+
+
+def test_a_gap_whose_summary_failed_says_removed():
+    assert "[6 messages removed]" in gap_of(6, failed=True)
+
+
+def test_a_gap_whose_summary_was_not_waited_for_says_omitted():
+    assert "[6 messages omitted]" in gap_of(6)
+
+
+def test_a_gap_after_a_request_says_that_it_was_handled():
+    assert "The request above was handled in these messages." in gap_of(5)
+
+
+def test_a_gap_after_the_request_under_way_does_not_say_that_it_was_handled():
+    done = at(0.95, agent(30))
+    assert done.begun is not None
+    (note,) = notes(done.plan)
+    assert "handled" not in note
+    assert "request above" in note
+
+
+def test_a_gap_behind_a_system_message_after_a_request_says_that_it_was_handled():
+    messages = [user("first"), system("Be brief."), *(assistant(text(n)) for n in range(9)), user("last")]
+    done = at(0.95, messages, Policy(keep=Keep(recent=0.0), stages=Stages(target=0.2)))
+    assert "The request above was handled" in notes(done.plan)[0]
+
+
+def test_a_request_that_goes_with_its_answer_is_quoted():
+    policy = Policy(keep=Keep(recent=0.0, pins=("^pinned",)))
+    messages = [user("first"), assistant("pinned")]
+    for n in range(12):
+        messages += [user(f"please lay stone number {n}"), assistant(text(n, 80))]
+    done = at(0.95, [*messages, user("last")], policy)
+    assert done.begun is not None
+    quoted = [quote for gap in done.begun.outline.gaps for quote in gap.quotes]
+    assert quoted
+    for quote in quoted:
+        assert quote.startswith("please lay stone number ")
+        assert any(f"“{quote}”" in note for note in notes(done.plan))
+        assert user(quote) not in [json.loads(raw) for raw in done.view]
+
+
+def test_a_note_speaks_the_conversations_language():
+    messages = [user("橋を作ってください"), *(assistant(text(n, 60, "ja")) for n in range(9)), user("次は?")]
+    done = at(0.95, messages, Policy(keep=Keep(recent=0.0)))
+    assert "件のメッセージを省略]" in notes(done.plan)[0]
+
+
+def test_a_notes_role_is_the_policys():
+    policy = BALANCED.model_copy(update={"summary": Summary(role="system")})
+    done = at(0.95, talk(30), policy)
+    assert {json.loads(gap.note)["role"] for gap in done.plan.gaps} == {"system"}
+
+
+def test_a_summary_stays_in_its_note():
+    chain, budget = chain_from(talk(80)), Budget(2500, 1.0, 0)
+    done = [each for each in session(chain, BALANCED, budget, "They built a bridge.") if each.begun]
+    assert len(done) >= 2
+    assert all("They built a bridge." in notes(each.plan)[0] for each in done)
+
+
+def test_a_gap_that_grows_without_a_new_summary_keeps_what_the_old_one_said():
+    chain, budget = chain_from(talk(80)), Budget(2500, 1.0, 0)
+    plan, notes_seen = EMPTY, list[str]()
+    for length in range(1, len(chain) + 1, 2):
+        done = turn(
+            chain.prefix(length), plan, BALANCED, budget, None if notes_seen else "They built a bridge."
+        )
+        plan = done.plan
+        if done.begun is not None:
+            notes_seen += [note for note in notes(plan) if "They built a bridge." in note]
+    first, *later = notes_seen
+    assert later
+    counted = int(first.split("Summary of ")[1].split()[0])
+    for note in later:
+        assert f"Summary of {counted} earlier messages: They built a bridge." in note
+    assert "messages omitted]" in later[-1]

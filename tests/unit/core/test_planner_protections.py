@@ -1,0 +1,185 @@
+"""What is kept while there is room, in which order it yields, and what is clipped at last."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.core.budget.budget import Budget
+from proxy.core.dialects.chat.messages import Content
+from proxy.core.planning.plan import EMPTY
+from proxy.core.policy.policy import Policy
+from proxy.core.policy.sections import Keep, Stages
+from tests.support.conversations import (
+    Sent,
+    Turn,
+    assistant,
+    calling,
+    chain_from,
+    count,
+    oddities,
+    prose,
+    result,
+    system,
+    turn,
+    user,
+)
+from tests.support.planned import BALANCED, agent, at, notes, talk, text
+
+
+def test_the_first_user_message_is_kept():
+    assert at(0.95, talk(30)).view[0] == chain_from(talk(30)).raws[0]
+
+
+def demonstrated(words: int = 1_500) -> list[Sent]:
+    """A first user message that is a long demonstration, and a talk after it."""
+    before, after = prose("en", words), prose("en", words)
+    return [user(f"This is how it is done. {before} The key is K-4711. {after} Now do it."), *talk(10)[1:]]
+
+
+def first_of(done: Turn) -> str:
+    return Content.of(done.view[0]).text
+
+
+@pytest.mark.parametrize(("keeps", "share"), [(True, 1 / 3), (0.5, 0.5), (0.2, 0.2)])
+@pytest.mark.parametrize("usage", [0.85, 0.95])
+def test_a_first_user_message_has_its_share_of_the_room_and_is_clipped_to_it(
+    keeps: bool | float, share: float, usage: float
+):
+    policy = BALANCED.model_copy(update={"keep": Keep(first_user=keeps)})
+    done = at(usage, demonstrated(), policy)
+    assert done.begun is not None
+    budget, text = done.begun.situation.budget, first_of(done)
+    assert text.startswith("This is how it is done. ")
+    assert text.endswith(" Now do it.")
+    assert 0.8 * budget.share(share) <= count(text) <= budget.share(share)
+    assert "K-4711" not in text
+    assert "K-4711" in notes(done.plan)[-1]
+
+
+def test_a_first_user_message_within_its_share_is_left_as_it_is():
+    policy = BALANCED.model_copy(update={"keep": Keep(first_user=1.0)})
+    assert first_of(at(0.85, demonstrated(), policy)) == demonstrated()[0]["content"]
+    assert first_of(at(0.85, demonstrated(100))) == demonstrated(100)[0]["content"]
+
+
+def test_a_last_user_message_is_never_clipped_even_when_it_is_the_first():
+    messages = [demonstrated(800)[0], *agent(20)[1:]]
+    done = at(0.95, messages)
+    assert done.plan.gaps
+    assert done.view[0] == chain_from(messages).raws[0]
+
+
+def test_a_first_user_message_that_is_pinned_is_never_clipped_for_its_share():
+    policy = BALANCED.model_copy(update={"keep": Keep(pins=("K-4711",))})
+    assert first_of(at(0.85, demonstrated(), policy)) == demonstrated()[0]["content"]
+
+
+def test_a_clip_alone_brings_a_note_for_what_it_leaves_out():
+    messages = [demonstrated()[0], assistant(text(0)), user("And now?")]
+    done = at(0.85, messages)
+    assert [gap.span for gap in done.plan.gaps] == [(1, 2)]
+    assert "K-4711" in notes(done.plan)[0]
+
+
+def test_a_clipped_first_message_stays_as_it_is_until_its_share_is_less():
+    done = at(0.85, demonstrated())
+    longer = chain_from([*demonstrated(), assistant("Done."), user(text(9, 1_400))])
+    again = turn(longer, done.plan, BALANCED, budget_of(done))
+    assert again.begun is not None
+    assert first_of(again) == first_of(done)
+
+
+def budget_of(done: Turn) -> Budget:
+    assert done.begun is not None
+    return done.begun.situation.budget
+
+
+def test_the_newest_units_are_kept():
+    chain, done = chain_from(talk(30)), at(0.95, talk(30))
+    assert done.view[-6:] == list(chain.raws[-6:])
+
+
+def test_pinned_messages_are_kept():
+    policy = BALANCED.model_copy(update={"keep": Keep(pins=("^7 ",))})
+    done = at(1.5, talk(30), policy)
+    assert {14, 15} <= {place for place in range(61) if not done.plan.covers(place)}
+
+
+def test_of_identical_system_messages_the_newest_is_kept():
+    messages = talk(30)
+    messages.insert(4, system("Be brief."))
+    messages.insert(12, system("Be brief."))
+    done = at(1.0, messages, Policy(keep=Keep(recent=0.1), stages=Stages(target=0.2)))
+    assert not done.plan.covers(12)
+    assert done.plan.covers(4)
+
+
+def test_protections_yield_in_their_order():
+    messages = [user("0 first " + prose("en", 40)), *talk(30)[1:]]
+    chain = chain_from(messages)
+    policy = Policy(keep=Keep(recent=0.5, pins=("^9 ",)))
+    lost: list[str] = []
+    for tokens in range(1500, 20, -20):
+        done = turn(chain, EMPTY, policy, Budget(tokens, 1.0, 0))
+        for name, place in (("recent", 59), ("first", 0), ("pin", 19)):
+            clipped = any(edit.position == place for edit in done.plan.replacements)
+            if (clipped or done.plan.covers(place)) and name not in lost:
+                lost.append(name)
+    assert lost == ["recent", "first", "pin"]
+
+
+# --- clipping
+
+
+def test_a_result_too_large_for_the_budget_is_clipped_in_the_open_unit():
+    messages = [*talk(3)[:-1], user("look"), calling("a"), result("a", text(1, 5000))]
+    budget = Budget(2000, 1.0, 0)
+    done = turn(chain_from(messages), EMPTY, Policy(), budget)
+    assert done.tokens <= 2000
+    (edit,) = done.plan.replacements
+    assert edit.position == 8
+    assert Content.of(edit.raw).result_of == ("a",)
+    assert not oddities(done.view)
+
+
+def test_large_parallel_results_are_all_clipped_where_they_must():
+    ids = ["a", "b", "c"]
+    messages = [user("look"), calling(*ids), *(result(call, text(n, 5000)) for n, call in enumerate(ids))]
+    done = turn(chain_from(messages), EMPTY, Policy(), Budget(2000, 1.0, 0))
+    assert done.tokens <= 2000
+    assert not oddities(done.view)
+
+
+def test_a_result_of_several_large_parts_is_clipped_to_fit():
+    parts = [{"type": "text", "text": text(n, 3000)} for n in range(4)]
+    messages = [user("look"), calling("a"), result("a", parts)]
+    done = turn(chain_from(messages), EMPTY, Policy(), Budget(2000, 1.0, 0))
+    assert done.tokens <= 2000
+
+
+def test_a_first_request_of_several_parts_is_clipped_as_far_as_it_must_be():
+    parts = [{"type": "text", "text": prose("loud", words)} for words in (1, 38, 60)]
+    messages = [user(parts), assistant(""), user(""), assistant(""), user(prose("en", 180))]
+    budget = Budget(404, 1.0, 3)
+    done = turn(chain_from(messages), EMPTY, Policy(), budget)
+    assert [edit.position for edit in done.plan.replacements] == [0]
+    assert budget.head + done.tokens <= 404
+
+
+def test_a_clip_stays_in_the_next_request():
+    messages = [user("look"), calling("a"), result("a", text(1, 5000))]
+    budget = Budget(2000, 1.0, 0)
+    first = turn(chain_from(messages), EMPTY, Policy(), budget)
+    longer = chain_from([*messages, assistant("Seen."), user("and now?")])
+    second = turn(longer, first.plan, Policy(), budget)
+    assert second.view[: len(first.view)] == first.view
+
+
+def test_results_that_are_still_to_be_answered_keep_half_of_what_there_is_room_for():
+    steps = [calling("a", "b"), result("a", prose("en", 120)), result("b", prose("en", 120, 7))]
+    messages = [user(prose("en", 150)), *steps]
+    done = turn(chain_from(messages), EMPTY, BALANCED, Budget(300, 1.0, 0), None)
+    clipped = [Content.of(edit.raw).text for edit in done.plan.replacements]
+    assert len(clipped) == 2
+    assert all(len(text) > 60 and "left out" in text for text in clipped)
+    assert done.tokens <= 300
