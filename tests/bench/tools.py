@@ -2,7 +2,7 @@
 
     make bench-tools DATA="*.jsonl.gz"
 
-Each session is folded as the proxy folds it. Before each recorded call the cache is asked; its answer is
+Each session is read as the proxy reads it. Before each recorded call the cache is asked; its answer is
 compared with the result that was really returned, byte for byte: *right*, or *stale*. Nothing is really
 served, so each call is judged in the recorded world. The rules are what a person would write who has read
 the names of the tools; `--policy` takes others. A session of several recordings in a row (``segments``) is
@@ -142,7 +142,7 @@ def sessions(path: Path, *, apart: bool) -> Iterator[list[dict[str, Any]]]:
 
 
 def play(messages: Sequence[dict[str, Any]], rules: Rules, tally: Tally, count: TiktokenCounter) -> None:
-    """Fold one session, asking the cache before each call."""
+    """Read one session, asking the cache before each call."""
     raws = [dumps(message) for message in messages]
     contents = [Content.of(raw) for raw in raws]
     read = [read_message(content) for content in contents]

@@ -92,7 +92,9 @@ def behind(model: Model) -> list[bool]:
     return [text.startswith(BEHIND) for text in asked]
 
 
-async def test_a_summary_is_asked_for_behind_what_was_sent_last(model: Model, small: Small) -> None:
+async def test_a_summary_is_requested_after_the_messages_that_were_sent_last(
+    model: Model, small: Small
+) -> None:
     model.caches = True
     async with talking(await small(BUDGET, extra=DEEP)) as talk:
         talk.members |= PRIVATE

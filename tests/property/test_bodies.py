@@ -222,7 +222,7 @@ OF_THE_PROMPT = ("model", "tools", "tool_choice", "parallel_tool_calls", "prompt
 
 
 @given(bodies(), st.dictionaries(st.sampled_from([*PRIVATE, *OF_THE_PROMPT]), _values), st.booleans())
-def test_a_question_behind_a_conversation_has_its_messages_its_prompt_and_nothing_else_of_it(
+def test_a_question_after_a_conversation_has_its_messages_its_prompt_and_nothing_else_of_it(
     drawn: tuple[bytes, list[bytes]], members: dict[str, Any], plain: bool
 ):
     raw, messages = drawn

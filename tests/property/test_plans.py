@@ -101,7 +101,7 @@ def test_a_view_fits_the_budget_or_only_what_is_incompressible_is_left(drawn: Se
 
 
 @given(conversations, st.data(), policies)
-def test_a_folded_view_fits_the_budget_or_only_what_is_incompressible_is_left(
+def test_a_view_planned_from_scratch_fits_the_budget_or_only_what_is_incompressible_is_left(
     messages: list[Sent], data: st.DataObject, policy: Policy
 ):
     chain = chain_from(messages)
@@ -316,25 +316,27 @@ def test_the_same_situation_gives_the_same_plan(drawn: Session):
 
 
 @given(conversations, st.data(), by_importance)
-def test_the_fold_of_a_chain_is_what_each_of_its_requests_folded_to(
+def test_the_plan_of_a_chain_from_scratch_is_what_each_of_its_requests_came_to(
     messages: list[Sent], data: st.DataObject, policy: Policy
 ):
     chain = chain_from(messages)
     assume(len(chain) > 0)
     budget = data.draw(budgets(chain))
-    folded = [
+    planned = [
         (epochs, apply(plan, prefix.raws))
         for prefix in map(chain.prefix, request_points(chain.messages))
         for plan, epochs in [from_scratch(prefix, policy, budget, count)]
     ]
-    for (earlier, one), (later, other) in pairwise(folded):
+    for (earlier, one), (later, other) in pairwise(planned):
         assert later - earlier in (0, 1)
         if later == earlier:
             assert other[: len(one)] == one
 
 
 @given(conversations, st.data(), policies)
-def test_a_fold_hangs_on_nothing_but_the_chain(messages: list[Sent], data: st.DataObject, policy: Policy):
+def test_a_plan_from_scratch_depends_on_nothing_but_the_chain(
+    messages: list[Sent], data: st.DataObject, policy: Policy
+):
     budget = data.draw(budgets(chain_from(messages)))
     assert from_scratch(chain_from(messages), policy, budget, count) == from_scratch(
         chain_from(messages), policy, budget, count

@@ -1,4 +1,4 @@
-"""What is fresh follows from the messages before, in whatever pieces they are folded."""
+"""What is fresh follows from the messages before, in whatever pieces they are read."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def steps(chain: Chain, tools: tuple[Tool, ...]) -> list[ToolCache]:
 
 
 @given(histories, policies, st.data())
-def test_a_fold_in_pieces_is_the_fold_of_the_whole(
+def test_fresh_results_derived_piece_by_piece_are_those_of_the_whole(
     history: list[Sent], tools: tuple[Tool, ...], data: st.DataObject
 ) -> None:
     chain = chain_from(history)

@@ -358,7 +358,7 @@ def test_a_fact_of_the_first_minutes_is_there_after_many_epochs() -> None:
     assert "K4711X" in view
 
 
-def test_without_a_store_the_same_chain_folds_to_the_same_ledger() -> None:
+def test_without_a_store_the_same_chain_has_the_same_ledger() -> None:
     messages = talk(user("Boat K4711X is mine."), after=60)
     chain, budget = chain_from(messages), Budget(2000, 1.0, 100)
     plan, epochs = from_scratch(chain, Policy(keep=BARE), budget, count)
@@ -367,7 +367,7 @@ def test_without_a_store_the_same_chain_folds_to_the_same_ledger() -> None:
     assert from_scratch(chain, Policy(keep=BARE), budget, count)[0] == plan
 
 
-def test_a_fold_of_any_number_of_epochs_keeps_the_ledger_and_the_budget() -> None:
+def test_a_plan_from_scratch_of_any_number_of_epochs_keeps_the_ledger_and_the_budget() -> None:
     budget, seen = Budget(2000, 1.0, 100), set[int]()
     for after in range(20, 400, 20):
         chain = chain_from(talk(at_length("Boat K4711X is mine."), after=after))

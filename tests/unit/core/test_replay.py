@@ -82,7 +82,7 @@ def test_a_replay_cuts_what_the_planner_cuts_when_no_summary_is_to_be_had() -> N
     assert [turn.cut for turn in replay(chain, policy, budget, count)] == live
 
 
-def test_a_first_request_that_is_over_the_budget_is_folded() -> None:
+def test_a_first_request_that_is_over_the_budget_is_planned_from_scratch() -> None:
     questions = [user(prose("en", 80, place)) for place in range(30)]
     (turn,) = played(chain_from(questions), 1_000)
     assert turn.stage is Stage.EMERGENCY

@@ -203,7 +203,7 @@ def test_a_boundary_acts_at_a_first_request_over_the_budget_too():
     chain, budget = chain_from(talk(9)), Budget(300, 1.0, 0)
     plan, epochs = from_scratch(chain, SESSION, budget, count, ANEW)
     assert [(gap.start, gap.end) for gap in plan.gaps] == [(0, 18)]
-    assert epochs > 1, "the past is folded as it would have gone; then the boundary acts"
+    assert epochs > 1, "the past is replayed as it would have gone; then the boundary acts"
 
 
 # --- topic

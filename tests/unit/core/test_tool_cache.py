@@ -263,7 +263,7 @@ def test_all_results_together_are_bounded_and_the_oldest_go():
     ],
     ids=str,
 )
-def test_no_history_is_too_odd_to_be_folded(message: Sent):
+def test_no_history_is_too_odd_to_derive_fresh_results_from(message: Sent):
     history = [message, *exchange([message], fetched("get_user", "Mia"), [message]), message]
     assert isinstance(after(history), ToolCache)
 

@@ -51,7 +51,7 @@ def question(
     return CachedView(request, situation, None, 0.0).question(situation, span, source, MOST)
 
 
-def test_it_is_asked_behind_the_messages_of_the_request_before():
+def test_it_is_asked_after_the_messages_of_the_request_before():
     asked = question()
     assert asked is not None
     sent = chain_from(WORDS[:-1]).raws  # all before the newest answer

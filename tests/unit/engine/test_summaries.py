@@ -76,7 +76,7 @@ async def test_what_a_request_waits_for_is_written_however_much_waits_for_a_paus
 
 
 @pytest.mark.parametrize("room", [1, 3])
-async def test_what_summaries_are_asked_for_behind_is_held_within_the_memory_until_it_is_their_turn(
+async def test_questions_that_wait_hold_their_requests_within_the_memory_until_it_is_their_turn(
     room: int,
 ) -> None:
     async with running(Model()) as model:

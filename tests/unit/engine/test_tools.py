@@ -1,4 +1,4 @@
-"""What this process remembers of fresh results is what a fold of the whole chain would say."""
+"""What this process remembers of fresh results is what the whole chain would say, read anew."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ async def test_each_result_is_counted_once_however_often_its_request_comes() -> 
     assert counted(metrics) == {"stored": 1, "error": 1}
 
 
-async def test_a_long_history_is_folded_like_a_short_one() -> None:
+async def test_fresh_results_of_a_long_history_are_derived_like_those_of_a_short_one() -> None:
     long = [message for number in range(200) for message in (user(f"{number}?"), assistant("So."))]
     assert [each.text for each in await ToolCaches(Metrics(), Memory()).of(request([*long, *LOOKED]))] == [
         "7 m"

@@ -1,4 +1,4 @@
-"""What a client is told of an answer with hidden calls, and when; what it is told where things go wrong."""
+"""What a client gets of an answer with hidden calls, and when; and what it gets where things go wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a conversation's branches share they read, and nothing else; sums are those of the parts."""
+"""Branches of a conversation read what they share, and nothing of each other; sums are those of the parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which folds are made again, and which are not."""
+"""Which plans from scratch are made again, and which come from the cache."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ CHAT = [said(f"{number} " + "word " * 60) for number in range(20) for said in (u
 REQUEST = a_request(chain_from([*CHAT, user("and now?")]), Budget(800, 1.0, 10), policy=POLICY, log=None)
 
 
-async def folds_made(first: Request, second: Request, conditions: Conditions = UNKNOWN_CONDITIONS) -> int:
-    """How many folds two requests take, of which each gets its own."""
+async def plans_made(first: Request, second: Request, conditions: Conditions = UNKNOWN_CONDITIONS) -> int:
+    """How many plans are made for two requests; each gets the one that is its own."""
     asked: list[str] = []
 
     def count(text: str) -> int:
         asked.append(text)
         return COUNTER.count(text)
 
-    folds, made = PlanCache(Memory()), 0
+    plans, made = PlanCache(Memory()), 0
     for case, given in ((first, UNKNOWN_CONDITIONS), (second, conditions)):
         asked.clear()
         policy = case.incoming.policy
         situation = Situation(case.chain, EMPTY, policy, case.budget, count, given, pins=case.pins)
-        assert await folds.of(case.session.tenant, situation) == from_scratch(
+        assert await plans.of(case.session.tenant, situation) == from_scratch(
             case.chain, case.incoming.policy, case.budget, COUNTER.count, given, case.pins
         )
         made += bool(asked)
     return made
 
 
-async def test_a_request_that_is_asked_again_is_folded_once() -> None:
+async def test_a_request_that_comes_again_is_planned_from_scratch_once() -> None:
     assert (
-        await folds_made(REQUEST, replace(REQUEST, session=SessionState("t", SessionKey("tag", "another"))))
+        await plans_made(REQUEST, replace(REQUEST, session=SessionState("t", SessionKey("tag", "another"))))
         == 1
     )
 
 
-async def test_whatever_is_different_is_folded_anew() -> None:
+async def test_whatever_is_different_is_planned_anew() -> None:
     others = (
         replace(REQUEST, session=SessionState("another", REQUEST.session.key)),
         replace(REQUEST, incoming=replace(REQUEST.incoming, policy=Policy())),
@@ -57,11 +57,11 @@ async def test_whatever_is_different_is_folded_anew() -> None:
         replace(REQUEST, chain=chain_from([*CHAT, user("and then?")])),
         replace(REQUEST, pins=frozenset({REQUEST.chain.hashes[3]})),
     )
-    assert [await folds_made(REQUEST, other) for other in others] == [2] * len(others)
-    assert await folds_made(REQUEST, REQUEST, Conditions(boundary=True)) == 2
+    assert [await plans_made(REQUEST, other) for other in others] == [2] * len(others)
+    assert await plans_made(REQUEST, REQUEST, Conditions(boundary=True)) == 2
 
 
-async def test_what_is_read_for_a_fold_is_not_read_again_by_what_goes_on_from_it() -> None:
+async def test_what_is_read_for_a_plan_from_scratch_is_not_read_again_by_what_goes_on_from_it() -> None:
     situation = Situation(REQUEST.chain, EMPTY, POLICY, REQUEST.budget, COUNTER.count)
     plan, _ = await PlanCache(Memory()).of("t", situation)
     assert 0 < plan.depth <= len(situation.read.readings)

@@ -1,4 +1,4 @@
-"""What notes say anew, and when they stay as they are."""
+"""When the note of a gap is written anew, and when it stays as it is."""
 
 from __future__ import annotations
 
