@@ -160,4 +160,4 @@ async def test_a_session_of_ten_thousand_messages_opens_at_once_a_page_at_a_time
         taken.append(await tab.evaluate("performance.getEntriesByType('navigation')[0].loadEventStart"))
         assert await tab.evaluate("document.querySelectorAll('main > .two .message[id]').length") <= 200
     assert "Question 0: what then?" in await seen(tab)
-    assert min(taken) < 1_000
+    assert min(taken) < 1_000  # milliseconds; of three, since whatever else runs here may hold one up

@@ -30,6 +30,19 @@ async def test_a_session_is_listed_with_how_it_began_its_model_and_its_tokens(
     )
 
 
+async def test_a_session_that_was_just_cut_tells_the_stage_it_was_cut_at(chats: Chats, small: Small) -> None:
+    url = await small(tokens=800, summaries=False)
+    chat = chats(url, X_Unabridged_Session="chat")
+    told = stage = ""
+    async with browsing(url) as browser:
+        while told != "1":
+            assert "cut at" not in await browser.text()
+            response = await chat.ask("What then, and how would we go about it?")
+            told = response.headers["x-unabridged-epoch"]
+            stage = response.headers["x-unabridged-stage"]
+        assert f"cut at {stage} " in await browser.text()
+
+
 async def test_sessions_are_found_by_words_of_their_beginning_name_and_model(
     browser: Browser, url: str, chats: Chats
 ) -> None:
