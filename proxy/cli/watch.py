@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from operator import itemgetter
@@ -92,15 +91,9 @@ def _changed(seen: Json) -> float:
 
 def picture(seen: Json) -> RenderableType:
     """Return what is shown."""
-    return Group(*_parts(seen))
-
-
-def _parts(seen: Json) -> Iterator[RenderableType]:
-    yield _headline(seen["stats"]["total"])
-    for each in seen["notices"]:
-        yield Text.assemble((each["what"], "yellow"), f" {each['advice']}")
-    yield ""
-    yield table(_COLUMNS, [_row(each) for each in seen["sessions"]])
+    parts: list[RenderableType] = [_headline(seen["stats"]["total"])]
+    parts += [Text.assemble((each["what"], "yellow"), f" {each['advice']}") for each in seen["notices"]]
+    parts += "", table(_COLUMNS, [_row(each) for each in seen["sessions"]])
     epochs = [(epoch, _name(each)) for each in seen["sessions"] for epoch in each["epochs"]]
     newest = sorted(epochs, key=lambda each: itemgetter("at")(each[0]), reverse=True)[:_EPOCHS]
     if newest:
@@ -108,10 +101,9 @@ def _parts(seen: Json) -> Iterator[RenderableType]:
             (str(epoch["at"])[_TIME], name, stage_text(epoch["stage"]), one_line(epoch["reason"], _REASON))
             for epoch, name in newest
         ]
-        yield ""
-        yield table(("at", "session", "stage", "why"), rows, title="newest epochs")
-    yield ""
-    yield Text(f"{datetime.now(UTC):%H:%M:%S} UTC", style="dim")
+        parts += "", table(("at", "session", "stage", "why"), rows, title="newest epochs")
+    parts += "", Text(f"{datetime.now(UTC):%H:%M:%S} UTC", style="dim")
+    return Group(*parts)
 
 
 def _headline(bill: Json) -> Text:
