@@ -195,20 +195,16 @@ class Proofs:
 
     async def _ask(self, sample: _Sample) -> Answer:
         """Ask for the second answer. Raises _Ceiling, before anything is sent, where it would be exceeded."""
-        request = sample.exchange.request
+        request, body = sample.exchange.request, sample.exchange.body
         if await self._is_past_ceiling(sample):
             raise _Ceiling
+        if sample.arm is not Arm.CONTROL:
+            # Reasoning made since the first cut was signed behind other bytes, so it is left out (law 9).
+            whole = replace(request, tool=b"")
+            body = self.decisions.body(whole, replace(Decision.under(whole, EMPTY), is_unsigned=True))
         caller = Caller(request.model.name, self.credentials, _SECONDS, purpose="proof")
         ttl = request.incoming.policy.store.ttl
-        return await self.asking.again(caller.billed_to(request.session.key, ttl), self._body(sample))
-
-    def _body(self, sample: _Sample) -> bytes:
-        exchange = sample.exchange
-        if sample.arm is Arm.CONTROL:
-            return exchange.body
-        # Reasoning made since the first cut was signed behind other bytes, so it is left out (law 9).
-        request = replace(exchange.request, tool=b"")
-        return self.decisions.body(request, replace(Decision.under(request, EMPTY), is_unsigned=True))
+        return await self.asking.again(caller.billed_to(request.session.key, ttl), body)
 
     def _expected(self, sample: _Sample) -> _Cost:
         """The expected cost: nothing in the provider's cache, and an answer as long as the first."""
