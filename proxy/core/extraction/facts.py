@@ -7,6 +7,7 @@ of an object (a status, a balance) records which object it belongs to, so that a
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import filterfalse
 from typing import cast
 
 import msgspec
@@ -212,7 +213,7 @@ def _with_facts_in(found: dict[str, Fact], text: str) -> list[Fact]:
         read, numbered = _URL.sub(" ", read), _URL.sub(" ", numbered)
     for kind, words in spaced_in(numbered) if numbered else ():
         _add(found, kind_of(words) or kind, words)
-    for written in dict.fromkeys(_WORD.findall(read)):
+    for written in filterfalse(_FACTLESS.__contains__, dict.fromkeys(_WORD.findall(read))):
         exact = _exact_in_word if len(written) <= LONGEST else _exact_in_word.__wrapped__
         for fact in exact(written):
             found.setdefault(fact.value, fact)
@@ -253,11 +254,21 @@ def _add(found: dict[str, Fact], kind: str, value: str) -> None:
         found[value] = Fact(kind, value)
 
 
+_FACTLESS: set[str] = set()
+"""Words without facts. Texts mostly consist of such words, so they are passed over all at once."""
+_MOST_FACTLESS = 1 << 15
+
+
 @lru_cache(maxsize=1 << 15)
 def _exact_in_word(written: str) -> tuple[Fact, ...]:
     """The facts in one written word."""
     pieces = (written,) if written.isalnum() else _pieces(written)
-    return tuple([Fact(kind, word) for word in pieces if (kind := kind_of(word)) is not None])
+    found = tuple([Fact(kind, word) for word in pieces if (kind := kind_of(word)) is not None])
+    if not found and len(written) <= LONGEST:
+        if len(_FACTLESS) >= _MOST_FACTLESS:
+            _FACTLESS.clear()
+        _FACTLESS.add(written)
+    return found
 
 
 def _pieces(word: str) -> Iterator[str]:
@@ -299,6 +310,8 @@ def _walk(found: dict[str, Fact], value: object, key: str, thing: str, deeper: i
         _walk_object(found, cast("dict[str, object]", value), key, thing, deeper)
     elif isinstance(value, list):
         for each in cast("list[object]", value):
+            if len(found) >= MOST_FACTS:
+                break
             _walk(found, each, key, thing, deeper - 1)
     elif value is not None and not isinstance(value, bool) and (written := str(value)) not in found:
         if _is_label(key):

@@ -190,8 +190,8 @@ class Source:
         self._readings = situation.readings
         self._ranked: list[tuple[Fact, bool]] = []
 
-    def _kept_text(self, *roles: str) -> str:
-        """The text of the view's messages with these ``roles`` (or all), including clipped ones."""
+    def _kept_texts(self, *roles: str) -> list[str]:
+        """The texts of the view's messages with these ``roles`` (or all), including clipped ones."""
         situation, edited = self.situation, {edit.position for edit in self.plan.replacements}
         texts = [
             piece.countable()
@@ -206,7 +206,7 @@ class Source:
             for edit in self.plan.replacements
             if not roles or situation.role(edit.position) in roles
         ]
-        return "\n".join([*texts, *clipped])
+        return [*texts, *clipped]
 
     @cached_property
     def shown(self) -> Standing:
@@ -216,7 +216,9 @@ class Source:
         them as requests that were answered, because a rule stays in force.
         """
         quotes = [text for gap in self.plan.gaps for text in gap.quotes]
-        text = "\n".join([self._kept_text(), *(anchor.text for anchor in self.plan.anchors), *quotes])
+        text = "\n".join(
+            [*(self._kept_texts() or [""]), *(anchor.text for anchor in self.plan.anchors), *quotes]
+        )
         known = vars(self.situation).get("shown")
         if known is None or known.text != text:  # a draft and its finished plan usually have the same text
             known = vars(self.situation)["shown"] = Standing(text)
@@ -232,7 +234,7 @@ class Source:
             (rule for rule in standing if not self.plan.shows(rule.position)),
             key=lambda rule: (-rule.sentence.strength, -rule.position),
         )
-        kept = self._kept_text("user", *HEAD_ROLES) if wanted else ""
+        kept = "\n".join(self._kept_texts("user", *HEAD_ROLES)) if wanted else ""
         return [rule for rule in wanted if rule.sentence.text not in kept]
 
     def identifiers(self) -> Iterator[tuple[Fact, bool]]:

@@ -150,7 +150,7 @@ def picture_clearings(situation: Situation) -> Iterator[Clearing]:
     may_hold_pictures = chain.dialect.may_hold_pictures
     for run in situation.plan.uncut(len(chain)):
         for place, raw in enumerate(chain.raws[run.start : run.stop], run.start):
-            if not may_hold_pictures(raw) or chain.messages[place].role != "user" or place in edited:
+            if chain.messages[place].role != "user" or place in edited or not may_hold_pictures(raw):
                 continue
             index = situation.unit_at(place)
             if situation.protection.get(index) != FREE:  # a late result may have joined it to what is cut
