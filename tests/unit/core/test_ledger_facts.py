@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.extraction.facts import MOST_CHARACTERS, MOST_FACTS, Fact, facts_in, leaves_of
 from proxy.core.extraction.reading import Reading, Readings, Voice, read
+from proxy.core.extraction.spaced import spaced_in
 from proxy.core.planning.ledger_packing import LONG, OFTEN, Packing, Standing
 from tests.support.conversations import assistant, calling, chain_from, count, encode, result, user
 
@@ -216,6 +217,18 @@ def test_what_a_late_result_of_an_early_call_is_about_is_known() -> None:
     asked.addresses(lambda place: Content.of(asked.raws[place]))
     grown = replace(whole, gathered=asked.gathered)
     assert grown.addresses(lambda place: Content.of(grown.raws[place]))[2][2] == ('look {"city": "Bern"}',)
+
+
+written = st.lists(
+    st.sampled_from(
+        [*"1234567890 .,-()+$a", "2025", "May", "mai", "Jan", " de ", ". ", "th", " USD", " hours", "euros"]
+    )
+).map("".join)
+
+
+@given(written)
+def test_dates_and_amounts_are_the_same_in_ascii_and_beside_other_characters(text: str) -> None:
+    assert [*spaced_in(text)] == [*spaced_in(f"{text} é")]
 
 
 # --- packing

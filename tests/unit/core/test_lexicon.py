@@ -1,6 +1,10 @@
 """A fact of language stands once, and holds wherever words are looked for."""
 
+import re
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proxy.core.extraction.constraints import Rule, in_force
 from proxy.core.extraction.facts import Fact, facts_in
@@ -156,3 +160,17 @@ def test_what_is_said_of_somebody_ends_at_a_comma_of_either_width(comma: str) ->
         if (match := one.search(f"小明住在北京{comma}他喜欢茶"))
     ]
     assert [match["what"] for match in found] == ["北京"]
+
+
+ALTERNATIVES = "be|[ab]c|abc|Bed|ab(?:c|d)?|b?e|c|ca|be"
+UNSPACED_ALTERNATIVES = "山川|山|a山|^海|川+"
+
+
+@given(text=st.text(st.sampled_from("aAbBcCdDeE 山川海\n"), max_size=12))
+@pytest.mark.parametrize("flags", [re.NOFLAG, re.IGNORECASE])
+def test_of_several_words_that_begin_alike_the_first_one_counts(text: str, flags: re.RegexFlag) -> None:
+    plain = re.compile(rf"\b(?:{ALTERNATIVES})\b|{UNSPACED_ALTERNATIVES}", flags)
+    grouped = re.compile(words.any_of((ALTERNATIVES, UNSPACED_ALTERNATIVES)), flags)
+    assert [found.span() for found in grouped.finditer(text)] == [
+        found.span() for found in plain.finditer(text)
+    ]

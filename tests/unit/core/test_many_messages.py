@@ -1,4 +1,4 @@
-"""A conversation of very many tiny messages is planned with work that grows as it does."""
+"""A conversation of very many messages is planned with work that grows as it does."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from proxy.core.budget.budget import Budget, Stage
 from proxy.core.dialects.chat.dialect import CHAT
+from proxy.core.dialects.chat.messages import Content
 from proxy.core.extraction.constraints import Rule, in_force
 from proxy.core.extraction.reading import Readings, Sentence
 from proxy.core.extraction.subjects import subject_of
@@ -69,13 +70,21 @@ def calls_of_epoch(stage: Stage, length: int, policy: Policy) -> int:
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
-        *((kind, "importance") for kind in KINDS),
+        *((kind, "importance") for kind in (*KINDS, "mixed")),
         *(("talk", name) for name in POLICIES if name != "importance"),
     ],
 )
 def test_three_times_as_many_messages_take_some_three_times_the_work(kind: str, name: str) -> None:
     few, many = (calls_of_fold(kind, length, POLICIES[name]) for length in (FEW, MANY))
     assert many <= SLACK * 3 * few
+
+
+def test_a_long_past_is_decoded_little_more_than_once() -> None:
+    chain = long_chain("mixed", FEW)
+    profile = Profile()
+    profile.runcall(from_scratch, chain, POLICIES["importance"], Budget(2_000, 1.0, 0), count)
+    decoded = sum(each.callcount for each in profile.getstats() if each.code is Content.of.__code__)
+    assert decoded <= 1.3 * len(chain)
 
 
 @pytest.mark.parametrize("stage", [Stage.COMPACT, Stage.EMERGENCY])
