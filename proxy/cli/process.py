@@ -1,7 +1,7 @@
 """A serving process: its file limit, its memory, its end, and the app of one of several workers.
 
-A worker imports this module alone, and the proxy itself when it is asked for its app: until it answers its
-supervisor it must not take long to begin, or it is taken for one that hangs.
+A worker imports only this module at first, and the rest of the proxy when it builds its app: its supervisor
+takes a worker that does not answer soon for one that hangs.
 """
 
 from __future__ import annotations
@@ -28,26 +28,27 @@ if TYPE_CHECKING:
 _ENOUGH = 65_536
 """File descriptors beyond which other limits of a process matter more."""
 _GARBAGE = (10_000, 5, 200)
-"""New objects before the young ones are looked at; and how many such looks before the older ones are.
+"""Thresholds of Python's garbage collector: new objects before a collection of the youngest generation, and
+collections of it before one of the older generations.
 
-One look at 50,000 objects takes some 15 ms, in which nobody else runs.
+A collection of 50,000 objects takes some 15 ms, in which nothing else runs.
 """
 _MOST_HEAPS = -8
-"""`M_ARENA_MAX` of `malloc.h`."""
+"""The option `M_ARENA_MAX` of glibc's `malloc.h`."""
 _GIVE_BACK = 60.0
 """Seconds after which freed memory is given back to the system again."""
 _TURN = 0.001
-"""Seconds after which a thread that plans or counts gives way to the event loop.
+"""Seconds after which a thread that plans or counts gives way to the event loop (the switch interval).
 
-A small chat comes back to the loop some ten times, and waits for its turn at each: with the five milliseconds
-that Python gives a thread by itself, a long plan of somebody else's makes it 50 ms slower.
+A small request returns to the loop some ten times, and each time waits for the other thread: with Python's
+default of five milliseconds, somebody else's long plan makes it 50 ms slower.
 """
 
 
 def raise_file_limit() -> None:
-    """Raise this process's limit of open files, which its children inherit, as far as it may be raised.
+    """Raise this process's limit of open files, which its children inherit, as far as allowed.
 
-    A stream takes two descriptors, and systems begin with 256 or 1,024 a process.
+    A stream takes two descriptors, and the default limit of a process is 256 or 1,024.
     """
     if sys.platform == "win32":
         return  # there is none to raise
@@ -62,11 +63,11 @@ def raise_file_limit() -> None:
 
 
 def share_one_heap() -> None:
-    """Have all threads of this process allocate from one heap, before there are others.
+    """Let all threads of this process allocate from one heap; call it before there are other threads.
 
-    By itself glibc gives each thread a heap of its own, that keeps what the thread has freed: each of them
-    grows to the largest piece of work that its thread ever had. As Python lets one thread run at a time they
-    seldom wait for each other.
+    By default glibc gives each thread a heap of its own, which keeps freed memory: each grows to the largest
+    piece of work that its thread ever had. Since Python runs one thread at a time, they seldom wait for each
+    other.
     """
     if sys.platform == "linux":
         with suppress(AttributeError):  # another C library, which has no such heaps
@@ -74,9 +75,9 @@ def share_one_heap() -> None:
 
 
 def give_memory_back(every: float = _GIVE_BACK) -> None:
-    """Have a thread give freed memory back to the system again and again, ``every`` so many seconds.
+    """Start a thread that gives freed memory back to the system, ``every`` so many seconds.
 
-    By itself glibc only gives back what is free at the end of its heap. What is free between two values that
+    By default glibc only gives back what is free at the end of its heap. What is free between two values that
     are still cached stays with the process, so its resident memory would grow to the largest piece of work
     that it ever had. Looking through a heap of 300 MB takes some 16 ms.
     """
@@ -94,9 +95,9 @@ def give_memory_back(every: float = _GIVE_BACK) -> None:
 
 @contextmanager
 def sigterm_interrupts() -> Generator[None]:
-    """Within, SIGTERM raises KeyboardInterrupt (also where uvicorn raises again what it caught).
+    """In the block, SIGTERM raises KeyboardInterrupt (also when uvicorn re-raises a signal it has caught).
 
-    So there is one way to be ended, and what was started is ended in its order.
+    So there is one way to end the process, in which its parts are ended in order.
     """
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -120,12 +121,11 @@ def app_of_worker(settings: Settings, written: SettingsFile | None) -> ASGIApp:
 
 
 def settle() -> None:
-    """Keep what was built at the start out of every later look for garbage, and threads from long turns.
+    """Tune the process once its parts are built: garbage collection, thread switching, and freed memory.
 
-    Freed memory is given back from now on.
-
-    Looking for garbage as often as Python does by itself costs a twentieth of all work and finds next to
-    nothing: only a turn that begins an epoch leaves any.
+    What was built so far is left out of all later collections. With Python's default thresholds collections
+    would cost a twentieth of all work and find next to nothing: only a turn that begins an epoch leaves any
+    cyclic garbage.
     """
     gc.collect()
     gc.freeze()

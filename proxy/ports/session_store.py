@@ -98,7 +98,7 @@ class Recorded(StrEnum):
     """Not written: the turn was appended to a tip that is no longer the tip of the session."""
 
 
-class Standing(StrEnum):
+class PlaceState(StrEnum):
     """The state of a place in a session's queue."""
 
     GO = "go"
@@ -243,7 +243,7 @@ class TurnStore(Protocol):
 class QueueStore(Protocol):
     """The queue in which appended turns and compactions of a session wait for each other."""
 
-    async def stand(self, key: SessionKey, ticket: str, most: int, lease: float) -> Standing:
+    async def take_place(self, key: SessionKey, ticket: str, most: int, lease: float) -> PlaceState:
         """Take a place in the session's queue for ``lease`` seconds, or return the state of the place held.
 
         At most ``most`` tickets may wait behind the first. A place whose lease has run out is given up. While

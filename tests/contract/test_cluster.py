@@ -88,10 +88,10 @@ WRITES: list[Call] = [
     lambda store, key: store.claim(key, "two", "token", LEASE),
     lambda store, key: store.release(key, "two", "token"),
     lambda store, key: store.mark_unsaved(key, b"a" * 32),
-    lambda store, key: store.stand(key, "ticket", 8, LEASE),
+    lambda store, key: store.take_place(key, "ticket", 8, LEASE),
     lambda store, key: store.renew_lease(key, "ticket", LEASE),
     lambda store, key: store.leave(key, "ticket"),
-    lambda store, key: store.stand(key, "ticket", 8, LEASE),
+    lambda store, key: store.take_place(key, "ticket", 8, LEASE),
     lambda store, key: store.pause(key, paused=True),
     lambda store, key: store.bills.add_to_session(key, Bill(requests=1).amounts(), DAY, Group("w", 1)),
 ]

@@ -93,7 +93,7 @@ async def test_the_session_is_told_as_it_is(store: SessionStore, member: str) ->
 async def test_a_session_is_told_to_be_compacting_while_it_is(store: SessionStore) -> None:
     await store.record(KEY, turn("u1", "a1"), DAY)
     before = await read(store)
-    await store.stand(KEY, "compact-1", 8, 5.0)
+    await store.take_place(KEY, "compact-1", 8, 5.0)
     assert (await told(store, before, "u1", "a1")).blocked == "compacting"
 
 

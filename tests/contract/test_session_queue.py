@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from proxy.ports import Recorded, SessionKey, SessionStore, Standing, Stored
+from proxy.ports import PlaceState, Recorded, SessionKey, SessionStore, Stored
 from tests.support.stores import DAY, KEY, HandClock, chain, found, turn
 
 LEASE = 5.0
@@ -144,56 +144,56 @@ class TestTornTurns:
 
 class TestTheLine:
     async def test_tickets_go_in_the_order_in_which_they_came(self, store: SessionStore) -> None:
-        assert await store.stand(KEY, "first", 8, LEASE) is Standing.GO
-        assert await store.stand(KEY, "second", 8, LEASE) is Standing.WAIT
-        assert await store.stand(KEY, "third", 8, LEASE) is Standing.WAIT
+        assert await store.take_place(KEY, "first", 8, LEASE) is PlaceState.GO
+        assert await store.take_place(KEY, "second", 8, LEASE) is PlaceState.WAIT
+        assert await store.take_place(KEY, "third", 8, LEASE) is PlaceState.WAIT
         await store.leave(KEY, "first")
-        assert await store.stand(KEY, "third", 8, LEASE) is Standing.WAIT
-        assert await store.stand(KEY, "second", 8, LEASE) is Standing.GO
-        assert await store.stand(KEY, "second", 8, LEASE) is Standing.GO
+        assert await store.take_place(KEY, "third", 8, LEASE) is PlaceState.WAIT
+        assert await store.take_place(KEY, "second", 8, LEASE) is PlaceState.GO
+        assert await store.take_place(KEY, "second", 8, LEASE) is PlaceState.GO
 
     async def test_no_more_than_so_many_wait(self, store: SessionStore) -> None:
         for ticket in ("first", "second", "third"):
-            await store.stand(KEY, ticket, 2, LEASE)
-        assert await store.stand(KEY, "fourth", 2, LEASE) is Standing.FULL
-        assert await store.stand(KEY, "third", 2, LEASE) is Standing.WAIT
+            await store.take_place(KEY, ticket, 2, LEASE)
+        assert await store.take_place(KEY, "fourth", 2, LEASE) is PlaceState.FULL
+        assert await store.take_place(KEY, "third", 2, LEASE) is PlaceState.WAIT
         await store.leave(KEY, "second")
-        assert await store.stand(KEY, "fourth", 2, LEASE) is Standing.WAIT
+        assert await store.take_place(KEY, "fourth", 2, LEASE) is PlaceState.WAIT
 
     async def test_a_place_whose_lease_has_run_out_is_given_up(
         self, store: SessionStore, clock: HandClock
     ) -> None:
-        await store.stand(KEY, "dead", 8, 0.02)
-        await store.stand(KEY, "next", 8, LEASE)
+        await store.take_place(KEY, "dead", 8, 0.02)
+        await store.take_place(KEY, "next", 8, LEASE)
         clock.time += 1
         await asyncio.sleep(0.05)
-        assert await store.stand(KEY, "next", 8, LEASE) is Standing.GO
+        assert await store.take_place(KEY, "next", 8, LEASE) is PlaceState.GO
 
     async def test_a_lease_is_renewed_while_the_place_is_held_and_not_after(
         self, store: SessionStore, clock: HandClock
     ) -> None:
-        await store.stand(KEY, "held", 8, 0.05)
+        await store.take_place(KEY, "held", 8, 0.05)
         await store.renew_lease(KEY, "held", LEASE)
         clock.time += 1
         await asyncio.sleep(0.1)
-        assert await store.stand(KEY, "next", 8, LEASE) is Standing.WAIT
+        assert await store.take_place(KEY, "next", 8, LEASE) is PlaceState.WAIT
         await store.leave(KEY, "held")
         await store.renew_lease(KEY, "held", LEASE)
-        assert await store.stand(KEY, "next", 8, LEASE) is Standing.GO
+        assert await store.take_place(KEY, "next", 8, LEASE) is PlaceState.GO
 
     async def test_sessions_do_not_wait_for_each_other(self, store: SessionStore) -> None:
         other = SessionKey(KEY.tag, "02")
-        assert await store.stand(KEY, "one", 8, LEASE) is Standing.GO
-        assert await store.stand(other, "two", 8, LEASE) is Standing.GO
+        assert await store.take_place(KEY, "one", 8, LEASE) is PlaceState.GO
+        assert await store.take_place(other, "two", 8, LEASE) is PlaceState.GO
 
     async def test_a_paused_session_lets_nobody_go(self, store: SessionStore) -> None:
         await store.record(KEY, turn("u1", "a1"), DAY)
         assert await store.pause(KEY, paused=True)
         assert await blocked(store) == "paused"
-        assert await store.stand(KEY, "one", 8, LEASE) is Standing.WAIT
+        assert await store.take_place(KEY, "one", 8, LEASE) is PlaceState.WAIT
         assert await store.pause(KEY, paused=False)
         assert await blocked(store) == ""
-        assert await store.stand(KEY, "one", 8, LEASE) is Standing.GO
+        assert await store.take_place(KEY, "one", 8, LEASE) is PlaceState.GO
 
     async def test_a_session_that_is_not_there_cannot_be_paused(self, store: SessionStore) -> None:
         assert not await store.pause(KEY, paused=True)
@@ -203,8 +203,8 @@ class TestTheLine:
         self, store: SessionStore
     ) -> None:
         await store.record(KEY, turn("u1", "a1"), DAY)
-        await store.stand(KEY, "turn-1", 8, LEASE)
-        await store.stand(KEY, "compact-1", 8, LEASE)
+        await store.take_place(KEY, "turn-1", 8, LEASE)
+        await store.take_place(KEY, "compact-1", 8, LEASE)
         assert await blocked(store) == ""
         await store.leave(KEY, "turn-1")
         assert await blocked(store) == "compacting"
@@ -219,17 +219,17 @@ class TestTheLine:
         await store.record(KEY, turn("u1", "a1"), DAY)
         await store.pause(KEY, paused=True)
         for ticket in ("turn-1", "turn-2"):
-            assert await store.stand(KEY, ticket, 1, LEASE) is Standing.WAIT
-        assert await store.stand(KEY, "compact-1", 1, LEASE) is Standing.GO
+            assert await store.take_place(KEY, ticket, 1, LEASE) is PlaceState.WAIT
+        assert await store.take_place(KEY, "compact-1", 1, LEASE) is PlaceState.GO
         assert await blocked(store) == "compacting"
-        assert await store.stand(KEY, "compact-2", 1, LEASE) is Standing.WAIT
-        assert await store.stand(KEY, "turn-1", 1, LEASE) is Standing.WAIT
+        assert await store.take_place(KEY, "compact-2", 1, LEASE) is PlaceState.WAIT
+        assert await store.take_place(KEY, "turn-1", 1, LEASE) is PlaceState.WAIT
         await store.leave(KEY, "compact-1")
-        assert await store.stand(KEY, "compact-2", 1, LEASE) is Standing.GO
+        assert await store.take_place(KEY, "compact-2", 1, LEASE) is PlaceState.GO
         await store.leave(KEY, "compact-2")
         assert await blocked(store) == "paused"
         await store.pause(KEY, paused=False)
-        assert await store.stand(KEY, "turn-1", 1, LEASE) is Standing.GO
+        assert await store.take_place(KEY, "turn-1", 1, LEASE) is PlaceState.GO
 
     @pytest.mark.parametrize("sid", [KEY.sid, None], ids=["named", "by chain"])
     async def test_a_look_up_tells_of_a_compaction_and_of_no_turn(
@@ -241,8 +241,8 @@ class TestTheLine:
             return session.is_compacting
 
         await store.record(KEY, turn("u1", "a1", headerless=True), DAY)
-        await store.stand(KEY, "turn-1", 8, LEASE)
-        await store.stand(KEY, "compact-1", 8, LEASE)
+        await store.take_place(KEY, "turn-1", 8, LEASE)
+        await store.take_place(KEY, "compact-1", 8, LEASE)
         assert not await is_compacting()
         await store.leave(KEY, "turn-1")
         assert await is_compacting()
@@ -253,7 +253,7 @@ class TestTheLine:
         self, store: SessionStore, clock: HandClock
     ) -> None:
         await store.record(KEY, turn("u1", "a1"), DAY)
-        await store.stand(KEY, "compact-1", 8, 0.02)
+        await store.take_place(KEY, "compact-1", 8, 0.02)
         clock.time += 1
         await asyncio.sleep(0.05)
         session = (await found(store, "u1", "a1")).session

@@ -105,7 +105,7 @@ WRITES: dict[str, Callable[[RedisStore], Awaitable[object]]] = {
     "pause": lambda store: store.pause(KEY, paused=True),
     "delete": lambda store: store.delete(KEY),
     "keep_summary": lambda store: store.keep_summary(KEY, "one", "text", 20.0),
-    "compact": lambda store: store.stand(KEY, "compact-1", 8, 20.0),
+    "compact": lambda store: store.take_place(KEY, "compact-1", 8, 20.0),
     "move": lambda store: store.move(KEY.tag, "cc", "t"),
 }
 """All that changes what is found of a session, or how long it is there, but for turns."""
@@ -128,7 +128,7 @@ class TestRevision:
     async def test_appended_turns_in_their_line_leave_it(self, server_url: str, clock: HandClock) -> None:
         store = RedisStore(server_url, clock, 2.0, 1.0, linger=0.0)
         before = store.revision()
-        await store.stand(KEY, "turn-1", 8, 20.0)
+        await store.take_place(KEY, "turn-1", 8, 20.0)
         await store.leave(KEY, "turn-1")
         assert store.revision() == before
         await store.aclose()

@@ -13,7 +13,7 @@ from proxy.adapters.stores import open_store
 from proxy.app import SystemClock
 from proxy.cache import Memory
 from proxy.engine.intake.naming import Naming
-from proxy.ports import Standing
+from proxy.ports import PlaceState
 from tests.support.append_client import Appender, Appenders, contents, error_code, transcript
 from tests.support.clients import KEY, SECRET, Chats, only_session, proxying, write_policy
 from tests.support.servers import Exchange, eventually
@@ -93,7 +93,7 @@ async def test_a_place_is_free_again_when_its_worker_has_died(model: Model, appe
             key = Naming(SECRET, Memory()).caller(named).key
             assert key is not None
             dead = open_store(store, SystemClock(), 1.0, 1.0)
-            while await dead.stand(key, "turn-of-a-dead-worker", 8, 0.3) is not Standing.GO:  # noqa: ASYNC110
+            while await dead.take_place(key, "turn-of-a-dead-worker", 8, 0.3) is not PlaceState.GO:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)  # the first turn's place is given up after its answer
             assert (await appender.ask("second")).status_code == 200
             assert [len(view) for view in model.views()] == [1, 3]

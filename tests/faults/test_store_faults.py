@@ -173,7 +173,7 @@ class TestACallerThatLeaves:
         await store.ping()
         swallowed: list[int] = []
         for moment in range(200):
-            call = asyncio.create_task(store.stand(KEY, f"ticket {moment}", 1_000, 1.0))
+            call = asyncio.create_task(store.take_place(KEY, f"ticket {moment}", 1_000, 1.0))
             for _ in range(moment % 40):
                 await asyncio.sleep(0)
             if call.cancel():

@@ -126,7 +126,7 @@ def test_while_a_session_is_being_compacted_each_request_asks_whether_it_still_i
     run(url, "FLUSHALL")
     names = [name for number in range(6) for name in (f"u{number}", f"a{number}")]
     first, second, third, fourth, fifth, sixth = (request(tuple(names[:end])) for end in range(2, 13, 2))
-    stand = write(lambda store: store.stand(KEY, "compact", 8, 10.0))
+    take_place = write(lambda store: store.take_place(KEY, "compact", 8, 10.0))
     leave = write(lambda store: store.leave(KEY, "compact"))
-    script = [first, second, stand, third, fourth, leave, fifth, sixth]
+    script = [first, second, take_place, third, fourth, leave, fifth, sixth]
     assert asyncio.run(worker_after(url, script)).skipped == 1, "the last one alone"

@@ -62,7 +62,7 @@ def other_writes(draw: st.DrawFn) -> Step:
         lambda store: store.pause(key, paused=number > 1),
         lambda store: store.mark_unsaved(key, answer),
         lambda store: store.keep_summary(key, "address", "text", ttl),
-        lambda store: store.stand(key, "compact", 8, 10.0),
+        lambda store: store.take_place(key, "compact", 8, 10.0),
         lambda store: store.leave(key, "compact"),
         lambda store: store.delete(key),
     ]

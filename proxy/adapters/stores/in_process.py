@@ -21,7 +21,18 @@ from proxy.adapters.stores.in_process_memories import InProcessMemories
 from proxy.adapters.stores.stored_session import Leases, StoredSession
 from proxy.core.conversation.records import HiddenCalls, Node, Session, Turn
 from proxy.core.planning.plan import Epoch
-from proxy.ports import COMPACTOR, Clock, Found, Listed, Lookup, Mark, Recorded, SessionKey, Standing, Stored
+from proxy.ports import (
+    COMPACTOR,
+    Clock,
+    Found,
+    Listed,
+    Lookup,
+    Mark,
+    PlaceState,
+    Recorded,
+    SessionKey,
+    Stored,
+)
 
 _NOTHING: Final = StoredSession()
 
@@ -174,18 +185,18 @@ class InProcessStore:
         if stored is not None:
             stored.unsaved = answer
 
-    async def stand(self, key: SessionKey, ticket: str, most: int, lease: float) -> Standing:
+    async def take_place(self, key: SessionKey, ticket: str, most: int, lease: float) -> PlaceState:
         now = self._clock.monotonic()
         queue, is_paused = self._queue(key, but=ticket), self._read(key).paused
         overtakes = is_paused and ticket.startswith(COMPACTOR)
         if ticket not in queue and len(queue) > most and not overtakes:
-            return Standing.FULL
+            return PlaceState.FULL
         queue[ticket] = now + lease
         if overtakes and not next(iter(queue)).startswith(COMPACTOR):
             queue = {ticket: queue[ticket], **queue}
         self._queues[key] = queue
         is_first = next(iter(queue)) == ticket
-        return Standing.GO if is_first and (overtakes or not is_paused) else Standing.WAIT
+        return PlaceState.GO if is_first and (overtakes or not is_paused) else PlaceState.WAIT
 
     async def renew_lease(self, key: SessionKey, ticket: str, lease: float) -> None:
         queue = self._queue(key)

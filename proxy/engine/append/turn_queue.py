@@ -10,10 +10,11 @@ import contextlib
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 from proxy.engine.background import Background, keep_renewing
 from proxy.errors import SessionBusy, StoreUnavailable
-from proxy.ports import Clock, QueueStore, SessionKey, Standing
+from proxy.ports import Clock, PlaceState, QueueStore, SessionKey
 
 TURN = "turn"
 _GLANCES = (0.005, 0.05)
@@ -64,8 +65,9 @@ class TurnQueue:
                 await self.insist(lambda: self._store.leave(key, ticket), self._lease)
 
         try:
-            while (standing := await self._store.stand(key, ticket, queue, self._lease)) is not Standing.GO:
-                if standing is Standing.FULL or self._clock.monotonic() >= deadline:
+            take_place = partial(self._store.take_place, key, ticket, queue, self._lease)
+            while (state := await take_place()) is not PlaceState.GO:
+                if state is PlaceState.FULL or self._clock.monotonic() >= deadline:
                     raise SessionBusy
                 await asyncio.sleep(glance)
                 glance = min(2 * glance, longest)

@@ -33,9 +33,9 @@ from proxy.ports import (
     Listed,
     Lookup,
     Mark,
+    PlaceState,
     Recorded,
     SessionKey,
-    Standing,
     Stored,
     UnreadableRecord,
 )
@@ -212,10 +212,10 @@ class RedisStore:
     async def mark_unsaved(self, key: SessionKey, answer: bytes) -> None:
         await self._scripts.of_session("mark_unsaved", key, answer)
 
-    async def stand(self, key: SessionKey, ticket: str, most: int, lease: float) -> Standing:
-        name = "stand_to_compact" if ticket.startswith(COMPACTOR) else "stand"
+    async def take_place(self, key: SessionKey, ticket: str, most: int, lease: float) -> PlaceState:
+        name = "take_place_to_compact" if ticket.startswith(COMPACTOR) else "take_place"
         answer: bytes = await self._scripts.of_session(name, key, ticket, most, milliseconds(lease))
-        return Standing(answer.decode())
+        return PlaceState(answer.decode())
 
     async def renew_lease(self, key: SessionKey, ticket: str, lease: float) -> None:
         await self._scripts.of_session("renew_lease", key, ticket, milliseconds(lease))

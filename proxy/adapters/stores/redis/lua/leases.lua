@@ -37,7 +37,7 @@ if token ~= '' then redis.call('HDEL', session .. CLAIMS, address) end
 renew(session, ttl)
 return 1
 
---- stand
+--- take_place
 -- Take a place in a session's queue, or renew its lease. Returns `go` if the ticket may go now, else `wait`, or
 -- `full` if too many are waiting. Places whose lease has run out are removed: their worker has died, or cannot
 -- reach the store. While a session is paused no turn may go, and a compaction goes before all that wait.
