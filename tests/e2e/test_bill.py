@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -13,8 +14,10 @@ import pytest
 
 from proxy.cli import main
 from tests.support.clients import ADMIN, Chat, Chats, Small, admin, proxying
+from tests.support.operator import ask
 from tests.support.repeated_calls import POLICY as REPEATED_CALLS
 from tests.support.repeated_calls import TOOLS, WEATHER, known
+from tests.support.replays import replayed
 from tests.support.servers import PATIENCE, Exchange
 from tests.support.stores import embedded_valkey, run
 from tests.support.upstreams import Behaviour, Message, Model, calling, completion, events, said
@@ -279,6 +282,28 @@ async def test_metrics_have_the_same_dollars_and_tokens(small: Small, chats: Cha
     assert bill["tokens"]["sent"] < bill["tokens"]["received"]
     (cached,) = re.findall(r"^unabridged_cached_tokens_total (\S+)", text, re.MULTILINE)
     assert float(cached) == bill["tokens"]["cached"]
+
+
+async def test_a_replay_of_what_was_exported_comes_to_the_same_bill(
+    model: Model, small: Small, chats: Chats, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model.tells_usage = False  # so that both count by themselves
+    url = await small(2_000, summaries=False)
+    chat = talker(chats, url)
+    for number in range(24):
+        await chat.ask(f"Question {number}: {LONG}")
+    bill = await bill_of(url, requests=24)
+    exported, policy = tmp_path / "s.jsonl", tmp_path / "small.toml"
+    exported.write_bytes((await ask(url, "GET", "sessions/s/export")).content)
+    words = (str(exported), "--policy", str(policy), "--model", "gpt-4o")
+    (replayed_under,) = await asyncio.to_thread(replayed, capsys, *words)
+    totals, tokens, dollars = replayed_under["totals"], bill["tokens"], bill["dollars"]
+    assert bill["epochs"] == totals["epochs"] > 1
+    assert (tokens["received"], tokens["sent"]) == (totals["full_tokens"], totals["sent_tokens"])
+    assert tokens["cached"] == totals["bill"]["sent_cached_tokens"] > 0
+    output = tokens["output"] * OUTPUT  # a replay leaves answers out: they cost the same
+    assert dollars["answers"] - output == pytest.approx(totals["bill"]["sent_dollars"], abs=1e-6)
+    assert dollars["without"] - output == pytest.approx(totals["bill"]["whole_dollars"], abs=1e-6)
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["in one piece", "streamed"])

@@ -25,6 +25,7 @@ from proxy.errors import Forbidden, StoreUnavailable, UnabridgedError, Unauthori
 from proxy.http.admin.api import raw_body
 from proxy.http.admin.auth import CSRF_FIELD, AdminAuth
 from proxy.http.request_head import request_id
+from proxy.telemetry import log_fault
 
 ROOT = "/unabridged/"
 _OVERLAP = 1.0
@@ -99,6 +100,9 @@ class Frame:
                 shown = Shown("login.html", "Log in", {"wrong": False}, 401)
             except UnabridgedError as error:
                 shown = _explained(error)
+            except Exception as error:  # noqa: BLE001 - a person reads it: as a page, not as JSON
+                log_fault("a page could not be shown", error)
+                shown = _explained(UnabridgedError())
             if isinstance(shown, Response):
                 shown.headers.update(_HEADERS)
                 return shown
@@ -163,6 +167,8 @@ async def _to_root(_: Request) -> Response:
 def _explained(error: UnabridgedError) -> Shown:
     """An error page in plain words, with advice if there is any."""
     advice = ""
+    if error.code == UnabridgedError.code:
+        advice = "The log has the place. Other pages, and chats, are not affected."
     if isinstance(error, StoreUnavailable):
         advice = (
             "Chats go on without what is stored, unless the policy says otherwise. See that the store runs"
