@@ -1,4 +1,4 @@
-"""Room for requests, under a policy that says how many there may be."""
+"""Policies with a limit of concurrent requests, for tests of that limit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from proxy.http.limits import Admission
 
 
 class OnePolicy:
-    """A server with no policy but the default, whose limit of requests is the next of these, or the last."""
+    """A server with only the default policy, whose limit of requests is the next of a list, or its last."""
 
     def __init__(self, *streams: int) -> None:
         self._streams = list(streams)

@@ -1,4 +1,4 @@
-"""A client that sends only what is new, and what is said of the history that it leaves to the proxy."""
+"""A client that sends only new messages, and the transcript that the proxy stores for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.upstreams import Message, events, said, sse
 
 @dataclass
 class Appender:
-    """A client that keeps nothing."""
+    """A client that stores no history."""
 
     url: str
     session: str = "s"
@@ -54,7 +54,7 @@ class Appender:
 
 
 class Appenders(Protocol):
-    """Makes clients, which are closed at the end."""
+    """Makes clients, and closes them at the end."""
 
     def __call__(self, url: str, session: str = "s") -> Appender: ...
 
@@ -68,14 +68,14 @@ def error_code(response: httpx2.Response) -> str:
 
 
 async def transcript(url: str, *, complete: bool = True) -> list[str]:
-    """What was said in full, or what was cut off."""
+    """Return the complete messages of the transcript, or those that were cut off."""
     session = await only_session(url)
     messages = (await admin(url, f"sessions/{session['id']}/transcript"))["messages"]
     return [entry["message"]["content"] for entry in messages if entry["complete"] == complete]
 
 
 async def kept(url: str, count: int) -> list[str]:
-    """The transcript once it has so many messages: who sends a whole history is not kept waiting for it."""
+    """Return the transcript once it has so many messages, because turns are stored after the answer."""
     async with asyncio.timeout(PATIENCE):
         while True:
             if (await admin(url, "sessions"))["sessions"]:
@@ -86,7 +86,7 @@ async def kept(url: str, count: int) -> list[str]:
 
 
 async def hold(exchange: Exchange, *first: str) -> None:
-    """Begin a stream and go on no further, until the caller has left."""
+    """A behaviour that begins a stream and then waits until the caller leaves."""
     await exchange.body()
     await exchange.start(200, [(b"Content-Type", b"text/event-stream")])
     for text in first:

@@ -1,4 +1,4 @@
-"""Somebody at the page, with a browser's cookies and none of its scripts."""
+"""A user of the web page, with the cookies of a browser and without scripts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = "/unabridged/"
 
 
 class Browser:
-    """One person, logged in or not."""
+    """One user, logged in or not."""
 
     def __init__(self, client: httpx2.AsyncClient) -> None:
         self.client = client
@@ -24,13 +24,13 @@ class Browser:
         return await self.client.get(ROOT + path, params=query)
 
     async def text(self, path: str = "", **query: str) -> str:
-        """A page that is there, as a person reads it: unescaped, without its marks."""
+        """Return the text of a page, unescaped and without markup."""
         response = await self.open(path, **query)
         assert response.status_code == 200, response.text
         return plain(response.text)
 
     async def send(self, path: str, csrf: str | None = None, **fields: str) -> httpx2.Response:
-        """A form, with what our own page shows against forgery unless something else is given."""
+        """Submit a form, with the page's CSRF token unless another one is given."""
         if csrf is None:
             csrf = token_in(await self.open())
         return await self.client.post(ROOT + path, data={**fields, "csrf": csrf})
@@ -48,7 +48,7 @@ def token_in(response: httpx2.Response) -> str:
 
 @asynccontextmanager
 async def browsing(url: str, token: str = "admin") -> AsyncGenerator[Browser]:
-    """Somebody who has logged in with this token; empty: who has not."""
+    """Yield a user who has logged in with this token; with an empty one, a user who has not."""
     async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE, follow_redirects=True) as client:
         if token:
             await client.post(f"{ROOT}login", data={"key": token})

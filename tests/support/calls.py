@@ -1,4 +1,4 @@
-"""Everything that can be asked of a store, and what it says of a server that fails."""
+"""Every call of a store, and how it reports a server that fails."""
 
 from __future__ import annotations
 

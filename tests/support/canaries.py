@@ -1,4 +1,4 @@
-"""A word that must be found in no log, and where to look for it."""
+"""A word that must not occur in any log, and the places to look for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KEY = f"Bearer sk-{CANARY}"
 
 
 class Lines(logging.Handler):
-    """Keeps every line of ours as it would be written, and of the libraries' those that nobody silences."""
+    """Collects the lines of our log as they would be written, and those of libraries unless silenced."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
@@ -27,7 +27,7 @@ class Lines(logging.Handler):
 
 @contextmanager
 def logged() -> Generator[list[str]]:
-    """The lines of a proxy that runs already."""
+    """Collect the log lines of this process in the block."""
     kept, ours, root = Lines(), logging.getLogger("proxy"), logging.getLogger()
     level = ours.level
     ours.setLevel(logging.DEBUG)

@@ -1,4 +1,4 @@
-"""Certificates for tests: an authority of their own, and what it signs."""
+"""Certificates for tests: an authority, and the certificates that it signs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Signed:
 
 
 class Authority:
-    """Signs certificates; who trusts `file` trusts them."""
+    """Signs certificates; `file` is what clients must trust."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -63,7 +63,7 @@ class Authority:
     def sign(
         self, *names: str, password: bytes | None = None, days: float = 1, by_itself: bool = False
     ) -> Signed:
-        """A certificate for names and addresses, valid for so many more days; or one that it signs itself."""
+        """Return a certificate for names and addresses, valid for so many days; or a self-signed one."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, names[0])])
         alternatives = [
@@ -84,7 +84,7 @@ class Authority:
     def serving(
         self, *names: str, wants_certificate: bool = False, days: float = 1, by_itself: bool = False
     ) -> ssl.SSLContext:
-        """For a server of these names, which may ask who comes; its certificate is as ``sign`` has it."""
+        """Return the TLS context of a server with these names, which may require client certificates."""
         signed = self.sign(*names, days=days, by_itself=by_itself)
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=self.file)
         context.load_cert_chain(signed.certificate, signed.key)
@@ -93,5 +93,5 @@ class Authority:
         return context
 
     def trusting(self) -> ssl.SSLContext:
-        """For a client of such a server."""
+        """Return the TLS context of a client of such a server."""
         return ssl.create_default_context(cafile=self.file)

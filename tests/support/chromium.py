@@ -1,4 +1,4 @@
-"""A real Chromium: shown a page, or led by hand, by the DevTools protocol on a pair of pipes."""
+"""A real Chromium, controlled by the DevTools protocol on a pair of pipes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FLAGS = (
     "--host-resolver-rules=MAP *.example 127.0.0.1",
 )
 PATIENCE = 60.0
-"""Seconds for a browser to start and a page to do its work."""
+"""Seconds within which a browser must start, and a page must do its work."""
 _MOST = 64 * 1024 * 1024
 _ON_PIPES = """
 import os, sys
@@ -29,14 +29,14 @@ os.dup2(int(sys.argv[1]), 3)
 os.dup2(int(sys.argv[2]), 4)
 os.execvp(sys.argv[3], sys.argv[3:])
 """
-"""Chromium wants its pipes as these two descriptors."""
+"""Chromium expects its pipes as descriptors 3 and 4."""
 
 
 @asynccontextmanager
 async def running(
     profile: Path, *arguments: str, pipes: tuple[int, int] | None = None
 ) -> AsyncGenerator[None]:
-    """A browser with an empty profile; ``pipes`` are what it reads commands from, and writes to."""
+    """Run a browser with an empty profile; it reads commands from ``pipes``, and writes to them."""
     assert CHROMIUM is not None
     program = [CHROMIUM, *FLAGS, f"--user-data-dir={profile / 'empty'}", *arguments]
     if pipes is not None:
@@ -59,18 +59,18 @@ async def running(
 
 @dataclass
 class Tab:
-    """A tab that is led by hand."""
+    """A tab that the test controls."""
 
     reader: asyncio.StreamReader
     commands: int
     """The end of a pipe that the browser reads."""
     session: str = ""
     events: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    """What the browser has told, in order."""
+    """The events of the browser, in order."""
     _numbers: count[int] = field(default_factory=lambda: count(1))
 
     async def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """A command's result; what is told meanwhile is kept."""
+        """Return the result of a command; events that arrive meanwhile are kept."""
         number = next(self._numbers)
         of_session = {"sessionId": self.session} if self.session else {}
         asked = {"id": number, "method": method, "params": parameters, **of_session}
@@ -84,37 +84,37 @@ class Tab:
         return json.loads((await self.reader.readuntil(b"\0"))[:-1])
 
     async def until(self, method: str) -> None:
-        """Return once the browser tells this."""
+        """Wait for an event of this name."""
         while (told := await self._read()).get("method") != method:
             self.events.append(told)
         self.events.append(told)
 
     async def open(self, url: str) -> None:
-        """Show a page, and wait until all of it is there."""
+        """Load a page, and wait until it is complete."""
         await self.call("Page.navigate", url=url)
         await self.until("Page.loadEventFired")
 
     async def press(self, button: str) -> None:
-        """Press the button, or follow the link, of this text, and wait for the page that comes."""
+        """Click the button or link with this text, and wait for the next page."""
         found = f"""[...document.querySelectorAll('main a, main button, header button')]
             .find((each) => each.textContent.trim() === {json.dumps(button)})"""
         await self.evaluate(f"{found}.click()")
         await self.until("Page.loadEventFired")
 
     async def evaluate(self, script: str) -> Any:
-        """What a script comes to."""
+        """Return the value of a script."""
         answer = await self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
     def of(self, method: str) -> list[dict[str, Any]]:
-        """The parameters of everything told under a name."""
+        """Return the parameters of all events of a name."""
         return [each["params"] for each in self.events if each.get("method") == method]
 
 
 @asynccontextmanager
 async def leading(profile: Path) -> AsyncGenerator[Tab]:
-    """A tab of a browser of its own, whose requests and complaints are told."""
+    """Yield a tab of a new browser, with events for its requests and console messages."""
     theirs_in, ours_out = os.pipe()
     ours_in, theirs_out = os.pipe()
     reader = asyncio.StreamReader(limit=_MOST)

@@ -29,7 +29,7 @@ STREAMED = HELLO.replace(b"{", b'{"stream":true,', 1)
 
 @asynccontextmanager
 async def proxying(upstream: str, *, owns_store: bool = False, **settings: Any) -> AsyncGenerator[str]:
-    """The proxy as a real server before `upstream`, with the settings file `config` if any; yields its URL.
+    """Run the proxy as a real server in front of `upstream`; yields its URL. `config` is a settings file.
 
     It is stopped from another thread: what it still asks of the upstream, this loop must answer.
     """
@@ -71,17 +71,17 @@ def write_policy(directory: Path, name: str, text: str) -> Path:
 
 
 def told(response: httpx2.Response, name: str) -> str:
-    """A header of ours."""
+    """Return a header of ours in an answer."""
     return response.headers[f"x-unabridged-{name}"]
 
 
 def tokens_of(response: httpx2.Response) -> dict[str, int]:
-    """The numbers of `X-Unabridged-Tokens`; what is `none` has no entry."""
+    """Return the numbers of `X-Unabridged-Tokens`, without entries that are `none`."""
     return {name: int(value) for name, value in _pairs_of(response) if value.isdigit()}
 
 
 def window_from(response: httpx2.Response) -> str:
-    """Who says how large the model's window is."""
+    """Return the source of the model's window, from a header."""
     return dict(_pairs_of(response))["window_from"]
 
 
@@ -95,7 +95,7 @@ def user(text: str) -> Message:
 
 
 def question(number: int, topic: str = "item") -> str:
-    """One of many questions, each some fifty tokens long."""
+    """Return question number ``number`` of many; each has about fifty tokens."""
     return f"Question {number}: what became of {topic} {number * 37}? " + "Tell me all of it, please. " * 6
 
 
@@ -111,13 +111,13 @@ class Chat:
     client: httpx2.AsyncClient = field(default_factory=lambda: httpx2.AsyncClient(timeout=PATIENCE))
 
     async def send(self) -> httpx2.Response:
-        """Send the history as it is; nothing is added to it."""
+        """Send the history as it is, and add nothing to it."""
         body = json.dumps({**self.members, "messages": self.messages}).encode()
         headers = {"Content-Type": "application/json", **self.headers}
         return await self.client.post(f"{self.url}/v1/chat/completions", content=body, headers=headers)
 
     async def say(self, *messages: Message) -> httpx2.Response:
-        """Go on with these messages, and keep the answer."""
+        """Send the history with these messages added, and add the answer."""
         self.messages += messages
         response = await self.send()
         if response.status_code == 200:
@@ -164,7 +164,7 @@ def answer_in(response: httpx2.Response) -> Message:
 
 
 async def admin(url: str, path: str, **query: str) -> Any:
-    """What the admin API says."""
+    """Return an answer of the admin API."""
     async with httpx2.AsyncClient(base_url=url, headers=ADMIN) as client:
         response = await client.get(f"/unabridged/v1/{path}", params=query)
         assert response.status_code == 200, response.text

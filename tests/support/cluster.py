@@ -19,20 +19,20 @@ class Node:
     server: Server
     port: int
     bus: int
-    """The port on which it speaks with the others."""
+    """The port for the connections between nodes."""
 
     @property
     def url(self) -> str:
-        """For commands to this node alone."""
+        """The URL for commands to this node only."""
         return f"redis://127.0.0.1:{self.port}"
 
     @property
     def id(self) -> str:
-        """Its name in the cluster."""
+        """The node's id in the cluster."""
         return self.server.run("CLUSTER", "MYID").decode()
 
     def send(self, to: Node, names: Iterable[str | bytes]) -> None:
-        """Keys go to another node."""
+        """Move keys of this node to another one."""
         for name in names:
             self.server.run("MIGRATE", "127.0.0.1", to.port, name, 0, 5000)
 
@@ -45,35 +45,35 @@ class Nodes:
 
     @property
     def url(self) -> str:
-        """The store that it is."""
+        """The URL of the cluster as a store."""
         return f"redis+cluster://127.0.0.1:{self.nodes[0].port}"
 
     def run(self, *command: str | bytes | float) -> list[Any]:
-        """One command, to each node."""
+        """Run a command on each node."""
         return [node.server.run(*command) for node in self.nodes]
 
     def names(self) -> set[str]:
-        """All keys."""
+        """Return all keys."""
         return {name.decode() for names in self.run("KEYS", "*") for name in names}
 
     def keys_without_ttl(self) -> list[bytes]:
         return keys_without_ttl(*(node.server.url for node in self.nodes))
 
     def owner(self, key: str) -> Node:
-        """Who holds a key's slot."""
+        """Return the node that holds the slot of a key."""
         slot: int = self.nodes[0].server.run("CLUSTER", "KEYSLOT", key)
         held: list[Any] = self.nodes[0].server.run("CLUSTER", "SLOTS")
         (port,) = [primary[1] for first, last, primary, *_ in held if first <= slot <= last]
         return next(node for node in self.nodes if node.port == port)
 
     def hand_over(self, key: str, to: Node) -> None:
-        """Give a key's slot, and all that is in it, to another node."""
+        """Move the slot of a key, with all of its keys, to another node."""
         with self.on_its_way(key, to):
             pass
 
     @contextmanager
     def on_its_way(self, key: str, to: Node, *first: str) -> Generator[None]:
-        """The same; when some keys have gone, and others not, something else happens."""
+        """Move a key's slot to another node; the block runs when only the keys ``first`` have moved."""
         slot: int = to.server.run("CLUSTER", "KEYSLOT", key)
         source = self.owner(key)
         to.server.run("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
@@ -94,7 +94,7 @@ def _node(stack: ExitStack) -> Node:
 
 @contextmanager
 def replica_of(node: Node, cluster: Nodes) -> Generator[Node]:
-    """A node that holds what another does, and may take over from it."""
+    """Start a replica of a node, which may take over from it."""
     with ExitStack() as stack:
         replica = _node(stack)
         replica.server.run("CLUSTER", "MEET", "127.0.0.1", node.port, node.bus)
@@ -108,7 +108,7 @@ def replica_of(node: Node, cluster: Nodes) -> Generator[Node]:
 
 
 def take_over(heir: Node, *others: Node) -> None:
-    """A replica takes the slots of its primary, and these others hear of it."""
+    """Let a replica take over the slots of its primary, and wait until these nodes know."""
     heir.server.run("CLUSTER", "FAILOVER", "TAKEOVER")
 
     def has_heard(node: Node) -> bool:
@@ -120,7 +120,7 @@ def take_over(heir: Node, *others: Node) -> None:
 
 @contextmanager
 def three_nodes() -> Generator[Nodes]:
-    """The cluster, once all of its nodes know each other."""
+    """Yield a cluster of three nodes, once all of them know each other."""
     with ExitStack() as stack:
         cluster = Nodes([_node(stack) for _ in range(3)])
         bounds = [number * SLOTS // 3 for number in range(4)]

@@ -1,4 +1,4 @@
-"""Conversations to test with, valid or odd, and small ways to put them through the core.
+"""Conversations for tests, valid or odd, and helpers that run the core on them.
 
 A text is drawn as a language, a length and an offset into a few words, never letter by letter, so that long
 conversations are cheap to draw and shrink to short ones.
@@ -34,7 +34,7 @@ from proxy.core.planning.situation import FIXED, UNKNOWN_CONDITIONS, Conditions,
 from proxy.core.policy.policy import Policy
 
 MARK_OF_A_CLIP = 40
-"""Counted tokens of a tool result of which only the mark of a clip is left, id and all."""
+"""Counted tokens of a tool result that is clipped to the mark alone, including its id."""
 
 Sent = dict[str, Any]
 """One message as a client would write it."""
@@ -49,7 +49,7 @@ WORDS = {
 
 
 def count(text: str) -> int:
-    """A token is four characters."""
+    """Count a token for every four characters."""
     return len(text) // 4 + 1
 
 
@@ -65,7 +65,7 @@ def encode(message: Sent) -> bytes:
 
 
 def identity_of(raw: bytes) -> bytes:
-    """What a message says, whoever has written it anew."""
+    """Return the identity of a message."""
     return read_message(Content.of(raw)).identity
 
 
@@ -97,7 +97,7 @@ def counted(raw: bytes) -> int:
 
 
 def chain_from(messages: Sequence[Sent | bytes]) -> Chain:
-    """A request's messages without the head, read and counted."""
+    """Return a request's messages without the head as a chain, read and counted."""
     raws = [message if isinstance(message, bytes) else encode(message) for message in messages]
     read = [read_message(Content.of(raw)) for raw in raws]
     head = head_length([message.role for message in read])
@@ -114,12 +114,12 @@ def from_scratch(
     conditions: Conditions = UNKNOWN_CONDITIONS,
     pins: AbstractSet[bytes] = frozenset(),
 ) -> tuple[Plan, int]:
-    """The plan that a chain comes to by itself, and how many epochs it took."""
+    """Return the plan of a chain from scratch, and the number of its epochs."""
     return plan_from_scratch(Situation(chain, EMPTY, policy, budget, count, conditions, pins=pins))
 
 
 def oddities(view: Sequence[bytes]) -> Counter[tuple[str, bytes]]:
-    """What the real API would refuse: results without a call right before, calls without results."""
+    """Count what the real API would refuse: results without a call before them, calls without results."""
     found: Counter[tuple[str, bytes]] = Counter()
     asked: set[str] = set()
     caller = b""
@@ -162,7 +162,7 @@ answers = st.builds(assistant, texts)
 
 @st.composite
 def rounds(draw: st.DrawFn, results: st.SearchStrategy[str] = texts) -> list[Sent]:
-    """Parallel tool calls and their results, ids of any round maybe used before."""
+    """Draw parallel tool calls and their results; ids may repeat those of earlier rounds."""
     ids = draw(st.lists(st.sampled_from(["a", "b", "c", "d"]), min_size=1, max_size=3, unique=True))
     answered = draw(st.permutations(ids))
     said = draw(st.one_of(st.none(), short_texts))
@@ -171,7 +171,7 @@ def rounds(draw: st.DrawFn, results: st.SearchStrategy[str] = texts) -> list[Sen
 
 @st.composite
 def exchanges(draw: st.DrawFn) -> list[Sent]:
-    """A question, maybe tool rounds, and the final answer; sometimes a system message comes before."""
+    """Draw a question, perhaps tool rounds, and the final answer; sometimes after a system message."""
     found: list[Sent] = [draw(users)]
     if draw(st.integers(0, 7)) == 0:
         found.insert(draw(st.integers(0, 1)), system(draw(short_texts)))
@@ -190,7 +190,7 @@ ends = st.one_of(
 
 @st.composite
 def valid_conversations(draw: st.DrawFn, most: int = 12) -> list[Sent]:
-    """What the real API accepts: chats and agents, later system messages, images, a trailing prefill."""
+    """Draw a conversation that the real API accepts: chats, agents, system messages, images, prefills."""
     heads: list[Sent] = draw(st.lists(st.builds(system, short_texts), max_size=2))
     body: list[list[Sent]] = draw(st.lists(exchanges(), min_size=1, max_size=most))
     return [*heads, *(message for part in body for message in part), *draw(ends)]
@@ -239,7 +239,7 @@ _odd: st.SearchStrategy[Sent] = st.one_of(
 
 @st.composite
 def odd_conversations(draw: st.DrawFn) -> list[Sent]:
-    """Anything in any order, an ordinary conversation among it."""
+    """Draw messages in any order, with an ordinary conversation among them."""
     found = draw(valid_conversations(most=5))
     for message in draw(st.lists(_odd, min_size=1, max_size=8)):
         found.insert(draw(st.integers(0, len(found))), message)
@@ -251,7 +251,7 @@ conversations = st.one_of(valid_conversations(), valid_conversations(), odd_conv
 
 @st.composite
 def budgets(draw: st.DrawFn, chain: Chain) -> Budget:
-    """Between far too small and just enough; a ratio and a head of its own."""
+    """Draw a budget between far too small and just sufficient, with a ratio and a head."""
     whole = sum(chain.tokens)
     room = max(400, whole * draw(st.integers(10, 115)) // 100)
     head = draw(st.sampled_from([3, 50, 400]))
@@ -272,7 +272,7 @@ class Turn:
 
     chain: Chain
     stage: Stage
-    """Before this request's edits."""
+    """The stage before this request's edits."""
     begun: Draft | None
     before: Plan
     plan: Plan
@@ -294,7 +294,7 @@ def turn(
     summary: str | None = None,
     past: Past = NO_PAST,
 ) -> Turn:
-    """One request: where an epoch is due it begins, ``summary`` (if any) in each gap that wants one."""
+    """Make one request: a due epoch begins, with ``summary`` (if given) in each gap that wants one."""
     stage = stage_at(chain, plan, policy, budget)
     decided = draft(Situation(chain, plan, policy, budget, count, past=past), stage)
     if decided is None:
@@ -304,7 +304,7 @@ def turn(
 
 
 def session(chain: Chain, policy: Policy, budget: Budget, summary: str | None = None) -> Iterator[Turn]:
-    """Every request that led to this chain, in order."""
+    """Yield every request that led to this chain, in order."""
     plan, past = EMPTY, NO_PAST
     for length in request_points(chain.messages):
         prefix = chain.prefix(length)
@@ -320,12 +320,12 @@ def session(chain: Chain, policy: Policy, budget: Budget, summary: str | None = 
 
 
 def tagged(prefix: str) -> Iterator[str]:
-    """Names that never repeat."""
+    """Yield names that never repeat."""
     return (f"{prefix}{number}" for number in numbers())
 
 
 def runs(situation: Situation, loose: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The messages of units that stand side by side."""
+    """Yield the messages of runs of adjacent units."""
     for _, run in groupby(enumerate(loose), key=lambda pair: pair[1] - pair[0]):
         units = [situation.units[index] for _, index in run]
         yield units[0].start, units[-1].end

@@ -1,4 +1,4 @@
-"""The doctor as anybody would ask it, beside the loop in which what it looks at lives."""
+"""Runs `unabridged doctor` in a thread, beside the event loop of the servers that it checks."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from proxy.cli import main
 
 
 class Told(NamedTuple):
-    """What the doctor said."""
+    """The findings of one run."""
 
     code: int
     checks: list[dict[str, Any]]
 
     def of(self, check: str) -> tuple[str, str]:
-        """The state and the finding of a check, which must have one alone."""
+        """Return the state and the message of a check, which must have exactly one finding."""
         (found,) = (each for each in self.checks if each["check"] == check)
         return found["state"], found["message"]
 
     @property
     def worst(self) -> list[tuple[str, str]]:
-        """The checks that are not well."""
+        """The findings that are not ok."""
         return [(each["check"], each["state"]) for each in self.checks if each["state"] != "ok"]
 
 
 class Doctor:
-    """Asks for an examination; settings are those of the words, in an otherwise clean environment."""
+    """Runs the doctor with these arguments, in a clean environment."""
 
     def __init__(self, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self._data = data
@@ -49,7 +49,7 @@ class Doctor:
         return Told(code, said["checks"])
 
     async def prose(self, *words: str, **variables: str) -> str:
-        """What it tells people."""
+        """Return its output for people."""
         with self._environment(**variables):
             await asyncio.to_thread(main, ["doctor", *words])
         return self._capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""A toy dialect: a message is a line, a body is lines. Nothing outside a dialect asks for more."""
+"""A toy dialect: a message is a line, a body is several lines. A dialect needs nothing more."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Line(Content):
 
 
 class Lines:
-    """How a conversation is written."""
+    """The part of the dialect that planning and sessions need: messages."""
 
     name = "lines"
 
@@ -85,7 +85,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class LinesBody:
-    """A request: the model's name, then a line a message; as much of a body as is asked of one."""
+    """A request: the model's name, then one line per message."""
 
     model: str
     messages: Grown[bytes]
@@ -106,11 +106,11 @@ class LinesBody:
         return b"\n".join([self.model.encode(), *messages])
 
     def beginning(self) -> None:
-        """What a body began with is not known again."""
+        """Return None: a body is always read from its start."""
 
 
 class SpokenLines(Lines):
-    """How requests are written, too."""
+    """The whole dialect, including requests and answers."""
 
     path = "/lines"
 

@@ -1,4 +1,4 @@
-"""Items to test memory with, and the moment at which they were born."""
+"""Items for tests of memory, and the time at which they were created."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DAY = 86_400.0
 
 
 def an_item(text: str = "Ana lives in Oslo.", **members: Any) -> Item:
-    """An item that a user's message has told, born at :data:`NOW`; its id is its text where none is given."""
+    """Return an item that a user stated, created at :data:`NOW`; its id is its text if none is given."""
     said: dict[str, Any] = {
         "id": text,
         "text": text,

@@ -1,4 +1,4 @@
-"""Memory in one process: the engine's own parts, a model as an upstream, and a clock to be turned by hand."""
+"""Memory in one process: the parts of the engine, a scripted model, and a clock that the test sets."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _LINE = re.compile(r"^(\d+)\. \[[^\]]+\] [^:]+: (.+)$", re.MULTILINE)
 
 @dataclass
 class Whole:
-    """An answer that is there at once."""
+    """An answer that is complete at once."""
 
     content: bytes
     status: int = 200
@@ -57,13 +57,13 @@ class Whole:
 
 
 def noted_in(text: str) -> list[Message]:
-    """What a writer notes that leaves nothing out: each line of a transcript, in its own words."""
+    """Return the items of a writer that leaves nothing out: every line of a transcript, literally."""
     return [{**note(line), "from": [int(number)]} for number, line in _LINE.findall(text)]
 
 
 @dataclass
 class Writer:
-    """A model that writes memories, as an upstream: by rule, after so many ``seconds``."""
+    """An upstream that writes memories by rule, after so many ``seconds``."""
 
     notes: Callable[[str], list[Message]] = noted_in
     seconds: float = 0.0
@@ -102,7 +102,7 @@ class Writer:
 
 @dataclass
 class MemoryWorld:
-    """Writes and reads memories by the engine's own parts."""
+    """Writes and reads memories with the parts of the engine."""
 
     inside: Inside
     outside: Outside
@@ -112,11 +112,11 @@ class MemoryWorld:
 
     @property
     def reader(self) -> ModelAccess:
-        """In whose name the model is asked, and by which rules."""
+        """The caller and the policy for calls to the model."""
         return ModelAccess(Caller.for_summaries(self.policy.summary, _MODEL), self.policy)
 
     async def request(self, session: str, person: str, messages: Sequence[Message]) -> Request:
-        """A request as it is prepared: one that begins a session is told what is remembered."""
+        """Return a prepared request; the first one of a session gets the memory briefing."""
         pipeline, headers = self.inside.pipeline, {b"x-unabridged-session": session.encode()}
         envelope = Envelope.read(pipeline.naming, "/chat/completions", headers, [])
         body = dumps({"model": _MODEL, "user": person, "messages": [*messages]})
@@ -124,12 +124,12 @@ class MemoryWorld:
         return exchange.request
 
     def home(self, request: Request) -> MemoryHome:
-        """Whose memory a request has."""
+        """Return the memory home of a request."""
         assert request.home is not None
         return request.home
 
     async def converse(self, session: str, person: str, messages: Sequence[Message]) -> None:
-        """Have a session that says all this, and what it says remembered."""
+        """Run a session with these messages, and have it remembered."""
         request = await self.request(session, person, messages)
         home, key = self.home(request), request.session.key
         turn = await self.recorded(request, session, person)
@@ -168,20 +168,20 @@ class MemoryWorld:
         return turn
 
     def told(self, request: Request) -> str:
-        """What the session of a request was told at its start."""
+        """Return the memory briefing of a request's session."""
         injection = request.history.injection
         return "" if injection is None else injection.memory
 
     async def recalled(self, request: Request, query: str, room: int) -> str:
-        """What one search brings back of other sessions."""
+        """Return the result of one recall."""
         return await self.inside.pipeline.memories.recalled(request, query, room)
 
     async def scope(self, request: Request) -> CachedScope:
-        """The memory of a request's home."""
+        """Return the memory scope of a request."""
         return await self.inside.memory_scheduler.writer.scopes.remembered(self.home(request).scope)
 
     async def settled(self) -> None:
-        """Once nothing is under way."""
+        """Wait until no work is in progress."""
         await self.inside.pipeline.background.drain()
 
 

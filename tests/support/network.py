@@ -19,34 +19,34 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @dataclass
 class Shim:
-    """Counts round trips, and can harm what the server says. A reply is what comes in one piece."""
+    """Counts round trips, and can change the server's replies. A reply is what arrives in one piece."""
 
     connect: Callable[[], Awaitable[Streams]]
     url: str = ""
     trips: int = 0
     waiting: bool = False
-    """A request went in whose reply has not begun."""
+    """Whether a request was sent whose reply has not begun."""
     lag: float = 0.0
-    """Seconds before a reply."""
+    """Seconds by which replies are delayed."""
     drip: float | None = None
-    """Seconds between single bytes of a reply."""
+    """Seconds between the single bytes of a reply."""
     lose_replies: bool = False
-    """The connection ends where a reply would begin."""
+    """Whether the connection ends where a reply would begin."""
     lose_from: int | None = None
-    """The same, from this round trip on."""
+    """The round trip from which on the connection ends so; None: at none."""
     swallow: bool = False
-    """Replies vanish, and the connection stays: a black hole."""
+    """Whether replies vanish while the connection stays open."""
     swallowed: int = 0
     cut: int | None = None
-    """The connection ends after so many bytes of a reply."""
+    """Number of bytes of a reply after which the connection ends."""
     resets: bool = False
-    """Connections end by RST instead of FIN."""
+    """Whether connections end by RST instead of FIN."""
     half_close: bool = False
-    """After a reply the server says that no more will come, and listens on."""
+    """Whether the server half-closes the connection after a reply."""
     garbage: bytes = b""
-    """Comes before a reply."""
+    """Bytes that are inserted before a reply."""
     stray: bytes = b""
-    """Comes after a reply: an answer that nobody asked for."""
+    """Bytes that are inserted after a reply: an unrequested answer."""
 
     _clients: dict[asyncio.Task[None], asyncio.StreamWriter] = field(
         default_factory=dict["asyncio.Task[None]", asyncio.StreamWriter]
@@ -58,14 +58,14 @@ class Shim:
             writer.close()
 
     async def aclose(self) -> None:
-        """End all connections, and wait until they have ended: no socket is left to the next test."""
+        """End all connections, and wait until they have ended."""
         for task in (tasks := list(self._clients)):
             task.cancel()
         await asyncio.gather(*tasks)
         await asyncio.sleep(0)  # a transport closes its socket in the pass after
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Stand between one client and the server until either leaves."""
+        """Relay between one client and the server until either leaves."""
         # The server may be gone, or go; and asyncio reports a task of a server that was cancelled as a fault.
         with closing(writer), suppress(OSError, asyncio.CancelledError), self._known(writer):
             server_reader, server_writer = await self.connect()
@@ -102,7 +102,7 @@ class Shim:
         writer.close()
 
     async def _read(self, reader: asyncio.StreamReader, pieces: asyncio.Queue[tuple[float, bytes]]) -> None:
-        """Note when each piece is due: each is late by the lag alone, however soon it follows another."""
+        """Note when each piece is due: each is delayed by the lag, however soon it follows another."""
         with suppress(OSError):
             while piece := await reader.read(65536):
                 await pieces.put((asyncio.get_running_loop().time() + self.lag, piece))
@@ -149,7 +149,7 @@ def _reset(writer: asyncio.StreamWriter) -> None:
 
 @asynccontextmanager
 async def relaying(server: Path) -> AsyncGenerator[Shim]:
-    """A shim before a server on a unix socket."""
+    """Run a shim in front of a server on a unix socket."""
     with tempfile.TemporaryDirectory(prefix="ua-") as directory:
         shim = Shim(lambda: asyncio.open_unix_connection(server), f"unix://{directory}/r")
         listener = await asyncio.start_unix_server(shim.serve, f"{directory}/r")
@@ -162,7 +162,7 @@ async def relaying(server: Path) -> AsyncGenerator[Shim]:
 
 @asynccontextmanager
 async def relaying_to_port(port: int) -> AsyncGenerator[Shim]:
-    """A shim before a server on a port of loopback."""
+    """Run a shim in front of a server on a port of loopback."""
     shim = Shim(lambda: asyncio.open_connection("127.0.0.1", port))
     listener = await asyncio.start_server(shim.serve, "127.0.0.1", 0)
     shim.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"

@@ -17,22 +17,22 @@ from dataclasses import dataclass, field
 
 @dataclass
 class OutboundProxy:
-    """Leads to `port`. Its behaviour is in its members, set while it runs."""
+    """A proxy that connects to `port`. Tests set its members while it runs."""
 
     port: int = 0
     tls: ssl.SSLContext | None = None
-    """What a tunnel's inside is unwrapped with; None passes it on as it is."""
+    """The TLS context with which tunnels are decrypted; None passes their bytes on."""
     password: str | None = None
-    """As `user:password`; without it, everybody may ask."""
+    """The required credentials as `user:password`; None: none are required."""
     answer: bytes | None = None
-    """What it says to each request instead of serving it."""
+    """The answer to each request, instead of serving it."""
     is_silent: bool = False
     open_connections: int = 0
     url: str = ""
     carried: list[str] = field(default_factory=list[str])
-    """First lines of what it was asked."""
+    """The request lines of all requests."""
     credentials: list[str] = field(default_factory=list[str])
-    """User and password of each that had any."""
+    """The credentials of all requests that had any."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection."""
@@ -86,7 +86,7 @@ class OutboundProxy:
 
 
 def _origin_form(data: bytes) -> bytes:
-    """What begins with a request for a whole URL, as an origin wants it."""
+    """Return a request with an absolute URL in the form for an origin server."""
     first, _, rest = data.partition(b"\r\n")
     words = first.split(b" ")
     if len(words) != 3 or not words[1].startswith(b"http://"):
@@ -114,7 +114,7 @@ async def _pass_on(
 
 @asynccontextmanager
 async def outbound_proxy(port: int = 0, tls: ssl.SSLContext | None = None) -> AsyncGenerator[OutboundProxy]:
-    """One that leads to a port of loopback."""
+    """Run a proxy that connects to a port of loopback."""
     proxy, tasks = OutboundProxy(port, tls), set[asyncio.Task[None]]()
 
     def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -10,7 +10,7 @@ from proxy.core.policy.policy import Policy
 
 
 class Files:
-    """Policy files in a directory of their own."""
+    """Policy files in a temporary directory."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

@@ -1,4 +1,4 @@
-"""`unabridged serve` in processes of its own, as anybody would start it."""
+"""`unabridged serve` as a process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ START = 30.0
 
 
 def environment(data: Path) -> dict[str, str]:
-    """A plain environment, of which no setting of whoever runs the tests is a part."""
+    """Return an environment without settings of the person who runs the tests."""
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("UNABRIDGED_", "OPENAI_"))
     }
@@ -31,7 +31,7 @@ def environment(data: Path) -> dict[str, str]:
 
 
 class Serving:
-    """One `unabridged serve`; it has said where, and need not be ready."""
+    """A running `unabridged serve`, which has printed its URL but may not be ready."""
 
     def __init__(self, process: subprocess.Popen[str], told: dict[str, str]) -> None:
         self.process = process
@@ -42,7 +42,7 @@ class Serving:
         return self.told["base_url"].removesuffix("/v1")
 
     async def readiness(self) -> int | None:
-        """What a probe is told, on a connection of its own; None where nobody listens."""
+        """Return the answer of a readiness probe; None if nothing listens."""
         try:
             async with httpx2.AsyncClient(timeout=PATIENCE) as probe:
                 return (await probe.get(f"{self.url}/readyz")).status_code
@@ -50,14 +50,14 @@ class Serving:
             return None
 
     async def becomes(self, status: int) -> None:
-        """Return once a probe is told this."""
+        """Wait until a readiness probe gets this answer."""
         async with asyncio.timeout(START):
             while await self.readiness() != status:
                 assert self.process.poll() is None, "serve ended"
                 await asyncio.sleep(0.02)
 
     async def end(self, by: signal.Signals = signal.SIGTERM) -> int:
-        """Tell it to end; its exit code."""
+        """End it by SIGTERM, and return its exit code."""
         self.process.send_signal(by)
         return await self.ends()
 
@@ -69,7 +69,7 @@ class Serving:
 async def serving(
     data: Path, *flags: str, ready: bool = True, program: Sequence[str] = PROGRAM, **variables: str
 ) -> AsyncGenerator[Serving]:
-    """`unabridged serve` on a free port, killed in the end if it still runs; its log is kept in `data`."""
+    """Run `unabridged serve` on a free port, with its log in `data`; at the end it is killed if it still runs."""
     with (data / LOG).open("ab") as log:
         process = subprocess.Popen(  # noqa: ASYNC220 - forks and returns
             [*program, "serve", "--port", "0", "--json", *flags],

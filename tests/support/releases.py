@@ -33,7 +33,7 @@ class NewerCodec(Codec):
 
 
 class NewerStore(RedisStore):
-    """The store of that release."""
+    """The store of the newer release."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -46,5 +46,5 @@ class NewerStore(RedisStore):
 
 
 def install_newer(patch: pytest.MonkeyPatch) -> None:
-    """What is started from now on is of that release."""
+    """Make all stores that are opened from now on stores of the newer release."""
     patch.setattr(stores, "RedisStore", NewerStore)

@@ -1,4 +1,4 @@
-"""A scripted model that is asked what to remember: it shows what it is asked, and says what it is told to."""
+"""A scripted model that answers the questions of memory, and records them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ enabled = true
 """
 
 OSLO = "I live in Oslo and I am allergic to nuts."
-"""What Ana says; this is what is noted of it."""
+"""What Ana says, and what is remembered of it."""
 LIVES, ALLERGIC = "Ana lives in Oslo.", "Ana is allergic to nuts."
 
 # How the questions for a memory begin.
@@ -54,9 +54,9 @@ class RememberingModel(Model):
     asked_for_texts: list[Received] = field(default_factory=list[Received])
     compressions: list[Received] = field(default_factory=list[Received])
     answers: dict[str, Message | Behaviour] = field(default_factory=dict[str, Message | Behaviour])
-    """How questions are answered instead, by how they begin."""
+    """Other answers to questions, by how the questions begin."""
     meanwhile: Callable[[], Awaitable[object]] | None = None
-    """What happens while it writes a text."""
+    """Called while it writes a text."""
 
     async def serve_one(self, exchange: Exchange) -> None:
         body: Message = json.loads(await exchange.body() or b"{}")
@@ -87,7 +87,7 @@ class RememberingModel(Model):
         await self._reply(exchange, body, said(answer))
 
     def prompts(self, asked: Sequence[Received]) -> list[str]:
-        """What it was asked with, the task first."""
+        """Return the texts of these requests, the task first."""
         return [_text(json.loads(bytes(each.body))) for each in asked]
 
 
@@ -96,18 +96,18 @@ def _text(body: Message) -> str:
 
 
 def bullets_in(text: str) -> list[str]:
-    """What was said in the lines of a transcript, or stands in those of texts; questions apart."""
+    """Return the lines of a transcript or of texts, without questions."""
     lines = re.findall(r"^(?!<)(?:\[[^\]]+\] [^:]+: |- ?|)(.+)$", text, re.MULTILINE)
     return [line for line in lines if not line.endswith("?")]
 
 
 def note(text: str, kind: str = "fact", **members: Any) -> Message:
-    """An item as a model proposes it."""
+    """Return an item as a model proposes it."""
     return {"text": text, "kind": kind, **members}
 
 
 def noting_ana() -> RememberingModel:
-    """A model that notes what Ana says of herself, and what becomes of her boat."""
+    """Return a model that proposes items about Ana and her boat."""
     return RememberingModel(
         notes={
             "live in Oslo": note(LIVES),
@@ -122,7 +122,7 @@ def noting_ana() -> RememberingModel:
 async def remembering(
     model: Model, directory: Path, rules: str = "channel_every = 1", **settings: Any
 ) -> AsyncGenerator[str]:
-    """The proxy with a policy that remembers by these rules; yields its URL."""
+    """Run the proxy with these memory rules in its policy; yields its URL."""
     path = write_policy(directory, "remembering", _POLICY + rules)
     settings = {"memory_rest": REST, **settings}
     async with proxying(model.url, policy=str(path), **settings) as url:
@@ -130,14 +130,14 @@ async def remembering(
 
 
 def person(chats: Chats, url: str, name: str = "ana", **headers: str) -> Chat:
-    """A client whose body names a person."""
+    """Return a client whose requests name a person."""
     chat = chats(url, **headers)
     chat.members["user"] = name
     return chat
 
 
 def prelude(view: Sequence[Message]) -> str:
-    """What stands before the conversation, if it is a note."""
+    """Return the note before the conversation, if there is one."""
     text = next(message["content"] for message in view if message["role"] != "system")
     return text if isinstance(text, str) and text.startswith("<note ") else ""
 
@@ -151,7 +151,7 @@ async def read(model: RememberingModel, times: int = 1) -> None:
 
 
 async def opening(model: Model, chat: Chat, session: str, question: str = "Where do I live?") -> str:
-    """What a new session of this name is told that begins with this question."""
+    """Return the briefing of a new session that begins with this question."""
     chat.headers["X-Unabridged-Session"] = session
     chat.messages.clear()
     await chat.ask(question)
@@ -172,7 +172,7 @@ async def ana_speaks(model: RememberingModel, url: str, chats: Chats, **headers:
 
 
 async def memory_gauges(url: str) -> dict[str, float]:
-    """What the metrics say of memory, by what stands behind their common name."""
+    """Return the metrics of memory, by the rest of their names."""
     async with httpx2.AsyncClient() as client:
         text = (await client.get(f"{url}/metrics")).text
     found: list[tuple[str, str]] = re.findall(r"^unabridged_memory_(\S+) (\S+)$", text, re.MULTILINE)

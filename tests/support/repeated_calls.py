@@ -34,7 +34,7 @@ def result(call_id: str, text: str) -> Message:
 
 
 def known(city: str = ROME) -> list[Message]:
-    """A conversation in which the weather has been asked for."""
+    """Return a conversation in which the weather was requested."""
     return [
         user("How is the weather?"),
         calling(("c1", "get_weather", city)),
@@ -49,7 +49,7 @@ def talking(text: str, *calls: tuple[str, str, str]) -> Message:
 
 
 async def ask(client: openai.AsyncOpenAI, messages: list[Message], *, stream: bool, **members: Any) -> Any:
-    """The completion, put together by the SDK where it is streamed."""
+    """Return the completion, assembled by the SDK if it is streamed."""
     asked: Any = messages
     arguments: Any = {"model": "gpt-test", "messages": asked, "tools": TOOLS, **members}
     if not stream:
@@ -60,7 +60,7 @@ async def ask(client: openai.AsyncOpenAI, messages: list[Message], *, stream: bo
 
 
 def sent_back(answer: Any) -> Message:
-    """The answer's message as the SDK sends it back."""
+    """Return the answer's message as the SDK sends it back."""
     message = answer.choices[0].message.model_dump(exclude_none=True)
     for call in message.get("tool_calls", ()):
         call["function"].pop("parsed_arguments", None)
@@ -70,6 +70,6 @@ def sent_back(answer: Any) -> Message:
 
 
 async def begin(client: openai.AsyncOpenAI, messages: list[Message]) -> Any:
-    """The stream itself, chunk by chunk."""
+    """Return the stream, chunk by chunk."""
     create: Any = client.chat.completions.create
     return await create(model="gpt-test", messages=messages, tools=TOOLS, stream=True)

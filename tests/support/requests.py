@@ -1,4 +1,4 @@
-"""Requests to be decided on, without the way that they came."""
+"""Requests to decide on, made without an HTTP request."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def a_request(
     arrived: float = 0.0,
     **members: Any,
 ) -> Request:
-    """A request of this chain and budget; whatever is not given is as plain as can be."""
+    """Return a request with this chain and budget, and simple defaults for everything else."""
     body = b'{"model":"gpt-test","messages":[%b]}' % b",".join(chain.raws)
     plain: dict[str, Any] = {
         "incoming": Incoming(ENVELOPE, body, policy or Policy(), arrived),
@@ -45,7 +45,7 @@ def a_request(
 
 
 def a_history(chain: Chain, body: bytes) -> History:
-    """A counted chain as the history of a body without a head."""
+    """Return a counted chain as the history of a body without a head."""
     return History(
         body=read_body(body, len(chain)),
         model="gpt-test",

@@ -1,4 +1,4 @@
-"""Scopes as tests write them, and what became of their items."""
+"""Memory scopes for tests, and helpers that write and read them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def event(name: str, kind: EventKind = EventKind.USE, at: float = 1.0, **members
 
 
 async def written(memories: MemoryStore, scope: Scope = CHANNEL, **changes: Any) -> int:
-    """The scope's version after it was changed, by nobody else meanwhile."""
+    """Change a scope, and return its version; fails if it was changed by others meanwhile."""
     seen = (await memories.remembered(scope)).version
     version = await memories.change(scope, Changes(**changes), seen)
     assert version > seen
@@ -68,7 +68,7 @@ async def written(memories: MemoryStore, scope: Scope = CHANNEL, **changes: Any)
 
 
 async def everything(memories: MemoryStore, scope: Scope) -> None:
-    """Ask a store for everything; in the end nothing of it is there."""
+    """Make every call of a memory store; at the end nothing is left."""
     await memories.note(scope, ONE, 1.0, ABOUT)
     seen = (await memories.remembered(scope)).version
     written = await memories.change(scope, Changes(items=items("i1"), about=ABOUT), seen)

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from proxy.http.server import server_config
 
 Script = Callable[["Exchange"], Awaitable[None]]
-"""What the upstream does about one request."""
+"""The behaviour of the upstream for one request."""
 
 Header = tuple[bytes, bytes]
 
@@ -42,7 +42,7 @@ class Received:
     headers: list[Header]
     raw_head: bytes
     raw_body: bytearray = field(default_factory=bytearray)
-    """The body's bytes as they came, chunk framing included."""
+    """The body's bytes as they arrived, including chunk framing."""
     body: bytearray = field(default_factory=bytearray)
 
     @property
@@ -64,7 +64,7 @@ class Received:
 
 
 class Exchange:
-    """One request, in the hands of a script. `raw` writes anything; the other verbs write HTTP."""
+    """One request, which a script answers. `raw` writes any bytes; the other methods write HTTP."""
 
     def __init__(self, request: Received, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.request = request
@@ -73,7 +73,7 @@ class Exchange:
         self._is_over = False
 
     async def part(self) -> bytes:
-        """The next bytes of the body as they arrive, without framing; empty at its end."""
+        """Return the next bytes of the body as they arrive, without framing; empty at its end."""
         if (self.request.value("transfer-encoding") or b"").lower() == b"chunked":
             return await self._chunk()
         left = int(self.request.value("content-length") or b"0") - len(self.request.body)
@@ -93,7 +93,7 @@ class Exchange:
         return part
 
     async def body(self) -> bytes:
-        """The whole body."""
+        """Return the whole body."""
         while await self.part():
             pass
         return bytes(self.request.body)
@@ -116,7 +116,7 @@ class Exchange:
         await self.raw(b"0\r\n\r\n")
 
     async def answer(self, status: int = 200, headers: Iterable[Header] = (), body: bytes = b"") -> None:
-        """A whole answer, after the request was read to its end."""
+        """Send a whole answer, after the request was read to its end."""
         await self.body()
         head = b"HTTP/1.1 %d Status\r\n" % status
         for name, value in (*headers, (b"Content-Length", b"%d" % len(body))):
@@ -127,7 +127,7 @@ class Exchange:
         await self.answer(status, [(b"Content-Type", b"application/json")], json.dumps(value).encode())
 
     async def stream_events(self, events: Iterable[object]) -> None:
-        """An event stream, one chunk an event, and `[DONE]`."""
+        """Send an event stream, one chunk per event, and `[DONE]`."""
         await self.body()
         await self.start(200, [(b"Content-Type", b"text/event-stream")])
         for event in events:
@@ -136,7 +136,7 @@ class Exchange:
         await self.end()
 
     async def gone(self) -> None:
-        """Return when the peer has closed its side."""
+        """Wait until the peer has closed its side."""
         try:
             while await self._reader.read(65536):
                 pass
@@ -159,7 +159,7 @@ async def ok(exchange: Exchange) -> None:
 
 
 class Counted(Protocol):
-    """What counts its connections."""
+    """Something that counts its connections."""
 
     @property
     def open_connections(self) -> int: ...
@@ -178,7 +178,7 @@ class FakeUpstream:
         self.open_connections = 0
         self.port = 0
         self.proxies: list[Counted] = []
-        """Those that lead here."""
+        """The proxies that connect to this upstream."""
         self._failures: list[BaseException] = []
         self._connections: set[asyncio.Task[None]] = set()
 
@@ -188,7 +188,7 @@ class FakeUpstream:
 
     @property
     def is_left(self) -> bool:
-        """Whether no connection leads here any more."""
+        """Whether no connection to it is left."""
         return self.open_connections + sum(proxy.open_connections for proxy in self.proxies) == 0
 
     @asynccontextmanager
@@ -295,7 +295,7 @@ def serve(
     *,
     request_timeout: float = PATIENCE,
 ) -> Generator[str]:
-    """Serve an application in a thread; yields its URL. `shutdown` is for one without a lifespan."""
+    """Serve an application in a thread; yields its URL. `shutdown` is for an app without a lifespan."""
     listener = socket.create_server(("127.0.0.1", 0))
     served = app if shutdown is None else _closed_by(app, shutdown)
     server = _Server(server_config(served, request_timeout=request_timeout))
@@ -310,14 +310,14 @@ def serve(
 
 
 async def eventually(condition: Callable[[], bool]) -> None:
-    """Return once the condition holds; fail if it does not within `PATIENCE`."""
+    """Wait until the condition holds; fail if it does not within `PATIENCE`."""
     async with asyncio.timeout(PATIENCE):
         while not condition():  # noqa: ASYNC110 - the condition is another thread's
             await asyncio.sleep(0.005)
 
 
 async def until(expected: object, ask: Callable[[], Awaitable[object]]) -> None:
-    """Return once the answer is as expected; fail if it is not within three times `PATIENCE`."""
+    """Wait until the answer is as expected; fail if it is not within three times `PATIENCE`."""
     async with asyncio.timeout(3 * PATIENCE):
         while await ask() != expected:  # noqa: ASYNC110 - another process, or another thread, changes it
             await asyncio.sleep(0.01)
@@ -335,17 +335,17 @@ class RawClient:
         await self._writer.drain()
 
     async def until(self, marker: bytes) -> bytes:
-        """Everything up to and with `marker`."""
+        """Read everything up to and including `marker`."""
         async with asyncio.timeout(PATIENCE):
             return await self._reader.readuntil(marker)
 
     async def rest(self) -> bytes:
-        """Everything until the server closes."""
+        """Read everything until the server closes the connection."""
         async with asyncio.timeout(PATIENCE):
             return await self._reader.read()
 
     def end(self) -> None:
-        """Say no more, and go on listening."""
+        """Close the sending side only."""
         self._writer.write_eof()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A scripted model that signs its reasoning, and takes it back only behind what it was made behind.
+"""A scripted model that signs its reasoning, and accepts it only after the messages it was made after.
 
 The signature is a hash of the tools and of the exact bytes of all messages before the answer, as they stood
 in the request. One in which a signed answer stands behind anything else is refused, as Anthropic does.
@@ -25,7 +25,7 @@ class SigningModel(Model):
     random: Random = field(default_factory=lambda: Random(0))
     refusals: list[str] = field(default_factory=list[str])
     thinks: float = 0.8
-    """Share of its answers that it thinks about."""
+    """Share of its answers that have reasoning."""
 
     async def _chat(self, exchange: Exchange, body: Message) -> None:
         raw = bytes(exchange.request.body)
@@ -45,7 +45,7 @@ class SigningModel(Model):
         await self._reply(exchange, body, reply)
 
     def _thought(self, signature: str) -> Message:
-        """Reasoning in one of the shapes in which gateways tell it."""
+        """Return reasoning in one of the forms that gateways use."""
         text = f"Thought number {len(self.chats)}."
         block = {"type": "thinking", "thinking": text, "signature": signature}
         detail = {"type": "reasoning.text", "text": text, "signature": signature, "index": 0}
@@ -59,12 +59,12 @@ class SigningModel(Model):
 
 
 def behind(raw: bytes) -> str:
-    """The signature of what is said after a request's last message."""
+    """Return the signature of reasoning after a request's last message."""
     return [prefix for _, prefix in _prefixes(raw)][-1]
 
 
 def _prefixes(raw: bytes) -> Iterator[tuple[Message, str]]:
-    """Each message of a request with the signature of all before it; after them one that says nothing."""
+    """Yield each message of a request with the signature of all before it; finally an empty one."""
     members = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
     digest = hashlib.sha256(bytes(members.get("tools", b"")))
     for message in msgspec.json.decode(members["messages"], type=list[msgspec.Raw]):

@@ -1,4 +1,4 @@
-"""What may be done to a store, drawn at random: turns of a few chains, and every other write."""
+"""Random writes to a store: turns of a few chains, and all other calls that write."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from proxy.ports import SessionKey, SessionStore
 from tests.support.stores import DAY, chain, epoch, hidden, turn
 
 Step = Callable[[SessionStore], Awaitable[object]]
-"""What is done to a store."""
+"""One write to a store."""
 
 KEYS = [SessionKey("aa", "01"), SessionKey("aa", "02"), SessionKey("bb", "named")]
 CHAINS = [

@@ -1,4 +1,4 @@
-"""Real stores for tests: servers on unix sockets, and a clock to turn by hand."""
+"""Real stores for tests: servers on unix sockets, and a clock that the test sets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STRANGER = SessionKey("bb", KEY.sid)
 
 @dataclass
 class HandClock:
-    """A clock that moves when it is told to."""
+    """A clock that moves only when the test moves it."""
 
     time: float = 1_700_000_000.0
 
@@ -77,13 +77,13 @@ class Server:
         self.process.wait()
 
     def run(self, *command: str | bytes | float) -> Any:
-        """One command of the test's own."""
+        """Run a command."""
         return run(self.url, *command)
 
 
 @dataclass(frozen=True)
 class Site:
-    """A store's URL, and those of the servers that it is."""
+    """A store's URL, and the URLs of its servers."""
 
     url: str
     servers: Sequence[str]
@@ -97,7 +97,7 @@ def wait_until(condition: Callable[[], object], seconds: float = 15.0) -> None:
 
 
 def is_left_alone(store: RedisStore) -> bool:
-    """Whether its server is left alone for a while, after a fault."""
+    """Whether the store does not call its server for a while, after a failure."""
     return store._connection.breaker.is_open  # pyright: ignore[reportPrivateUsage]
 
 
@@ -116,7 +116,7 @@ def answers(path: Path) -> bool:
 
 
 def run(url: str, *command: str | bytes | float) -> Any:
-    """One command of the test's own, as the server answers it."""
+    """Run a command, and return the server's answer."""
     client = cast("Any", redis.Redis).from_url(url)
     try:
         return client.execute_command(*command)
@@ -130,7 +130,7 @@ def valkey_command() -> list[str]:
 
 @contextmanager
 def serving(command: list[str], *options: str) -> Generator[Server]:
-    """A server in a directory of its own, whose path is short enough for a socket."""
+    """Run a server in a temporary directory whose path is short enough for a socket."""
     with tempfile.TemporaryDirectory(prefix="ua-") as directory:
         server = Server(command, Path(directory) / "s", list(options))
         try:
@@ -157,7 +157,7 @@ def redis_server_command() -> list[str] | None:
 
 
 SERVERS = ["valkey", *(["redis"] if redis_server_command() else []), "cluster"]
-"""The servers that there are here to hold the contract of a store against."""
+"""The installed servers, against which the contract tests run."""
 
 
 def keys_without_ttl(*urls: str) -> list[bytes]:
@@ -183,13 +183,13 @@ def keys_without_ttl(*urls: str) -> list[bytes]:
 
 
 def dump(url: str) -> list[bytes]:
-    """Everything that a server holds: the names of keys, and every value, field, member and score."""
+    """Return everything that a server stores: names of keys, values, fields, members and scores."""
     names: list[bytes] = run(url, "KEYS", "*")
     return [text for name in names for text in (name, *texts_in(url, name))]
 
 
 def texts_in(url: str, name: bytes) -> list[bytes]:
-    """Every value, field, member and score of one key."""
+    """Return every value, field, member and score of a key."""
     return _texts(_value(url, name))
 
 
@@ -205,7 +205,7 @@ def _value(url: str, name: bytes) -> Any:
 
 
 def _texts(value: Any) -> list[bytes]:
-    """The pieces of a value, however it is nested."""
+    """Return the parts of a value, however it is nested."""
     if isinstance(value, bytes):
         return [value]
     if isinstance(value, dict):
@@ -219,7 +219,7 @@ def _texts(value: Any) -> list[bytes]:
 
 
 def chain(*names: str) -> list[bytes]:
-    """Chain hashes that read well in a failure, those of short chains."""
+    """Return readable chain hashes, from short names."""
     told = ("/".join(names[: i + 1]).encode() for i in range(len(names)))
     return [each.ljust(32, b".") if len(each) <= 32 else hashlib.sha256(each).digest() for each in told]
 

@@ -1,4 +1,4 @@
-"""Conversations for strategies, and what one has cut of them."""
+"""Conversations for tests of strategies, and what a strategy cuts of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FREE = Policy(keep=Keep(recent=0.0, first_user=False))
 
 
 def talk(exchanges: int) -> list[Sent]:
-    """So many exchanges, and a question."""
+    """Return a conversation of so many exchanges and a question."""
     said = [message for n in range(exchanges) for message in (user(f"{n} {TEXT}"), assistant(f"{n} {TEXT}"))]
     return [*said, user("and now?")]
 
@@ -33,7 +33,7 @@ def talk(exchanges: int) -> list[Sent]:
 def gone(
     messages: list[Sent], conditions: Conditions, policy: Policy = SESSION, budget: Budget = ROOMY
 ) -> list[int]:
-    """What an epoch at this request cuts."""
+    """Return the messages that an epoch at this request cuts."""
     chain = chain_from(messages)
     situated = Situation(chain, EMPTY, policy, budget, count, conditions)
     decided = draft(situated, stage_at(chain, EMPTY, policy, budget))

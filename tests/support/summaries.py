@@ -1,4 +1,4 @@
-"""Talks that are cut, and what the model gets of them."""
+"""Conversations that are cut, and what the model gets of them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tests.support.clients import Chat, question, result_counts, told
 from tests.support.upstreams import Message, Model
 
 BUDGET = 800
-"""Tokens; few questions fill it."""
+"""A budget in tokens that a few questions fill."""
 
 
 async def until_cut(chat: Chat, model: Model) -> Any:
-    """Talk until something was cut; the answer to that request."""
+    """Send questions until something is cut; return the answer to that request."""
     for number in range(30):
         response = await chat.ask(question(number))
         assert response.status_code == 200

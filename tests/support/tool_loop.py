@@ -1,4 +1,4 @@
-"""Rounds of an upstream's answers told as one, as the engine drives them: streamed, and in one piece."""
+"""Several rounds of an upstream's answers edited into one answer, as the engine does: streamed and whole."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def never(call: ToolCall) -> bool:
 
 @dataclass
 class Told:
-    """What the client was told, and what the upstream had said in each round."""
+    """What the client got, and the upstream's message in each round."""
 
     passed: list[bytes]
-    """By step: what each chunk let pass, then the end."""
+    """The bytes that passed with each chunk, then those at the end."""
     rounds: list[dict[str, Any]]
     hidden: list[ToolCall]
     visible: bytes
@@ -53,7 +53,7 @@ class Told:
 
 
 def streamed(rounds: Sequence[Sequence[bytes]], answers: Answers, rules: Rules = RULES) -> Told:
-    """Rounds as chunks of bytes, told as one stream."""
+    """Edit rounds, given as chunks of bytes, into one stream."""
     editor, told, answered = StreamEditor(rules), Told([], [], [], b""), list[ToolCall]()
     following: Iterator[bytes] = iter(())
     for number, chunks in enumerate(rounds, 1):
@@ -78,7 +78,7 @@ def streamed(rounds: Sequence[Sequence[bytes]], answers: Answers, rules: Rules =
 
 
 def in_one_piece(rounds: Sequence[bytes], answers: Answers, rules: Rules = RULES) -> tuple[bytes, bytes]:
-    """Rounds as bodies, told as one; and the message that the client is told."""
+    """Edit rounds, given as bodies, into one; return also the message that the client gets."""
     editor, answered = CompletionEditor(rules), list[ToolCall]()
     for number, body in enumerate(rounds, 1):
         editor.feed(body)

@@ -21,7 +21,7 @@ from tests.support.servers import Exchange, FakeUpstream, Header, Received
 
 Message = dict[str, Any]
 Behaviour = Callable[[Exchange], Awaitable[None]]
-"""What the model does about one request, once its body was read."""
+"""The behaviour of the model for one request, once its body was read."""
 
 JSON = (b"Content-Type", b"application/json")
 EVENTS = (b"Content-Type", b"text/event-stream")
@@ -35,7 +35,7 @@ LLAMA = "llama.cpp"
 
 
 def count_tokens(body: Mapping[str, Any]) -> int:
-    """Prompt tokens: those of the texts, four for each message and three besides, as OpenAI counts them."""
+    """Count prompt tokens as OpenAI does: those of the texts, four per message, and three more."""
     texts = [_text(message) for message in body["messages"]]
     if body.get("tools"):
         texts.append(json.dumps(body["tools"]))
@@ -51,7 +51,7 @@ def _text(message: Message) -> str:
 
 
 def fault_in(messages: Sequence[Message]) -> str | None:
-    """What the real API would say about the order of messages; None where it would take them."""
+    """Return the real API's error about the order of messages; None if it would accept them."""
     waiting: set[str] = set()
     for message in messages:
         if message["role"] == "tool":
@@ -66,7 +66,7 @@ def fault_in(messages: Sequence[Message]) -> str | None:
 
 
 def refusal(words: str, prompt: int, window: int) -> Message:
-    """A refusal for length, in the words of one upstream."""
+    """Return a refusal for length, in the words of one upstream."""
     if words == LLAMA:
         return {
             "error": {
@@ -111,7 +111,7 @@ def said(text: str) -> Message:
 
 
 def calling(*calls: tuple[str, str, str]) -> Message:
-    """An assistant message that calls tools: (id, name, arguments)."""
+    """Return an assistant message that calls tools: (id, name, arguments)."""
     made = [
         {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
         for call_id, name, arguments in calls
@@ -120,7 +120,7 @@ def calling(*calls: tuple[str, str, str]) -> Message:
 
 
 def events(message: Message, prompt: int | None = None) -> list[Message]:
-    """The same answer as chunks of a stream."""
+    """Return the same answer as chunks of a stream."""
     deltas: list[Message] = [{"role": "assistant", "content": ""}]
     text: str = message.get("content") or ""
     deltas += [{"content": text[at : at + 8]} for at in range(0, len(text), 8)]
@@ -159,7 +159,7 @@ DONE = b"data: [DONE]\n\n"
 
 
 def plainly(status: int, headers: Sequence[Header], body: bytes) -> Behaviour:
-    """An answer given as bytes."""
+    """A behaviour that answers with these bytes."""
 
     async def behave(exchange: Exchange) -> None:
         await exchange.answer(status, headers, body)
@@ -168,7 +168,7 @@ def plainly(status: int, headers: Sequence[Header], body: bytes) -> Behaviour:
 
 
 def in_pieces(*pieces: bytes, headers: Sequence[Header] = (EVENTS,), end: bool = True) -> Behaviour:
-    """An answer whose body arrives in these chunks; without `end` the connection breaks off."""
+    """A behaviour that answers in these chunks; without `end` the connection breaks off."""
 
     async def behave(exchange: Exchange) -> None:
         await exchange.start(200, headers)
@@ -191,28 +191,28 @@ class Model:
     words: str = OPENAI
     replies: deque[Message | Behaviour] = field(default_factory=deque[Message | Behaviour])
     summary: Message | Behaviour | None = None
-    """How a request for a summary is answered; None is a good summary."""
+    """The answer to requests for summaries; None is a good summary."""
     chats: list[Received] = field(default_factory=list[Received])
     summaries: list[Received] = field(default_factory=list[Received])
     others: list[Received] = field(default_factory=list[Received])
     refused: int = 0
     hanging: int = 0
-    """Summary calls that hang now."""
+    """Number of summary calls that hang at the moment."""
     invalid: list[str] = field(default_factory=list[str])
     elsewhere: dict[str, Behaviour] = field(default_factory=dict[str, Behaviour])
-    """How requests of other paths are answered, by the end of the path."""
+    """The behaviour for other paths, by the end of the path."""
     listing: Message = field(default_factory=lambda: {"object": "list", "data": []})
     tells_usage: bool = True
     """Whether answers have `usage`, from which the proxy learns how the model counts."""
     caches: bool = False
-    """Whether it keeps what prompts begin with, and says so in `usage`."""
+    """Whether it caches prefixes of prompts, and reports that in `usage`."""
     url: str = ""
 
     def bodies(self) -> list[Message]:
         return [_read(bytes(chat.body)) for chat in self.chats]
 
     def views(self) -> list[list[Message]]:
-        """The messages of each request that was forwarded."""
+        """The messages of each forwarded request."""
         return [body["messages"] for body in self.bodies()]
 
     async def serve_one(self, exchange: Exchange) -> None:
@@ -265,7 +265,7 @@ class Model:
             await exchange.answer_json(answer)
 
     def _cached(self, body: Message, request: Received) -> int:
-        """Tokens of the longest beginning that a request has with an earlier one."""
+        """Return the tokens of the longest prefix that a request shares with an earlier one."""
         asked, most = body["messages"], 0
         for earlier in (_read(bytes(chat.body))["messages"] for chat in self.chats if chat is not request):
             pairs = enumerate(zip(asked, earlier, strict=False))
@@ -283,12 +283,12 @@ class Model:
 
 
 def _read(body: bytes) -> Message:
-    """A body's members; numbers of any length, since nothing is calculated with them."""
+    """Read a body's members; numbers of any length are accepted."""
     return json.loads(body.removeprefix(b"\xef\xbb\xbf") or b"{}", parse_int=lambda digits: int(digits[:9]))
 
 
 BEHIND = "This message is no part of the conversation"
-"""How a question for a summary begins that is asked behind a conversation."""
+"""How a request for a summary begins that follows a conversation."""
 
 
 def is_summary(body: Message) -> bool:
@@ -304,5 +304,5 @@ async def running(model: Model) -> AsyncGenerator[Model]:
 
 
 def giving_way(clock: Clock, quiet: float = 1.0) -> Foreground:
-    """Lets calls of our own give way to users: nothing is known of the upstream."""
+    """Return a foreground in which our own calls give way to users."""
     return Foreground(Contention(clock), clock, quiet=quiet)

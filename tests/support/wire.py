@@ -1,4 +1,4 @@
-"""One connection to the wire guard, without a socket: what is said on it, and what comes back."""
+"""One connection to the wire guard, without a socket: bytes in, bytes out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KIB = 1024
 
 
 class Wire(asyncio.Transport):
-    """A socket's other end, which remembers what it is told."""
+    """A transport that records what is written to it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class Wire(asyncio.Transport):
 
 @dataclass
 class OpenTurn:
-    """A request as the application had it."""
+    """A request as the application got it."""
 
     scope: Scope
     body: bytes = b""
@@ -75,7 +75,7 @@ class OpenTurn:
 
 @dataclass
 class Connection:
-    """One connection to an application that reads a request to its end and answers, when it may."""
+    """A connection to an application that reads each request, and answers once the test allows it."""
 
     wire: Wire = field(default_factory=Wire)
     asked: list[OpenTurn] = field(default_factory=list[OpenTurn])
@@ -123,7 +123,7 @@ class Connection:
 
     @property
     def code(self) -> str:
-        """That of the last answer, an error of ours in OpenAI's shape."""
+        """The code of the last answer, which is an error of ours."""
         head, _, body = self.wire.written.rpartition(b"\r\n\r\n")
         assert b"connection: close" in head
         assert re.search(rb"x-request-id: req-\S+\r\n", head)
@@ -142,7 +142,7 @@ Connect = Callable[[], Connection]
 
 
 def cuts(request: bytes) -> Iterable[tuple[bytes, ...]]:
-    """The request whole, in two at each offset, and byte for byte."""
+    """Return the request whole, split at each offset, and byte by byte."""
     yield (request,)
     yield from ((request[:at], request[at:]) for at in range(1, len(request)))
     yield tuple(request[at : at + 1] for at in range(len(request)))

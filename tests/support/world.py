@@ -1,4 +1,4 @@
-"""The world around the engine, for tests of what it does before anything is sent."""
+"""The engine's outside dependencies, for tests of what happens before anything is sent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from proxy.telemetry import Metrics
 
 
 class NoUpstream:
-    """Nobody is there."""
+    """An upstream that cannot be reached."""
 
     async def send(
         self,
@@ -34,7 +34,7 @@ class NoUpstream:
 
 
 def outside(counter: TokenCounter) -> Outside:
-    """A world whose upstream is away."""
+    """Return outside dependencies with an upstream that cannot be reached."""
     clock, metrics, memory = SystemClock(), Metrics(), Memory()
     store = InProcessStore(clock)
     return Outside(
