@@ -69,7 +69,7 @@ class Serving:
 async def serving(
     data: Path, *flags: str, ready: bool = True, program: Sequence[str] = PROGRAM, **variables: str
 ) -> AsyncGenerator[Serving]:
-    """Run `unabridged serve` on a free port, with its log in `data`; at the end it is killed if it still runs."""
+    """Run `unabridged serve` on a free port, with its log in `data`; killed at the end if it still runs."""
     with (data / LOG).open("ab") as log:
         process = subprocess.Popen(  # noqa: ASYNC220 - forks and returns
             [*program, "serve", "--port", "0", "--json", *flags],
