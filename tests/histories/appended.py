@@ -24,7 +24,7 @@ from tests.histories.history import (
 
 
 def check(evidence: Evidence) -> Iterator[Violation]:
-    """What is wrong with the turns of these clients."""
+    """Yield what is wrong with the turns of these clients."""
     sessions: dict[tuple[str, str], list[Attempt]] = defaultdict(list)
     for attempt in evidence.history.attempts:
         if attempt.mode is Mode.APPEND:
@@ -68,14 +68,14 @@ def _attempt(name: str) -> str:
 
 
 def _ends_with(new: Sequence[Message], attempt: Attempt) -> bool:
-    """Whether messages are those of an attempt; results that an unanswered turn brought may stand before."""
+    """Whether messages end with those of an attempt; results from an unanswered turn may come before."""
     mine = all_said(without_head(attempt.sent))
     before = new[: len(new) - len(mine)]
     return all_said(new[len(before) :]) == mine and all(each["role"] == "tool" for each in before)
 
 
 def _turns(evidence: Evidence, attempts: Sequence[Attempt], line: Sequence[str]) -> Iterator[Violation]:
-    """Each acknowledged turn once, and none before one that was over when it began."""
+    """Check that each acknowledged turn is there once, and none before one that was over when it began."""
     answered = [attempt for attempt in attempts if attempt.is_answered]
     named = {attempt.id: _answered(evidence, attempt) for attempt in answered}
     for attempt in answered:
@@ -92,7 +92,7 @@ def _turns(evidence: Evidence, attempts: Sequence[Attempt], line: Sequence[str])
 
 
 def _answered(evidence: Evidence, attempt: Attempt) -> str:
-    """The attempt whose answer this one got: one that it repeats, where that was answered unheard."""
+    """Return the attempt whose answer this one got: a repeated one, if its answer was not received."""
     heard, before = attempts_named(attempt.answer or {}), attempt
     while before.retries and not heard & {before.id}:
         before = evidence.attempts[before.retries]
@@ -100,7 +100,7 @@ def _answered(evidence: Evidence, attempt: Attempt) -> str:
 
 
 def _unexplained(evidence: Evidence, tree: Tree, attempts: Sequence[Attempt]) -> Iterator[Violation]:
-    """Each message that is kept belongs to a turn, at its place in it."""
+    """Check that each stored message belongs to a turn, at its place in it."""
     for node in tree.kept.values():
         path = tree.path(node.hash)
         if not any(_is_of(evidence, path, attempt) for attempt in attempts):
@@ -111,7 +111,7 @@ def _unexplained(evidence: Evidence, tree: Tree, attempts: Sequence[Attempt]) ->
 
 
 def _is_of(evidence: Evidence, path: Sequence[Kept], attempt: Attempt) -> bool:
-    """Whether a path ends within an attempt's turn, and a turn ends, or nothing is, before that."""
+    """Whether a path ends within an attempt's turn, and before that with the end of a turn, or nothing."""
     mine = all_said(without_head(attempt.sent))
     whole = all_said(node.message for node in path)
     if whole[-1][0] == "assistant":
@@ -127,7 +127,7 @@ def _is_of(evidence: Evidence, path: Sequence[Kept], attempt: Attempt) -> bool:
 def _forwarding(
     evidence: Evidence, tree: Tree, attempt: Attempt, attempts: Sequence[Attempt], forwarded: Forwarded
 ) -> Iterator[Violation]:
-    """Never an answer without its history: all that was acknowledged, whole, and then what is new."""
+    """Check that each request was forwarded with all acknowledged turns, whole, before its new messages."""
     view, new = without_head(forwarded.messages), without_head(attempt.sent)
     if list(view[len(view) - len(new) :]) != list(new):
         yield Violation(Kind.ALTERED, attempt.id, "forwarded without its own messages at the end")

@@ -1,4 +1,4 @@
-"""Stores with a bug each, as somebody might build them; the oracle must find every one."""
+"""Stores with one plausible bug each; the oracle must find every one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from proxy.ports import Recorded, SessionKey, SessionStore
 
 
 class Bug:
-    """A store that is all right; what inherits from it is not."""
+    """A correct store; its subclasses have bugs."""
 
     def __init__(self, store: SessionStore) -> None:
         self.store = store
@@ -24,17 +24,17 @@ class Bug:
 
     @classmethod
     def plant(cls, store: SessionStore) -> SessionStore:
-        """The store, with the bug."""
+        """Return the store with the bug."""
         return cast("SessionStore", cls(store))
 
     async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:
-        """Write a turn, well or not."""
+        """Write a turn, correctly or with the bug."""
         self.turns += 1
         return await self.store.record(key, turn, ttl)
 
 
 class WritesTwice(Bug):
-    """Each fourth turn is written, and then once more: a write that was repeated where nothing tells."""
+    """Each fourth turn is written twice: a repeated write that is not recognised."""
 
     async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:
         recorded = await super().record(key, turn, ttl)
@@ -48,7 +48,7 @@ class WritesTwice(Bug):
 
 
 class LosesTurns(Bug):
-    """Each fourth turn is promised, and not written."""
+    """Each fourth turn is acknowledged but not written."""
 
     async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:
         if self.turns % 4 == 3:
@@ -58,7 +58,7 @@ class LosesTurns(Bug):
 
 
 class Interleaves(Bug):
-    """What was said before is written again between a question and its answer: two turns in one list."""
+    """Earlier messages are written again between a question and its answer."""
 
     def __init__(self, store: SessionStore) -> None:
         super().__init__(store)
@@ -76,7 +76,7 @@ class Interleaves(Bug):
 
 
 class TakesPartsForAnswers(Bug):
-    """An answer that was cut off is kept as if it were whole."""
+    """An answer that was cut off is stored as if it were complete."""
 
     async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:
         if turn.nodes and turn.nodes[-1].answer:
@@ -86,7 +86,7 @@ class TakesPartsForAnswers(Bug):
 
 
 def _chained(after: bytes, nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """The same messages in another place, under hashes that belong there."""
+    """Return the same messages at another place, with the chain hashes of that place."""
     chained: list[Node] = []
     for node in nodes:
         place = hashlib.sha256(after + node.hash).digest()

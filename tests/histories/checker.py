@@ -15,21 +15,21 @@ from tests.histories.evidence import Evidence, Kind, Violation
 from tests.histories.history import Attempt, History, Mode, Outcome, attempts_named
 
 _UNSTORED = frozenset({"history_unavailable", "history_not_saved", "session_busy", "session_expired"})
-"""How an appending client is told that its turn was not taken."""
+"""Error codes with which an appending client learns that its turn was not stored."""
 
 _FAULTS = frozenset({"store", "previous-turn", "epoch-not-saved"})
-"""Reasons to be degraded that only a fault gives."""
+"""Degradations that only a fault causes."""
 
 
 def check(history: History) -> list[Violation]:
-    """Everything that is wrong with a history; nothing, where all is well."""
+    """Yield everything that is wrong with a history."""
     evidence = Evidence(history)
     found = [*_outcomes(evidence), *_leaks(evidence), *full.check(evidence), *appended.check(evidence)]
     return list(dict.fromkeys(found))
 
 
 def lost_turns(history: History) -> int:
-    """Answered turns that are in no transcript: as many, at least, a metric must have counted."""
+    """Return answered turns that are in no transcript; a metric must have counted at least as many."""
     return len(full.lost(Evidence(history)))
 
 
@@ -46,7 +46,7 @@ def _outcomes(evidence: Evidence) -> Iterator[Violation]:
 
 
 def _is_excused(evidence: Evidence, attempt: Attempt) -> bool:
-    """Whether there was a reason not to answer."""
+    """Whether there was a valid reason not to answer."""
     if attempt.fate.startswith(("429", "500", "break", "error")):
         return True
     if evidence.crashed(attempt.began, attempt.ended):
@@ -59,7 +59,7 @@ def _is_excused(evidence: Evidence, attempt: Attempt) -> bool:
 
 
 def _leaks(evidence: Evidence) -> Iterator[Violation]:
-    """Nothing of one conversation reaches the upstream in another's."""
+    """Check that no words of one conversation were forwarded in another."""
     for forwarded in evidence.history.forwarded:
         attempt = evidence.attempts.get(forwarded.attempt)
         if attempt is None:

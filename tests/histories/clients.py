@@ -16,16 +16,16 @@ from tests.histories.wire import Answer, ConnectionBrokenError, post
 from tests.support.clients import user
 
 PATIENCE = 20.0
-"""Seconds that a client waits for anything."""
+"""Most seconds that a client waits for anything."""
 _RETRIES = 3
 _BACKING_OFF = 0.1
-"""Seconds before a retry, but for the first, and as many again before each one more."""
+"""Seconds by which the pause before retries grows; the first retry comes at once."""
 _PADDING = " and on it goes" * 12
 """Makes a turn long enough for a small budget to be reached."""
 
 
 class Sender:
-    """Sends attempts to the workers, and notes what comes of them."""
+    """Sends attempts to the workers, and records their outcomes."""
 
     def __init__(self, history: History, urls: Sequence[str], attempted: Callable[[Attempt], None]) -> None:
         self._history = history
@@ -33,7 +33,7 @@ class Sender:
         self._attempted = attempted
 
     async def send(self, attempt: Attempt, client: Client, step: Step, key: str) -> Attempt:
-        """Make an attempt; it is told of whatever comes of it."""
+        """Make an attempt, and record its outcome in it."""
         self._history.attempts.append(attempt)
         self._attempted(attempt)
         reading = Reading()
@@ -109,7 +109,7 @@ def _headers(attempt: Attempt, client: Client, step: Step, key: str) -> dict[str
 
 
 class Player:
-    """One client at its script. `messages` is what it remembers of the conversation, without the head."""
+    """A client that plays its script. `messages` is its history, without the head."""
 
     def __init__(self, sender: Sender, client: Client, number: int, seed: int) -> None:
         self._sender = sender
@@ -120,7 +120,7 @@ class Player:
         self.messages: list[Message] = []
 
     async def play(self) -> None:
-        """Do all steps, one after the other."""
+        """Make all steps, one after the other."""
         acts: dict[Act, Callable[[Step], Awaitable[None]]] = {
             Act.REGENERATE: self._regenerate,
             Act.EDIT: self._edit,
@@ -133,7 +133,7 @@ class Player:
             await acts.get(step.act, self._say)(step)
 
     async def say_last(self, worker: int) -> None:
-        """One more turn, undisturbed: the answer that must confess what was lost before."""
+        """Make one more turn, undisturbed: its answer must report what was lost before."""
         await self._say(Step(worker=worker, streams=False))
 
     # --- steps ---
@@ -144,7 +144,7 @@ class Player:
         await self._turn(past, [user(words)], step)
 
     async def _turn(self, past: list[Message], new: list[Message], step: Step) -> None:
-        """Say `new` after `past`, carry out the calls of the answer, and remember all of it."""
+        """Send `new` after `past`, answer the calls of the answer, and add everything to the history."""
         key = self._next() if step.keyed else ""
         attempt = await self._attempt(past, new, step, key=key)
         for retry in range(_RETRIES):

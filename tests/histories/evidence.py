@@ -1,4 +1,4 @@
-"""A history, arranged for the questions that the checker asks; and what it may find."""
+"""A history, indexed for the questions of the checker; and what the checker may find."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from functools import cached_property
 from tests.histories.history import Attempt, Forwarded, History, Kept, Message, Said, Tree, said
 
 GRACE = 1.5
-"""Seconds within which a worker knows that a write has failed: longer than the store's time of a test."""
+"""Seconds within which a worker knows that a write has failed: more than the tests' store timeout."""
 
 
 class Kind(StrEnum):
-    """What can be wrong."""
+    """The kinds of faults."""
 
     LOST = "lost"
-    """An answered turn is in no transcript, and nobody said so."""
+    """An answered turn is in no transcript, and no answer reported that."""
     UNCOUNTED = "uncounted"
-    """Turns are lost that no metric has counted."""
+    """Turns were lost that no metric counted."""
     TWICE = "twice"
     """A turn is there more than once."""
     UNEXPLAINED = "unexplained"
-    """Something is kept that nobody said, or not there."""
+    """A message is stored that nobody sent, or not at that place."""
     INTERLEAVED = "interleaved"
-    """Another turn's messages stand within a turn."""
+    """Another turn's messages are within a turn."""
     DISORDER = "disorder"
-    """A turn stands before one that was over when it began."""
+    """A turn comes before one that was over when it began."""
     HISTORY_MISSING = "history missing"
     """An appended turn was forwarded without all that was acknowledged before it."""
     PARTIAL_IN_VIEW = "partial in view"
@@ -51,7 +51,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One thing that is wrong, with an attempt or a session."""
+    """A fault of an attempt or a session."""
 
     kind: Kind
     where: str
@@ -62,7 +62,7 @@ class Violation:
 
 
 class Evidence:
-    """One history, and what follows from it."""
+    """A history, and what follows from it."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -75,31 +75,31 @@ class Evidence:
         return {attempt.id.rpartition(".")[0]: attempt.talk for attempt in self.history.attempts}
 
     def talk_of(self, attempt: str) -> str:
-        """The conversation to which words belong that name an attempt."""
+        """Return the conversation to which words that name an attempt belong."""
         return self._talks.get(attempt.rpartition(".")[0], "of nobody")
 
     @cached_property
     def forwarded(self) -> dict[str, list[Forwarded]]:
-        """What the upstream was sent, by attempt."""
+        """What was forwarded to the upstream, by attempt."""
         sent: dict[str, list[Forwarded]] = defaultdict(list)
         for each in self.history.forwarded:
             sent[each.attempt].append(each)
         return sent
 
     def intended(self, attempt: Attempt) -> Message | None:
-        """What the upstream answered, or would have if it had come to its end."""
+        """The answers that the upstream gave or was about to give, by attempt."""
         return next((each.answer for each in reversed(self.forwarded.get(attempt.id, ()))), None)
 
     def tree_of(self, attempt: Attempt) -> Tree | None:
-        """The stored session that an attempt belongs to."""
+        """Return the stored session of an attempt."""
         return self.history.trees.get((attempt.tenant, attempt.session or attempt.header))
 
     def crashed(self, began: float, ended: float) -> bool:
-        """Whether a worker was killed in that time."""
+        """Whether a worker was killed in a period."""
         return any(began - GRACE <= at <= ended + GRACE for at in self.history.crashes)
 
     def find(self, tree: Tree, path: Iterable[Said]) -> list[Kept]:
-        """The kept messages at which a path of the tree ends that says all this."""
+        """Return the stored messages at which a path with these messages ends."""
         branches = self._branches.setdefault(id(tree), _branches(tree))
         found: list[Kept] = []
         before = [b""]
@@ -110,7 +110,7 @@ class Evidence:
 
 
 def _branches(tree: Tree) -> dict[tuple[bytes, Said], list[Kept]]:
-    """Kept messages by what they say and what they follow; what follows nothing follows the empty hash."""
+    """Index stored messages by content and parent; the first messages have the empty hash as parent."""
     branches: dict[tuple[bytes, Said], list[Kept]] = defaultdict(list)
     for node in tree.kept.values():
         parent = node.parent if node.parent in tree.kept else b""
@@ -119,7 +119,7 @@ def _branches(tree: Tree) -> dict[tuple[bytes, Said], list[Kept]]:
 
 
 def begins(piece: Said, whole: Message | None) -> bool:
-    """Whether an answer is the beginning of another."""
+    """Whether an answer is the beginning of another one."""
     if whole is None:
         return False
     role, text, calls, _ = said(whole)

@@ -23,7 +23,7 @@ _CONFESSIONS = frozenset({"previous-turn", "store"})
 
 
 def check(evidence: Evidence) -> Iterator[Violation]:
-    """What is wrong with the turns of these clients."""
+    """Yield what is wrong with the turns of these clients."""
     yield from _turns(evidence)
     yield from _unexplained(evidence)
     yield from _tips(evidence)
@@ -33,7 +33,7 @@ def check(evidence: Evidence) -> Iterator[Violation]:
 
 
 def lost(evidence: Evidence) -> list[Attempt]:
-    """Answered turns that are in no transcript."""
+    """Return answered turns that are in no transcript."""
     answered = [attempt for attempt in _attempts(evidence) if attempt.is_answered]
     return [attempt for attempt in answered if not _is_kept(evidence, attempt)]
 
@@ -68,7 +68,7 @@ def _turns(evidence: Evidence) -> Iterator[Violation]:
 
 
 def _is_confessed(evidence: Evidence, attempt: Attempt) -> bool:
-    """Whether the session's next answer said so, or there was none, or nobody was left to say it.
+    """Whether the loss was reported by the session's next answer, or could not be reported.
 
     An answer that began before the loss was known could not say it; the next one must.
     """
@@ -95,7 +95,7 @@ def _is_confessed(evidence: Evidence, attempt: Attempt) -> bool:
 
 
 def _unexplained(evidence: Evidence) -> Iterator[Violation]:
-    """Each message that is kept was said there, or answered there."""
+    """Check that each stored message was sent or answered at its place."""
     sessions: dict[tuple[str, str], list[Attempt]] = defaultdict(list)
     for attempt in _attempts(evidence):
         sessions[attempt.tenant, attempt.session or attempt.header].append(attempt)
@@ -140,7 +140,7 @@ def _forwarding(evidence: Evidence, attempt: Attempt) -> Iterator[Violation]:
 
 
 def _is_abridged(attempt: Attempt, view: Sequence[Message]) -> bool:
-    """Whether a view holds what was sent in its order and to its end, with nothing between but notes."""
+    """Whether a view has messages of the request in their order, the last one included, and notes only."""
     whole = [_unclipped(attempt, message) for message in view]
     left = iter(attempt.sent)
     kept = [message for message in whole if message in attempt.sent]
@@ -150,7 +150,7 @@ def _is_abridged(attempt: Attempt, view: Sequence[Message]) -> bool:
 
 
 def _unclipped(attempt: Attempt, message: Message) -> Message:
-    """The tool result that this is a clip of, or the message itself."""
+    """Return the tool result of which this is a clip, or the message itself."""
     if message["role"] != "tool" or "characters left out" not in message["content"]:
         return message
     call = message["tool_call_id"]
@@ -161,7 +161,7 @@ def _unclipped(attempt: Attempt, message: Message) -> Message:
 
 
 def _splits(evidence: Evidence, attempt: Attempt) -> Iterator[Violation]:
-    """Without a header, the first turn after an answer goes on in the session that gave it."""
+    """Check that without a header a turn continues in the session of the answer before it."""
     if attempt.header or not attempt.session or not evidence.history.is_calm:
         return
     *_, past = [None, *filter(None, (_answered_with(evidence, attempt, each) for each in attempt.sent))]

@@ -1,4 +1,4 @@
-"""What happened: who sent what and got what, what the upstream was sent, and what was kept of it.
+"""What happened: what each client sent and got, what was forwarded, and what was stored.
 
 A history is plain data. The runner records one; the checker reads it, and reads nothing else.
 """
@@ -14,10 +14,10 @@ from typing import Any
 
 Message = dict[str, Any]
 Said = tuple[str, str, tuple[tuple[str, str, str], ...], str]
-"""What a message says, however it is written: role, text, tool calls, and the call that it answers."""
+"""The content of a message, however it is written: role, text, tool calls, and the call it is a result of."""
 
 END = " ∎"
-"""Ends every answer of the model, so that one which was cut off is told from a whole one."""
+"""Ends every answer of the model, so that answers that were cut off can be recognised."""
 _ATTEMPT = re.compile(r"\bh\d+\.[a-z]+\d+\.\d+\b")
 
 
@@ -29,18 +29,18 @@ class Mode(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What came of an attempt, as its client saw it."""
+    """The outcome of an attempt, as its client saw it."""
 
     ANSWERED = "answered"
-    """The whole answer came; in append mode that is the promise that it is kept."""
+    """The whole answer arrived; in append mode it is thereby acknowledged as stored."""
     CUT = "cut"
     """The answer broke off, or ended with an error event."""
     REFUSED = "refused"
-    """An error status instead of an answer."""
+    """An error response."""
     LEFT = "left"
-    """The client did not wait for the end."""
+    """The client left before the end."""
     BROKEN = "broken"
-    """The connection broke before there was a status."""
+    """The connection broke before a response."""
 
 
 @dataclass(slots=True)
@@ -48,36 +48,36 @@ class Attempt:
     """One request, from the client's side. Times are seconds of one clock."""
 
     id: str
-    """Names the history, the client and the number of the request: `h7.c1.3`."""
+    """History, client and number of the request: `h7.c1.3`."""
     talk: str
-    """The conversation that it belongs to, as the script names it: no text of another may reach it."""
+    """Its conversation, as named by the script; no text of another one may reach it."""
     mode: Mode
     sent: tuple[Message, ...]
     began: float
     worker: int = 0
     fate: str = ""
-    """What the upstream was told to do about it."""
+    """What the upstream does with the request."""
     is_aside: bool = False
-    """A request of another kind under the conversation's id, such as one for a title."""
+    """Whether it is a request of another kind under the conversation's id, such as one for a title."""
     retries: str = ""
     """The attempt that it repeats."""
     twin: str = ""
     """The attempt that was made at the same time with the same body, at another worker."""
     header: str = ""
-    """The session's name, where the client gives one."""
+    """The session's name, if the client sends one."""
     tenant: str = ""
     ended: float = 0.0
     outcome: Outcome = Outcome.BROKEN
     status: int = 0
     code: str = ""
-    """Of the error, in the body or in the stream."""
+    """The code of the error, in the body or in the stream."""
     answer: Message | None = None
-    """What the client got of the answer."""
+    """The part of the answer that the client got."""
     session: str = ""
-    """The session, as the answer names it."""
+    """The session's name in the answer."""
     degraded: tuple[str, ...] = ()
     cut: int | None = None
-    """Messages that the answer says were absent from the view; None where it says nothing."""
+    """Number of cut messages according to the answer; None if it does not say."""
 
     @property
     def is_answered(self) -> bool:
@@ -91,14 +91,14 @@ class Forwarded:
     attempt: str
     messages: tuple[Message, ...]
     body: str
-    """All of it, but for the usage that each worker may ask for."""
+    """The body, without the request for usage that a worker may add."""
     answer: Message | None
-    """What the upstream meant to answer; None where it refused."""
+    """The upstream's intended answer; None if it refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """One message of a stored session."""
+    """A message of a stored session."""
 
     hash: bytes
     parent: bytes
@@ -114,10 +114,10 @@ class Tree:
     kept: dict[bytes, Kept]
     tip: bytes
     told: tuple[Message, ...] = ()
-    """The transcript as the admin API tells it, without the head."""
+    """The transcript in the admin API, without the head."""
 
     def path(self, last: bytes) -> list[Kept]:
-        """The messages from the root to one of them."""
+        """Return the messages from the root to one of them."""
         path: list[Kept] = []
         while (node := self.kept.get(last)) is not None:
             path.append(node)
@@ -127,7 +127,7 @@ class Tree:
 
 @dataclass
 class History:
-    """Everything that the checker looks at."""
+    """Everything that the checker reads."""
 
     seed: int
     attempts: list[Attempt] = field(default_factory=list[Attempt])
@@ -136,9 +136,9 @@ class History:
     """Stored sessions by tenant and name."""
     faults: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
     crashes: list[float] = field(default_factory=list[float])
-    """When a worker was killed: what it had answered and not written yet is gone, and nobody can say so."""
+    """Times when workers were killed: answers that were not written yet are lost without a report."""
     is_calm: bool = True
-    """Whether nothing was done to the store and the workers: then nothing may be degraded."""
+    """Whether store and workers were undisturbed; then no answer may be degraded."""
 
 
 # --- reading messages ---
@@ -159,18 +159,18 @@ def all_said(messages: Iterable[Message]) -> tuple[Said, ...]:
 
 
 def without_head(messages: Sequence[Message]) -> Sequence[Message]:
-    """A request's messages after its leading system messages."""
+    """Return a request's messages after its leading system messages."""
     first = next((place for place, each in enumerate(messages) if each["role"] != "system"), len(messages))
     return messages[first:]
 
 
 def attempts_named(message: Message) -> set[str]:
-    """The attempts whose words, or whose answers, a message holds."""
+    """Return the attempts whose words or answers a message contains."""
     return set(_ATTEMPT.findall(json.dumps(message)))
 
 
 def is_whole(answer: Message) -> bool:
-    """Whether an answer of the model has its end."""
+    """Whether an answer of the model is complete."""
     return bool(answer.get("tool_calls")) or said(answer)[1].endswith(END)
 
 
@@ -178,7 +178,7 @@ def is_whole(answer: Message) -> bool:
 
 
 def log(history: History) -> str:
-    """The history as people read it, a line an event, in the order of time."""
+    """Return the history for people, one line per event, in chronological order."""
     first = min((attempt.began for attempt in history.attempts), default=0.0)
     lines = [(at, f"          {what}") for at, what in history.faults]
     lines += [(at, "          a worker is killed") for at in history.crashes]
@@ -190,7 +190,7 @@ def log(history: History) -> str:
 
 
 def _branches(tree: Tree) -> str:
-    """The answers of the tip's branch, and those beside it."""
+    """Return the answers on the tip's branch, and those on other branches."""
     on_tip = tree.path(tree.tip)
     beside = [node for node in tree.kept.values() if node.is_answer and node not in on_tip]
     return f"{_answers(on_tip)}; beside it: {_answers(beside) or 'nothing'}"

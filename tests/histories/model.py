@@ -23,7 +23,7 @@ _SLOWLY = 0.004
 
 
 class EchoModel:
-    """Keeps what it was sent, by attempt."""
+    """The upstream, which records requests by attempt."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -36,7 +36,7 @@ class EchoModel:
             yield self
 
     def take(self, history: str) -> list[Forwarded]:
-        """What was forwarded of one history; it is not kept any longer."""
+        """Return the requests of one history, and drop them."""
         mine = [attempt for attempt in self.forwarded if attempt.startswith(f"{history}.")]
         return [each for attempt in mine for each in self.forwarded.pop(attempt)]
 
@@ -83,7 +83,7 @@ async def _whole(exchange: Exchange, answer: Message, kind: str) -> None:
 
 
 async def _stream(exchange: Exchange, answer: Message, kind: str, number: int) -> None:
-    """Stream an answer, one chunk an event where it is slow or breaks off, and else as it would come."""
+    """Stream an answer: slow and broken ones event by event, others in one piece."""
     pieces = [sse(event) for event in events(answer)]
     await exchange.start(200, [EVENTS])
     if kind == "slow":

@@ -1,4 +1,4 @@
-"""An answer as a client reads it: put together from a stream's events, or from one body."""
+"""An answer as a client reads it: from the events of a stream, or from one body."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tests.histories.history import Message
 
 @dataclass
 class Reading:
-    """What has come of an answer so far."""
+    """The part of an answer that has arrived so far."""
 
     events: int = 0
     is_done: bool = False
     code: str = ""
-    """Of an error that came in the place of the rest."""
+    """The code of an error in place of the rest."""
     _rest: bytes = b""
     _text: str = ""
     _calls: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
@@ -31,7 +31,7 @@ class Reading:
                 self._take(event.removeprefix(b"data: "))
 
     def take_body(self, body: bytes) -> None:
-        """Take a body that came in one piece."""
+        """Take a body that is not a stream."""
         try:
             told: dict[str, Any] = json.loads(body)
         except ValueError:
@@ -43,7 +43,7 @@ class Reading:
 
     @property
     def message(self) -> Message | None:
-        """The message, as a client sends it back; None where nothing came."""
+        """Return the message as a client sends it back; None if nothing arrived."""
         if self._whole is not None:
             return self._whole
         if not self._text and not self._calls:

@@ -14,12 +14,12 @@ from tests.histories.scripts import Script
 from tests.histories.site import Site
 
 SETTLING = 3.0
-"""Seconds within which writes that are under way have ended."""
+"""Seconds within which running writes have ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A history that went wrong."""
+    """A history with faults."""
 
     script: Script
     history: History
@@ -31,7 +31,7 @@ class Failure:
 
 
 class Play:
-    """One script while it is played."""
+    """A script while it is played."""
 
     def __init__(self, site: Site, script: Script) -> None:
         self.script = script
@@ -45,13 +45,13 @@ class Play:
         ]
 
     async def play(self) -> None:
-        """Everything that the script says, its faults included."""
+        """Play the whole script, its faults included."""
         await asyncio.gather(*(player.play() for player in self._players))
         self._faults.clear()  # what comes after is said in peace
         await asyncio.gather(*self._harm)
 
     async def say_last(self) -> None:
-        """One more turn of each client, once all is well again."""
+        """Make one more turn of each client, once nothing is disturbed any more."""
         for number, player in enumerate(self._players):
             await player.say_last(self.script.seed + number)
 
@@ -64,7 +64,7 @@ class Play:
 
 
 async def run(site: Site, scripts: Iterable[Script], settling: float = SETTLING) -> list[Failure]:
-    """Play these scripts at once on one site, and tell what went wrong."""
+    """Play these scripts at once on one site, and return the failures."""
     counted = await site.lost_turns()
     plays = [Play(site, script) for script in scripts]
     await asyncio.gather(*(play.play() for play in plays))
@@ -79,7 +79,7 @@ async def run(site: Site, scripts: Iterable[Script], settling: float = SETTLING)
 
 
 def _uncounted(plays: Sequence[Play], before: float | None, after: float | None) -> list[Failure]:
-    """The histories with lost turns, where these are more than were counted for all of them."""
+    """Return the histories with lost turns, if more were lost than the metric counted."""
     if before is None or after is None:
         return []
     counted = after - before
@@ -97,7 +97,7 @@ def _uncounted(plays: Sequence[Play], before: float | None, after: float | None)
 
 
 async def _settled(site: Site, plays: Sequence[Play], settling: float) -> list[Failure]:
-    """What is wrong, once writes that were under way have ended."""
+    """Return the faults, once running writes have ended."""
     deadline = asyncio.get_running_loop().time() + settling
     left: list[Play] = list(plays)
     failures: list[Failure] = []

@@ -1,4 +1,4 @@
-"""Random scripts for clients: what each does, and what becomes of it. A seed names one for ever."""
+"""Random scripts: what clients do, and what happens to their requests. A seed always gives the same one."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class Act(StrEnum):
 
     SAY = "say"
     YES = "yes"
-    """The word that is said again and again."""
+    """Say "yes", a message that occurs again and again."""
     REGENERATE = "regenerate"
     EDIT = "edit"
-    """Say an older message otherwise, and drop what followed."""
+    """Change an older message, and drop what followed it."""
     FORK = "fork"
-    """Two turns at once out of one past; go on with one of them."""
+    """Make two turns at once after the same history; continue with one of them."""
     TITLE = "title"
-    """Say something, and at the same time ask for a title under the same id."""
+    """Make a turn, and at the same time request a title under the same id."""
     TWICE = "twice"
-    """The same request at both workers at once."""
+    """Send the same request to both workers at once."""
 
 
 class Then(StrEnum):
@@ -33,13 +33,13 @@ class Then(StrEnum):
 
     RETRY = "retry"
     KEEP = "keep"
-    """Keep what came of the answer, and go on; without any of it, drop the turn."""
+    """Keep the part of the answer that arrived, and continue; if nothing arrived, drop the turn."""
     DROP = "drop"
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a client, and what others do about it."""
+    """One step of a client, and what happens to it."""
 
     act: Act = Act.SAY
     worker: int = 0
@@ -47,22 +47,22 @@ class Step:
     fate: str = "answer"
     """What the upstream does: see :mod:`tests.histories.model`."""
     leave: int | None = None
-    """The client leaves after so many chunks of the answer, or milliseconds where it is not streamed."""
+    """Number of chunks (milliseconds if not streamed) after which the client leaves."""
     then: Then = Then.RETRY
     keyed: bool = False
     """Whether the request has an Idempotency-Key."""
     pick: int = 0
-    """Which older message is edited."""
+    """Selects the older message that is edited."""
     pause: int = 0
-    """Milliseconds to wait before."""
+    """Milliseconds to wait before the step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A client: how it talks, and what it does."""
+    """A client: its kind, and its steps."""
 
     talk: str
-    """Its conversation; several clients may share one."""
+    """The name of its conversation; several clients may share one."""
     mode: Mode
     steps: tuple[Step, ...]
     header: str = ""
@@ -70,11 +70,11 @@ class Client:
     credential: str = "Bearer sk-one"
     user: str = ""
     has_clock: bool = False
-    """Whether it begins with a system message that tells the time."""
+    """Whether it sends a system message with the time."""
     greets: bool = False
     """Whether it begins with the same greeting as everybody."""
     budget: int = 0
-    """Tokens, where it lowers them: then its turns are long and epochs begin."""
+    """The budget that it requests; then its turns are long, and epochs begin. 0: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A history before it happens."""
+    """A script: everything that is to happen."""
 
     seed: int
     clients: tuple[Client, ...]
@@ -104,7 +104,7 @@ WORKER_FAULTS = ("crash", "crash", "lose replies", "cut")
 
 
 def script(seed: int, modes: tuple[Mode, ...] = tuple(Mode), faults: tuple[str, ...] = ()) -> Script:
-    """The script of a seed. With `faults`, a quarter of all scripts have one of these."""
+    """Return the script of a seed. With `faults`, a quarter of all scripts have one of these."""
     random = Random(seed)
     clients: list[Client] = []
     for number in range(random.choice((1, 1, 1, 2))):

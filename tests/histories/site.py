@@ -33,14 +33,14 @@ from tests.support.network import Shim, relaying
 from tests.support.stores import HandClock, Server, serving, valkey_command
 
 STORE_TIMEOUT = 0.4
-"""Seconds, where the store is disturbed. Undisturbed it has all the time that a busy machine takes."""
+"""Store timeout in seconds on disturbed sites; otherwise it is as long as a busy machine needs."""
 _CALM_TIMEOUT = 10.0
 _BREAKER = 0.1
 _LEASE = 1.0
-"""Seconds after which a killed worker's place in a line is given up."""
+"""Seconds after which a killed worker's place in a queue is given up."""
 _POLICY = 'extends = "balanced"\n[summary]\nenabled = false\n'
 _STARTING = 30.0
-"""Seconds that workers have to start."""
+"""Seconds within which workers must start."""
 Plant = Callable[[SessionStore], SessionStore]
 """Puts a fault into a store."""
 
@@ -55,9 +55,9 @@ class Site:
     relays: list[Shim]
     http: httpx2.AsyncClient
     store: RedisStore
-    """The same store, by a way on which nothing fails."""
+    """The same store over a connection that is never disturbed."""
     is_calm: bool
-    """Whether nothing is ever done to it."""
+    """Whether it is never disturbed."""
     supervisor: int = 0
     """Process id of the supervisor of workers; 0 where the proxies run in this process."""
     crashes: list[float] = field(default_factory=list[float])
@@ -66,7 +66,7 @@ class Site:
     # --- faults ---
 
     async def disturb(self, fault: Fault) -> None:
-        """Do one thing to the store or the workers, and undo it."""
+        """Disturb the store or the workers once, and undo that."""
         relay, seconds = self.relays[fault.worker % len(self.relays)], fault.milliseconds / 1000
         if fault.kind == "crash":
             self.crashes.append(asyncio.get_running_loop().time())
@@ -119,7 +119,7 @@ class Site:
     # --- what was kept ---
 
     async def read(self, history: History) -> None:
-        """Read every session that a history has touched."""
+        """Read all sessions of a history."""
         history.trees = {
             (attempt.tenant, name): await self._tree(attempt, name)
             for attempt in history.attempts
@@ -148,7 +148,7 @@ class Site:
         return list(without_head([each["message"] for each in messages]))
 
     async def lost_turns(self) -> float | None:
-        """How many lost turns have been counted; None of workers that may be killed: nobody knows."""
+        """Return the number of lost turns in the metrics; None if workers may be killed."""
         if self.supervisor:
             return None
         texts = [(await self.http.get(f"{url}/metrics")).text for url in self.urls]
@@ -195,7 +195,7 @@ async def open_site_of_workers() -> AsyncGenerator[Site]:
 
 
 async def _ready(site: Site) -> None:
-    """Wait until a worker serves; before that nobody listens."""
+    """Wait until a worker serves."""
     async with asyncio.timeout(_STARTING):
         while True:
             with suppress(httpx2.TransportError):
@@ -230,7 +230,7 @@ async def _ground(*, disturbed: bool) -> AsyncGenerator[tuple[Site, dict[str, An
 
 @contextmanager
 def planted(plant: Plant | None) -> Generator[None]:
-    """Proxies that are built within have a fault in their stores."""
+    """Put a bug into the stores of proxies that are built in the block."""
     opened = app.open_store
 
     def open_planted(*given: Any, **named: Any) -> SessionStore:
@@ -244,7 +244,7 @@ def planted(plant: Plant | None) -> Generator[None]:
 
 @contextmanager
 def _served(upstream: str, store: str, settings: dict[str, Any]) -> Generator[tuple[str, int]]:
-    """The program as operators start it; its URL and its process id."""
+    """Run the program as operators do; yields its URL and process id."""
     variables = {f"UNABRIDGED_{name.upper()}": str(value) for name, value in settings.items()}
     given = {"UNABRIDGED_UPSTREAM": upstream, "UNABRIDGED_STORE": store, "UNABRIDGED_ADMIN_TOKEN": "admin"}
     command = [sys.executable, "-m", "proxy", "serve", "--port", "0", "--workers", str(WORKERS), "--json"]

@@ -26,18 +26,18 @@ from tests.histories.shrinking import smaller
 from tests.histories.site import Site, open_site, open_site_of_workers
 
 _OFTEN = 5
-"""How often a history is played that is played alone."""
+"""How often a history that is played alone is repeated."""
 _SHRINKING = 120.0
 """Seconds spent on making a failure smaller."""
 _TELLING = 3
-"""Failures of each kind of site that are told at length."""
+"""Most failures per kind of site that are printed in full."""
 Open = Callable[[], AbstractAsyncContextManager[Site]]
 _console = Console()
 
 
 @dataclass(frozen=True)
 class Ground:
-    """A kind of site, the faults that it knows, and how many histories it takes at once."""
+    """A kind of site, its faults, and how many histories it plays at once."""
 
     name: str
     open: Open
@@ -57,12 +57,12 @@ GROUNDS = (
 
 
 def ground_of(seed: int) -> Ground:
-    """Half of the seeds are undisturbed."""
+    """Return the kind of site of a seed; half of the seeds are undisturbed."""
     return GROUNDS[(0, 1, 0, 2)[seed % 4]]
 
 
 async def soak(first: int, count: int) -> list[Failure]:
-    """Play `count` histories from a seed on, and tell what is wrong as it is found."""
+    """Play `count` histories from a seed on, and print failures as they are found."""
     failures: list[Failure] = []
     for ground in GROUNDS:
         seeds = [seed for seed in range(first, first + count) if ground_of(seed) is ground]
@@ -87,7 +87,7 @@ async def _play(ground: Ground, seeds: list[int]) -> AsyncGenerator[tuple[int, l
 
 
 async def alone(failing: Script) -> Failure | None:
-    """Play one script by itself until it fails, if it does; each time where nothing is kept yet."""
+    """Play one script alone until it fails, each time on a new site."""
     for _ in range(_OFTEN):
         async with ground_of(failing.seed).open() as site:
             if found := await run(site, [failing]):
@@ -96,7 +96,7 @@ async def alone(failing: Script) -> Failure | None:
 
 
 async def shrunk(failure: Failure) -> Failure:
-    """The smallest history found that still fails as this one did, by leaving out what does not matter."""
+    """Return the smallest history that fails in the same way, found by leaving out parts."""
     began = asyncio.get_running_loop().time()
     kind = failure.violations[0].kind
     candidates = smaller(failure.script)
