@@ -27,7 +27,7 @@ from tests.support.clients import (
     write_policy,
 )
 from tests.support.servers import PATIENCE
-from tests.support.stores import Server, dump, serving, valkey_command
+from tests.support.stores import Server, dump, serving, texts_in, valkey_command
 from tests.support.upstreams import Model, said
 
 Start = Callable[..., Awaitable[str]]
@@ -198,16 +198,27 @@ async def test_a_session_that_is_deleted_leaves_no_trace_in_the_store(
     other = chats(url, X_Unabridged_Session="other")
     await other.ask("Stay.")
     await recorded(url, 1)
+    await billed(valkey, 1)
     left = set(dump(valkey.url))
     headers = {"X_Unabridged_Session": CANARY} if named else {}
     await converse(model, chats(url, Authorization=KEY, **headers))
     await recorded(url, 13)
+    await billed(valkey, 2)
     assert any(CANARY.encode() in text for text in dump(valkey.url))
     await forget(url, "other")
     kept = dump(valkey.url)
     assert [text for text in kept if CANARY.encode() in text] == []
-    traces = {text for text in set(kept) - left if not text.endswith(b":was")}
+    hours = [*valkey.run("KEYS", "u1:{bills}:*"), *valkey.run("KEYS", "u1:{proof}:*")]
+    sums = {*hours, *(text for hour in hours for text in texts_in(valkey.url, hour))}  # of all sessions
+    traces = {text for text in set(kept) - left - sums if not text.endswith(b":was")}
     assert traces <= {b"1"}, "there was one: what `was` holds"
+
+
+async def billed(valkey: Server, sessions: int) -> None:
+    """Return once so many sessions have a bill in the store: it is written within a second."""
+    async with asyncio.timeout(PATIENCE):
+        while len(valkey.run("KEYS", "*:bill")) < sessions:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
 
 async def forget(url: str, but: str) -> None:
