@@ -5,7 +5,6 @@ every worker (law 3). It is written from the originals each time, so nothing dri
 what the view still shows. Tool text never becomes a constraint: the role says whose sentence it was.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -130,7 +129,7 @@ _MEASURES = frozenset({"number", "amount", "date", "time"})
 """Kinds of values that measure or count, and name nothing."""
 _MOST_RESULTS = 0.5
 """Share of the tool results with such a label from which on values that name something are dropped too."""
-_DIGIT = re.compile("[0-9]")
+_SHAPE = str.maketrans("123456789", "0" * 9)
 _ALONE: dict[Voice, frozenset[Voice]] = {voice: frozenset({voice}) for voice in get_args(Voice)}
 
 
@@ -348,7 +347,7 @@ class Source:
         alike: dict[str, list[Mentions]] = {}
         for value, each in found.items():
             if not (each.fact.key or each.returned) and each.voices == _RESULTS:
-                alike.setdefault(_DIGIT.sub("0", value), []).append(each)
+                alike.setdefault(value.translate(_SHAPE), []).append(each)
         for values in alike.values():
             if len(values) >= max(_COUNTERS, int(_MOST_RESULTS * self._results)) and _is_single(values):
                 for each in values:
