@@ -143,7 +143,7 @@ class _Try(NamedTuple):
     """The result of choosing units once."""
 
     missed: float
-    """Distance of its view from the goal, in counted tokens."""
+    """Distance of its view from the goal, and twice what its ledger lacks, in counted tokens."""
     cut: int
     """Number of messages cut."""
     draft: Draft
@@ -182,8 +182,10 @@ def nearest(situation: Situation, stage: Stage, strategy: Strategy, growth: int,
             continue
         size = _ledger_of(decided.outline, situation, most, is_written=over <= 0)
         decided = replace(decided, yielded=selection.yielded, ledger=size)
-        corrected = set_aside + to_come + decided.view_tokens - selection.view_tokens
-        found.append(_Try(_missed(decided, goal), decided.outline.cut, decided, corrected))
+        lacking = _lacking(decided.outline, situation) if most is None else 0
+        corrected = set_aside + to_come + decided.view_tokens + lacking - selection.view_tokens
+        missed = _missed(decided, goal) + _OVER * lacking
+        found.append(_Try(missed, decided.outline.cut, decided, corrected))
         if is_counting or strategy is BY_UNITS or len(found) == _TRIES or over > 0:
             break
         if abs(corrected - set_aside) <= _NEAR * budget.room:
@@ -201,6 +203,12 @@ def _ledger_of(outline: Plan, situation: Situation, most: int | None, *, is_writ
         return room
     tokens = situation.chain.tokens
     return view_tokens(add_ledger(situation, outline), tokens) - view_tokens(outline, tokens)
+
+
+def _lacking(outline: Plan, situation: Situation) -> int:
+    """Counted tokens of its room that the ledger does not get, because the view leaves too little budget."""
+    left = situation.budget.share(1) - view_tokens(outline, situation.chain.tokens)
+    return max(room_for(situation, cut_tokens(situation, outline)) - left, 0)
 
 
 def _missed(decided: Draft, goal: int) -> float:
