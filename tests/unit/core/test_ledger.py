@@ -215,6 +215,18 @@ def test_under_a_small_budget_constraints_have_what_they_need() -> None:
     assert 0.3 * budget.room < count(told) <= 0.85 * budget.room
 
 
+def test_in_a_very_small_budget_a_cut_goes_deep_enough_for_every_constraint() -> None:
+    asked, answered = (36, 27, 14, 36, 17), (23, 23, 48, 23, 58, 39, 27)
+    said = [each for rule in RULES[:9] for each in (user(rule), assistant("Noted."))]
+    for number in range(15):
+        said += [
+            user(prose("en", asked[number % 5], number)),
+            assistant(prose("en", answered[number % 7], number)),
+        ]
+    *_, last = session(chain_from([*said, user("and now?")]), Policy(), Budget(249, 1.0, 0), None)
+    assert [rule for rule in RULES[:9] if rule not in ledger(last.plan)] == []
+
+
 def test_constraints_that_need_more_than_there_is_room_for_stay_within_it() -> None:
     told, budget = small(RULES * 3)
     assert 0.6 * budget.room < count(told) <= 0.85 * budget.room
