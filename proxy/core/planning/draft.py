@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from proxy.core.budget.budget import Stage
 from proxy.core.planning.gaps import with_notes
-from proxy.core.planning.ledger import add_ledger, cut_tokens, room_for
+from proxy.core.planning.ledger import add_ledger, cut_tokens, lacking_room, room_for
 from proxy.core.planning.life import LEAST_FREED, LIFE, Cause, Gate, cause_of
 from proxy.core.planning.plan import Plan, Replacement, Span, view_tokens
 from proxy.core.planning.replacements import clearings, first_user_clip, picture_clearings
@@ -182,7 +182,7 @@ def nearest(situation: Situation, stage: Stage, strategy: Strategy, growth: int,
             continue
         size = _ledger_of(decided.outline, situation, most, is_written=over <= 0)
         decided = replace(decided, yielded=selection.yielded, ledger=size)
-        lacking = _lacking(decided.outline, situation) if most is None else 0
+        lacking = lacking_room(situation, decided.outline) if most is None else 0
         corrected = set_aside + to_come + decided.view_tokens + lacking - selection.view_tokens
         missed = _missed(decided, goal) + _OVER * lacking
         found.append(_Try(missed, decided.outline.cut, decided, corrected))
@@ -203,12 +203,6 @@ def _ledger_of(outline: Plan, situation: Situation, most: int | None, *, is_writ
         return room
     tokens = situation.chain.tokens
     return view_tokens(add_ledger(situation, outline), tokens) - view_tokens(outline, tokens)
-
-
-def _lacking(outline: Plan, situation: Situation) -> int:
-    """Counted tokens of its room that the ledger does not get, because the view leaves too little budget."""
-    left = situation.budget.share(1) - view_tokens(outline, situation.chain.tokens)
-    return max(room_for(situation, cut_tokens(situation, outline)) - left, 0)
 
 
 def _missed(decided: Draft, goal: int) -> float:

@@ -103,6 +103,13 @@ def is_short(situation: Situation) -> bool:
     return rules.constraints and 0 < most <= rules.tokens and most < _needed(situation)
 
 
+def lacking_room(situation: Situation, plain: Plan) -> int:
+    """Counted tokens that constraints need of the ledger's room, and that the view leaves too few of."""
+    left = situation.budget.share(1) - view_tokens(plain, situation.chain.tokens)
+    room = room_for(situation, cut_tokens(situation, plain)) if situation.policy.ledger.constraints else 0
+    return max(min(room, _needed(situation)) - left, 0) if room > left else 0
+
+
 def details_room(situation: Situation) -> int:
     """Counted tokens that the ledger may have if constraints do not need more."""
     rules, budget = situation.policy.ledger, situation.budget
