@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from threading import Thread
@@ -69,9 +69,8 @@ def share_one_heap() -> None:
     piece of work that its thread ever had. Since Python runs one thread at a time, they seldom wait for each
     other.
     """
-    if sys.platform == "linux":
-        with suppress(AttributeError):  # another C library, which has no such heaps
-            ctypes.CDLL(None).mallopt(_MOST_HEAPS, 1)
+    if (mallopt := _of_glibc("mallopt")) is not None:
+        mallopt(_MOST_HEAPS, 1)
 
 
 def give_memory_back(every: float = _GIVE_BACK) -> None:
@@ -81,9 +80,8 @@ def give_memory_back(every: float = _GIVE_BACK) -> None:
     are still cached stays with the process, so its resident memory would grow to the largest piece of work
     that it ever had. Looking through a heap of 300 MB takes some 16 ms.
     """
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
-    if trim is None:
-        return  # another C library, which gives it back by itself
+    if (trim := _of_glibc("malloc_trim")) is None:
+        return
 
     def give_back() -> None:
         while True:
@@ -91,6 +89,11 @@ def give_memory_back(every: float = _GIVE_BACK) -> None:
             trim(0)
 
     Thread(target=give_back, name="memory", daemon=True).start()
+
+
+def _of_glibc(name: str) -> Callable[..., int] | None:
+    """Return a function of glibc; None where the C library is another one, whose heaps are not like that."""
+    return getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None
 
 
 @contextmanager
