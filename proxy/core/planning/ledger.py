@@ -105,9 +105,15 @@ def is_short(situation: Situation) -> bool:
 
 def lacking_room(situation: Situation, plain: Plan) -> int:
     """Counted tokens that constraints need of the ledger's room, and that the view leaves too few of."""
-    left = situation.budget.share(1) - view_tokens(plain, situation.chain.tokens)
-    room = room_for(situation, cut_tokens(situation, plain)) if situation.policy.ledger.constraints else 0
-    return max(min(room, _needed(situation)) - left, 0) if room > left else 0
+    room, left = room_for(situation, cut_tokens(situation, plain)), _left(situation, plain)
+    if room <= left or not situation.policy.ledger.constraints:
+        return 0
+    return max(min(room, _needed(situation)) - left, 0)
+
+
+def _left(situation: Situation, plain: Plan) -> int:
+    """Counted tokens of the budget that a view without its ledger leaves."""
+    return situation.budget.share(1) - view_tokens(plain, situation.chain.tokens)
 
 
 def details_room(situation: Situation) -> int:
@@ -152,8 +158,7 @@ def room_of(situation: Situation, plain: Plan) -> int:
     """Return the most counted tokens that a plan's ledger may take; ``plain`` is the plan without it."""
     if not plain.gaps:
         return 0
-    left = situation.budget.share(1) - view_tokens(plain, situation.chain.tokens)
-    room = min(room_for(situation, cut_tokens(situation, plain)), left)
+    room = min(room_for(situation, cut_tokens(situation, plain)), _left(situation, plain))
     return room if room >= _LEAST else 0
 
 
