@@ -29,6 +29,7 @@ from proxy.core.extraction.observations import answered_commands, in_plain_text
 from proxy.core.extraction.printed import PROGRAM, SYMBOLS
 from proxy.core.text.lexicon.rules import FIRM, PERMITS, PLAIN, QUESTION, STATED, WITHDRAWS
 from proxy.core.text.lexicon.words import ABBREVIATIONS
+from proxy.core.text.words import shape_of
 
 # --- which sentences bind later behaviour: rules, limits, preferences, and what people lay down ---
 
@@ -151,7 +152,6 @@ _REMEMBERED = 200_000
 _LONGEST_ARGUMENTS = 200
 _TINY = 60
 """Largest length in characters of a text that is cached by its shape: tiny texts differ only in numbers."""
-_SHAPE = str.maketrans("123456789", "0" * 9)
 
 
 class Reading(msgspec.Struct, frozen=True, gc=False):
@@ -271,7 +271,7 @@ def _read(content: Content, thing: str) -> Reading:
     called = ((arguments, _called(name, arguments)) for _, name, arguments in content.calls)
     used = _by_value([fact for arguments, call in called for fact in facts_of(arguments, call)])
     sentences: list[Sentence] = []
-    if len(texts) == 1 and len(texts[0]) <= _TINY and _says_little(texts[0].translate(_SHAPE)):
+    if len(texts) == 1 and len(texts[0]) <= _TINY and _says_little(shape_of(texts[0])):
         told = words_in(texts[0])
     else:
         told = [fact for text in texts for fact in facts_of(text, thing)]

@@ -22,6 +22,7 @@ from proxy.core.extraction.reading import Voice
 from proxy.core.planning.ledger_packing import Bullets, Packing, Standing, may_share
 from proxy.core.planning.plan import Plan
 from proxy.core.planning.situation import Situation
+from proxy.core.text.words import shape_of
 
 # --- the odds that a later turn needs a fact, as observed in recorded sessions of agents and chats ---
 # The weights are close to those of a logistic regression: values that a call has used are used again; single
@@ -129,7 +130,6 @@ _MEASURES = frozenset({"number", "amount", "date", "time"})
 """Kinds of values that measure or count, and name nothing."""
 _MOST_RESULTS = 0.5
 """Share of the tool results with such a label from which on values that name something are dropped too."""
-_SHAPE = str.maketrans("123456789", "0" * 9)
 _ALONE: dict[Voice, frozenset[Voice]] = {voice: frozenset({voice}) for voice in get_args(Voice)}
 
 
@@ -215,9 +215,7 @@ class Source:
         them as requests that were answered, because a rule stays in force.
         """
         quotes = [text for gap in self.plan.gaps for text in gap.quotes]
-        text = "\n".join(
-            [*(self._kept_texts() or [""]), *(anchor.text for anchor in self.plan.anchors), *quotes]
-        )
+        text = "\n".join([*self._kept_texts(), *(anchor.text for anchor in self.plan.anchors), *quotes])
         known = vars(self.situation).get("shown")
         if known is None or known.text != text:  # a draft and its finished plan usually have the same text
             known = vars(self.situation)["shown"] = Standing(text)
@@ -347,7 +345,7 @@ class Source:
         alike: dict[str, list[Mentions]] = {}
         for value, each in found.items():
             if not (each.fact.key or each.returned) and each.voices == _RESULTS:
-                alike.setdefault(value.translate(_SHAPE), []).append(each)
+                alike.setdefault(shape_of(value), []).append(each)
         for values in alike.values():
             if len(values) >= max(_COUNTERS, int(_MOST_RESULTS * self._results)) and _is_single(values):
                 for each in values:

@@ -33,11 +33,17 @@ _STEM = 5
 _END = re.compile(r"(?<=[.!?;…])[\"”»)\]]*\s+|(?<=[。\uff01\uff1f\uff1b])|\n+")
 _STEM_WORD = re.compile(rf"[0-9]+|[^\W\d_{UNSPACED}]+|[{PAIRED}]{{2,}}")
 _IS_PAIRED = re.compile(f"[{PAIRED}]")
+_ZEROS = str.maketrans("123456789", "0" * 9)
 _SUFFIX = re.compile(r"(?:ions?|ings?|ments?|ies|ied|ed|es|s|en|er|ez|ir|ar|y|e)$")
 _DOUBLED = re.compile(r"([^\d])\1$")
 """A doubled last letter, as in `shipped` without its ending."""
 _STOP = FUNCTION_WORDS | LIGHT_WORDS | MODAL_WORDS | CLAIM_WORDS
 _STOP_IN_QUESTIONS = FUNCTION_WORDS | LIGHT_WORDS | WORDS_OF_OCCASION
+
+
+def shape_of(text: str) -> str:
+    """The text with each ASCII digit as a zero, so that texts which differ only in numbers are equal."""
+    return text.translate(_ZEROS)
 
 
 def words_of(text: str) -> frozenset[str]:
