@@ -83,7 +83,7 @@ class _Replay:
                 self._is_late = True
         self._length = length
         is_last = length == len(chain)
-        if not (is_marked or is_last or self._stage.is_pressing):
+        if not (is_marked or is_last or self._is_late or self._stage.is_pressing):
             return
         situation = self._situation(is_last=is_last)
         is_known, strategy = situation.conditions != UNKNOWN_CONDITIONS, self.given.policy.strategy.name

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from proxy.core.budget.budget import Budget, Stage
+from proxy.core.conversation.units import request_points
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.planning.plan import EMPTY, apply, view_tokens
 from proxy.core.policy.policy import Policy
@@ -184,6 +187,18 @@ def test_a_plan_from_scratch_is_what_the_requests_themselves_would_have_come_to_
     plan, epochs = from_scratch(chain, policy, budget, count)
     assert epochs == 8  # of as many it writes every ledger
     assert plan == lived.plan
+
+
+@pytest.mark.parametrize("exchanges", [16, 20, 26])
+def test_a_cut_that_a_late_result_undoes_stays_undone_in_later_plans_from_scratch(exchanges: int):
+    messages = [user("Start the build."), calling("a"), *talk(exchanges), result("a", "built")]
+    messages += [assistant("It is built."), *talk(3)]
+    chain, budget = chain_from(messages), Budget(1500, 1.0, 0)
+    epochs = [
+        from_scratch(chain.prefix(length), BALANCED, budget, count)[1]
+        for length in request_points(chain.messages)
+    ]
+    assert all(later - earlier in (0, 1) for earlier, later in pairwise(epochs))
 
 
 def test_emergency_without_anything_to_cut_changes_nothing():
