@@ -21,21 +21,26 @@ _LEADING_BITS = 3
 """A replay writes an epoch's ledger if all but this many leading bits of the epoch's number are zero."""
 _DECODED = 512
 """Number of decoded messages that a replay keeps for its next requests."""
-_MANY = 128
-"""Number of epochs from which on all bits but the first must be zero."""
+_SPAN = 32
+"""Number of budgets, of counted tokens, that a replay takes at most."""
 
 
 def plan_from_scratch(given: Situation) -> tuple[Plan, int]:
     """Return the plan that the chain's past leads to, with notices only, and the number of epochs.
 
     ``given`` has no plan. Its conditions are those of the chain's last request; those of earlier requests are
-    unknown.
+    unknown. Of a past of more than 32 budgets only what exceeds a multiple of them is replayed: the first
+    epoch cuts all that is older, so that it costs little more than reading it.
     """
-    chain, policy, replay = given.chain, given.policy, _Replay(given)
+    chain, policy = given.chain, given.policy
     strategy = strategy_of(policy.strategy.name)
     marks = strategy.turning_points(chain, policy)
+    span = max(_SPAN * given.budget.limit, 1)
+    skipped = 0 if strategy.slides else chain.tokens.total // span * span
+    replay = _Replay(given, measures=not skipped)
     for length in [len(chain)] if strategy.slides else request_points(chain.messages):
-        replay.reach(length, is_marked=strategy.slides or length in marks)
+        if chain.tokens.between(0, length) > skipped or length == len(chain):
+            replay.reach(length, is_marked=strategy.slides or length in marks)
     return replay.plan, replay.epochs
 
 
@@ -44,7 +49,8 @@ class _Replay:
     """A chain's past, as far as it has been replayed."""
 
     given: Situation
-
+    measures: bool
+    """Whether the first ledgers are written, to know their size."""
     epochs: int = 0
     _length: int = 0
     _view_tokens: int = 0
@@ -89,14 +95,19 @@ class _Replay:
         is_known, strategy = situation.conditions != UNKNOWN_CONDITIONS, self.given.policy.strategy.name
         acts_now = is_known and strategy_of(strategy).acts_now(situation)
         if is_marked or self._stage.is_pressing or acts_now:
-            most = None if self.epochs < 1 << _LEADING_BITS else self._ledger + SPARE
-            decided = draft(situation, self._stage, ledger=most)
+            is_measured = self.measures and self.epochs < 1 << _LEADING_BITS
+            decided = draft(situation, self._stage, ledger=None if is_measured else self._bound)
             if decided is not None:
                 self._begin(decided)
 
     @property
     def _stage(self) -> Stage:
         return stage_of(self.given.budget.usage(self._view_tokens), self.given.policy.stages)
+
+    @property
+    def _bound(self) -> int:
+        """Upper bound of the counted tokens of the next ledger, if it is not written."""
+        return self._ledger + SPARE if self._begun else self.given.budget.limit
 
     def _situation(self, *, is_last: bool) -> Situation:
         """Return the situation of the current request; discard the plan if it no longer applies."""
@@ -122,15 +133,14 @@ class _Replay:
         epochs doubles, and in the end one.
         """
         number = self.epochs + 1
-        bits = _LEADING_BITS if number < _MANY else 1
-        return number % (1 << max(number.bit_length() - bits, 0)) == 0
+        return self.measures and number % (1 << max(number.bit_length() - _LEADING_BITS, 0)) == 0
 
     def _begin(self, decided: Draft) -> None:
         """Begin an epoch; a ledger that is not written may grow by at most ``SPARE`` tokens."""
         situation, plain = decided.situation, written(decided, {})
         is_written = self._is_next_written
         self.epochs += 1
-        self._most = None if is_written else min(self._ledger + SPARE, room_of(situation, plain))
+        self._most = None if is_written else min(self._bound, room_of(situation, plain))
         self._written = add_ledger(situation.before_ledgers(), plain, fills=True) if is_written else None
         tokens = situation.chain.tokens
         without = view_tokens(plain, tokens)

@@ -87,6 +87,17 @@ def test_a_long_past_is_decoded_little_more_than_once() -> None:
     assert decoded <= 1.3 * len(chain)
 
 
+@pytest.mark.parametrize("kind", ["mixed", "talk", "tools"])
+def test_a_past_of_four_hundred_budgets_takes_little_more_work_than_one_epoch(kind: str) -> None:
+    chain, policy = long_chain(kind, MANY), POLICIES["importance"]
+    budget = Budget(chain.tokens.total // 400, 1.0, 0)
+
+    def cut_at_once() -> None:
+        assert draft(Situation(long_chain(kind, MANY), EMPTY, policy, budget, count), Stage.EMERGENCY)
+
+    assert calls(lambda: from_scratch(chain, policy, budget, count)) <= 1.25 * calls(cut_at_once)
+
+
 @pytest.mark.parametrize("stage", [Stage.COMPACT, Stage.EMERGENCY])
 @pytest.mark.parametrize("name", ["importance", "topic", "by count"])
 def test_one_epoch_of_three_times_as_many_messages_takes_some_three_times_the_work(

@@ -189,6 +189,19 @@ def test_a_plan_from_scratch_is_what_the_requests_themselves_would_have_come_to_
     assert plan == lived.plan
 
 
+def test_the_view_of_a_very_long_past_changes_only_at_epochs_and_every_32_budgets():
+    chain, budget, span = chain_from(talk(1_000)), Budget(1500, 1.0, 0), 32 * 1500
+    seen: dict[tuple[int, int], list[bytes]] = {}
+    requests = [chain.prefix(length) for length in request_points(chain.messages)]
+    for prefix in (each for each in requests if abs(each.tokens.total - 2 * span) < 1500):
+        plan, epochs = from_scratch(prefix, BALANCED, budget, count)
+        view = apply(plan, prefix.raws)
+        before = seen.setdefault((prefix.tokens.total // span, epochs), view)
+        assert view[: len(before)] == before  # the epoch is the same, so only what is new is added
+    assert {past for past, _ in seen} == {1, 2}
+    assert len(seen) < 16
+
+
 @pytest.mark.parametrize("exchanges", [16, 20, 26])
 def test_a_cut_that_a_late_result_undoes_stays_undone_in_later_plans_from_scratch(exchanges: int):
     messages = [user("Start the build."), calling("a"), *talk(exchanges), result("a", "built")]
