@@ -224,11 +224,11 @@ async def _talk_for_a_minute(url: str, model: Model, name: str) -> Talk:
     end = now() + 60.0
     async with making_chats() as chats:
         while now() < end:
-            chat = chats(url)
+            chat, opening = chats(url), f"{name} at {now()}"  # no conversation is like another
             for number in range(100):
                 model.replies.append(answering(0.1, f"Answer {number}. " + "So it is. " * 12))
                 since = now()
-                response = await chat.ask(question(number, f"{name} at {end}"))
+                response = await chat.ask(question(number, opening))
                 talk.seconds.append(now() - since)
                 talk.has_summary |= told(response, "summary") == "ready"
     return talk
