@@ -6,7 +6,7 @@ values are replaced. The keys themselves are defined in `core/policy/policy.py`.
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from stat import S_ISREG
 from typing import Self, cast
@@ -115,12 +115,22 @@ class PolicyLibrary:
         return cls(() if directory is None else (directory,))
 
     def names(self) -> list[str]:
-        return sorted({file.stem for file in self.files() if _NAME.fullmatch(file.stem)})
+        stems = {file.stem for directory in self._directories for file in directory.glob("*.toml")}
+        return sorted(filter(_NAME.fullmatch, stems))
 
-    def files(self) -> Iterator[Path]:
-        """Return the files of all policies, including those that another directory hides."""
-        for directory in self._directories:
-            yield from directory.glob("*.toml")
+    def stamps(self, name_or_path: str, *others: Path) -> dict[Path, Stamp | None]:
+        """Return the stamps of the files of all policies, also of those that another directory hides.
+
+        A path is the path of one more policy, which may extend files in its directory. ``others`` are further
+        files.
+        """
+        files, directories = [*others], [*self._directories]
+        if is_path(name_or_path):
+            files.append(path := Path(name_or_path))
+            directories.append(path.parent)
+        for directory in directories:
+            files += directory.glob("*.toml")
+        return dict(zip(files, map(stamp_of, files), strict=True))
 
     def load(self, name_or_path: str | Path) -> Policy:
         """Return a policy by its name, or by a path (it contains a separator or ends in `.toml`).
@@ -146,25 +156,23 @@ class PolicyLibrary:
         return self._policy(PolicyFile.read(self._find(name, self._directories)), self._directories)
 
     def _find(self, name: str, directories: Sequence[Path], without: Path | None = None) -> Path:
-        for directory in directories if _NAME.fullmatch(name) else ():
+        """Return the first file of that name, except `without`, whose policy asks for another of its name."""
+        is_name = _NAME.fullmatch(name) is not None
+        for directory in directories if is_name else ():
             file = directory / f"{name}.toml"
             if stamp_of(file) and not (without and _is_same_file(file, without)):
                 return file
-        raise PolicyError(name or '""', None, self._absence(name, without.stem if without else ""))
-
-    def _absence(self, name: str, own: str) -> str:
-        """Explain why no policy of this name was found (besides `own`, which asked for it)."""
+        own = without.stem if without else ""
         others = [each for each in self.names() if each != own]
-        if not _NAME.fullmatch(name):
+        if not is_name:
             stem = Path(name).stem
-            return "this is not the name of a policy" + (
-                f"; did you mean `{stem}`?" if stem in others else ""
-            )
-        if name == own:
-            return "there is no other policy of that name"
-        meant = nearest(name, others) or ";"
-        listed = ", ".join(f"`{each}`" for each in others)
-        return f"there is no such policy{meant} there are {listed}"
+            why = "this is not the name of a policy" + (f"; did you mean `{stem}`?" if stem in others else "")
+        elif name == own:
+            why = "there is no other policy of that name"
+        else:
+            listed = ", ".join(f"`{each}`" for each in others)
+            why = f"there is no such policy{nearest(name, others) or ';'} there are {listed}"
+        raise PolicyError(name or '""', None, why)
 
     def _policy(self, file: PolicyFile, directories: Sequence[Path]) -> tuple[Policy, PolicyFile]:
         """Merge each file over the one it extends, checking each in turn, so that an error names its file.

@@ -10,9 +10,8 @@ start.
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
-from proxy.adapters.files.policies import PolicyLibrary, Stamp, is_path, stamp_of
+from proxy.adapters.files.policies import PolicyLibrary
 from proxy.adapters.files.settings import DEFAULT, SettingsFile
 from proxy.adapters.files.toml_file import FileError, PolicyError
 from proxy.core.policy.policy import Policy, PolicySet
@@ -40,7 +39,9 @@ class WatchedPolicies:
         """The current error of the settings file; empty if there is none."""
         self._refused: dict[str, str] = {}
         """The current errors of policies, by name."""
-        self._seen = self._applied = self._stamps()
+        self._settings = () if written is None else (written.file.path,)
+        """The path of the settings file, if there is one."""
+        self._seen = self._applied = library.stamps(default, *self._settings)
         if written is not None:
             self._applied = {**self._applied, written.file.path: written.stamp}
             written.check(library)
@@ -84,7 +85,7 @@ class WatchedPolicies:
 
     def poll(self) -> None:
         """Apply changed files if they are the same as at the last poll. Blocks while files are read."""
-        now = self._stamps()
+        now = self._library.stamps(self._source, *self._settings)
         has_settled, self._seen = now == self._seen, now
         if not has_settled or now == self._applied:
             return
@@ -107,16 +108,6 @@ class WatchedPolicies:
         _warn_of_retired_keys(loaded[name] for name in edited)
         if edited:
             log_event("policies were read anew", policies=edited)
-
-    def _stamps(self) -> Mapping[Path, Stamp | None]:
-        """Return the current stamps of all relevant files."""
-        files = [*self._library.files()]
-        if self._written is not None:
-            files.append(self._written.file.path)
-        if is_path(self._source):
-            path = Path(self._source)
-            files += [path, *path.parent.glob("*.toml")]
-        return {file: stamp_of(file) for file in files}
 
     def _read(self) -> dict[str, Policy | PolicyError]:
         """Return every policy, or its error, by name."""
