@@ -61,7 +61,14 @@ class _StoredScope:
         self.about = changes.about or self.about
         self.texts = changes.texts or self.texts
         for name, item in changes.items.items():
-            self._write_item(name, item)
+            was_there = self.changed.pop(name, None) is not None
+            if item is not None:
+                self.items[name] = item
+                self.changed[name] = version
+                self.gone.pop(name, None)
+            elif was_there:
+                del self.items[name]
+                self.gone[name] = version
         while len(self.gone) > TOMBSTONES:
             self.floor = self.gone.pop(next(iter(self.gone)))
         for name, archived in changes.archive.items():
@@ -88,16 +95,6 @@ class _StoredScope:
         for logs, most in ((self.logs, LOGS), (self.deleted_logs, DELETED_LOGS)):
             while len(logs) > most:
                 del logs[next(iter(logs))]
-
-    def _write_item(self, name: str, item: Item | None) -> None:
-        was_there = self.changed.pop(name, None) is not None
-        if item is not None:
-            self.items[name] = item
-            self.changed[name] = self.version
-            self.gone.pop(name, None)
-        elif was_there:
-            del self.items[name]
-            self.gone[name] = self.version
 
     def write_thread(self, session: SessionKey, thread: Thread) -> None:
         """Store the record of a session. Its time of the last turn never goes back."""

@@ -64,8 +64,13 @@ class RedisBills:
         for start in range(first, last + 1, _AT_ONCE):
             asked = range(start, min(start + _AT_ONCE, last + 1))
             stored = await self._read([key_of(each) for each in asked])
-            hours = zip(asked, map(_by_label, stored), strict=True)
-            found |= {hour: by_label for hour, by_label in hours if by_label}
+            for hour, amounts in zip(asked, stored, strict=True):
+                by_label: defaultdict[str, dict[str, int]] = defaultdict(dict)
+                for name, amount in _amounts(amounts):
+                    kind, _, label = name.partition(" ")
+                    by_label[label][kind] = amount
+                if by_label:
+                    found[hour] = dict(by_label)
         return found
 
     async def of_sessions(self, keys: Sequence[SessionKey]) -> list[Bill]:
@@ -77,14 +82,6 @@ class RedisBills:
 
     async def _read(self, stored: Sequence[str]) -> list[Mapping[bytes, bytes]]:
         return await self._connection.ask_all("inspect", *(("HGETALL", name) for name in stored))
-
-
-def _by_label(stored: Mapping[bytes, bytes]) -> dict[str, Counts]:
-    found: defaultdict[str, dict[str, int]] = defaultdict(dict)
-    for name, amount in _amounts(stored):
-        kind, _, label = name.partition(" ")
-        found[label][kind] = amount
-    return dict(found)
 
 
 def _amounts(stored: Mapping[bytes, bytes]) -> Iterator[tuple[str, int]]:

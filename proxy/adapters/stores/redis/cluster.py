@@ -107,12 +107,18 @@ class Cluster:
         return answers
 
     async def _routed(self, commands: Sequence[Command], *, transaction: bool) -> list[Any]:
+        """Return the answers to commands. Raises RedisClusterException if no node holds the slot of one."""
         parts: dict[Server, list[int]] = defaultdict(list)
         for number, words in enumerate(commands):
             # The slot is that of the first key; the command's other keys share the hash tag.
             key = words[3] if str(words[0]).startswith("EVAL") else words[1]
             slot = key_slot(key if isinstance(key, bytes) else str(key).encode())
-            parts[await self._owner(slot)].append(number)
+            await self._learn_slots()
+            at = bisect_right(self._slots, slot, key=lambda slots: slots.first) - 1
+            if at < 0 or slot > self._slots[at].last:
+                self._has_slots = False
+                raise RedisClusterException("a slot is held by no node")
+            parts[self._nodes[self._slots[at].owner]].append(number)
         answers: dict[int, Any] = {}
         for node, numbers in parts.items():
             part = [commands[number] for number in numbers]
@@ -137,15 +143,6 @@ class Cluster:
                 self._sources.appendleft(_Address(host, moved.port))
             self._has_slots = False
         return answers
-
-    async def _owner(self, slot: int) -> Server:
-        """Return the node that holds a slot. Raises RedisClusterException if none does."""
-        await self._learn_slots()
-        at = bisect_right(self._slots, slot, key=lambda slots: slots.first) - 1
-        if at < 0 or slot > self._slots[at].last:
-            self._has_slots = False
-            raise RedisClusterException("a slot is held by no node")
-        return self._nodes[self._slots[at].owner]
 
     async def _learn_slots(self) -> None:
         """Read the slots from the first node that answers; the next time, begin with another node."""

@@ -9,8 +9,8 @@ failure costs requests time only once (law 7), and it is logged once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, nullcontext
 from time import perf_counter
 from typing import Any, Final, NamedTuple
 
@@ -188,25 +188,35 @@ class Connection:
         return (await self.ask_all(op, command, trips=trips))[0]
 
     async def ask_all(
-        self,
-        op: str,
-        *commands: Command,
-        trips: int = 1,
-        transaction: bool = False,
-        raises: bool = True,
+        self, op: str, *commands: Command, trips: int = 1, transaction: bool = False, raises: bool = True
     ) -> list[Any]:
         """Return the answers to commands that are sent together; a transaction is executed atomically.
 
-        Error replies are raised if ``raises`` is set, and otherwise returned among the answers.
+        Error replies are raised if ``raises`` is set, and otherwise returned among the answers. The call is
+        timed as ``op`` unless that is empty.
         """
         if not commands:
             return []
-        async with self._call(op, trips):
-            answers = await self._server.run(commands, transaction=transaction)
-            for refusal in answers if raises else ():
-                if isinstance(refusal, Exception):
-                    raise refusal
+        began, cancellations = perf_counter(), _cancellations()
+        is_trial = self.breaker.admit()
+        try:
+            async with asyncio.timeout(self._time(trips, is_trial=is_trial)):
+                answers = await self._server.run(commands, transaction=transaction)
+                for refusal in answers if raises else ():
+                    if isinstance(refusal, Exception):
+                        raise refusal
+        except _FOREIGN as failure:
+            raise self._failed(failure) from failure
+        else:
+            self.breaker.succeeded()
             return answers
+        finally:
+            if op:
+                self._timed(op, perf_counter() - began)
+            if _cancellations() > cancellations:
+                # redis-py swallows a cancellation that comes together with a result (`asyncio.wait_for`,
+                # before Python 3.12) or while it cleans up: a request whose client has left would go on.
+                raise asyncio.CancelledError
 
     async def run(self, script: Script, keys: Sequence[str], args: Sequence[Word]) -> Any:
         """Run a script and return its answer. The source is sent only if the server does not have it.
@@ -248,37 +258,17 @@ class Connection:
         self.breaker.succeeded()
         return answer
 
-    @asynccontextmanager
-    async def _call(self, op: str, trips: int) -> AsyncGenerator[None]:
-        """Run the block with a timeout of ``trips`` round trips; time it as ``op`` unless that is empty.
-
-        A server that answers, even with an error (full, read-only, a key of another type), is reachable: the
-        next call goes to it at once. If it cannot be reached, or not in time, it is not called for a while.
-        """
-        began, cancellations = perf_counter(), _cancellations()
-        is_trial = self.breaker.admit()
-        try:
-            async with asyncio.timeout(self._time(trips, is_trial=is_trial)):
-                yield
-        except _FOREIGN as failure:
-            raise self._failed(failure) from failure
-        else:
-            self.breaker.succeeded()
-        finally:
-            if op:
-                self._timed(op, perf_counter() - began)
-            if _cancellations() > cancellations:
-                # redis-py swallows a cancellation that comes together with a result (`asyncio.wait_for`,
-                # before Python 3.12) or while it cleans up: a request whose client has left would go on.
-                raise asyncio.CancelledError
-
     def _time(self, trips: int, *, is_trial: bool) -> float:
         """Return the timeout of a call in seconds, with that of connecting, which is short for a trial."""
         connect = self._timeout if is_trial else self._timeouts.connect.seconds
         return connect + trips * self._timeouts.trip.seconds
 
     def _failed(self, failure: Exception) -> StoreUnavailable:
-        """Report a failure to the breaker, with the server's name, and return the error for the caller."""
+        """Report a failure to the breaker, with the server's name, and return the error for the caller.
+
+        A server that answers, even with an error (full, read-only, a key of another type), is reachable: the
+        next call goes to it at once. If it cannot be reached, or not in time, it is not called for a while.
+        """
         self.revision += 1
         fault = _fault(failure)
         if isinstance(failure, ResponseError):
