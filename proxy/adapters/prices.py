@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from proxy.core.budget.prices import UNKNOWN_PRICES, Prices
 
 if TYPE_CHECKING:
-    from genai_prices.types import ModelInfo, Provider, TieredPrices
+    from genai_prices.types import Provider, TieredPrices
 
 _LONGEST_NAME = 256  # characters
 _KEPT_FOR = {"*claude*": 300.0, "*deepseek*": 6 * 3_600.0}
@@ -53,25 +53,21 @@ def _known(model: str) -> tuple[int | None, Prices]:
 def _looked_up(model: str) -> tuple[int | None, Prices]:
     """Return the first context window and the first prices found among the providers of the model."""
     found = [provider.find_model(name, all_providers=_providers()) for name, provider in _candidates(model)]
-    windows = (info.context_window for info in found if info and info.context_window)
-    priced = (prices for info in found if info and (prices := _priced(info, model)))
-    return next(windows, None), next(priced, UNKNOWN_PRICES)
-
-
-def _priced(info: ModelInfo, model: str) -> Prices | None:
-    """Return the prices of a model, None if it has none. Without a price for cached tokens: no discount."""
-    listed = info.get_prices(datetime.now(UTC))
-    fresh = _amount(listed.input_mtok)
-    if not fresh:
-        return None
-    return Prices(
-        fresh=fresh,
-        cached=_amount(listed.cache_read_mtok) or fresh,
-        written=_amount(listed.cache_write_mtok) or fresh,
-        output=_amount(listed.output_mtok) or fresh,
-        ttl=next((ttl for name, ttl in _KEPT_FOR.items() if fnmatchcase(model, name)), UNKNOWN_PRICES.ttl),
-        is_known=True,
-    )
+    known = [info for info in found if info is not None]
+    window = next((info.context_window for info in known if info.context_window), None)
+    for info in known:
+        listed = info.get_prices(datetime.now(UTC))
+        if fresh := _amount(listed.input_mtok):
+            lives = (ttl for name, ttl in _KEPT_FOR.items() if fnmatchcase(model, name))
+            return window, Prices(
+                fresh=fresh,
+                cached=_amount(listed.cache_read_mtok) or fresh,  # without a price: no discount
+                written=_amount(listed.cache_write_mtok) or fresh,
+                output=_amount(listed.output_mtok) or fresh,
+                ttl=next(lives, UNKNOWN_PRICES.ttl),
+                is_known=True,
+            )
+    return window, UNKNOWN_PRICES
 
 
 def _amount(price: Decimal | TieredPrices | None) -> float:

@@ -39,6 +39,8 @@ _STEP = 4096
 """Bytes of a head that the library parses at once; parsing is slow and blocks the event loop."""
 _NO_CREDENTIALS = 407
 """Status with which an outbound proxy refuses the credentials."""
+_CLOSED = ("disconnected", "closed connection", "ConnectionTerminated")
+"""The library's words for a connection that was closed too early."""
 
 
 class HttpxUpstream(PooledUpstream):
@@ -206,6 +208,7 @@ class HttpxConnection:
         """Translate an error; the library's own message may quote the answer, so it is not passed on."""
         if self._is_at_proxy:
             return _fault_of_proxy(error)
+        message = str(error)
         match error:
             case httpx2.TimeoutException() | TimeoutError():
                 return UpstreamTimeout("" if self._is_written else "no connection was made")
@@ -213,8 +216,15 @@ class HttpxConnection:
                 return InvalidHeader("A header cannot be forwarded.")
             case httpx2.NetworkError():
                 return UpstreamUnreachable(*fault_of(error))
+            case _ if "StreamReset" in message:
+                return UpstreamUnreachable("connection reset", "the HTTP/2 stream")
+            case _ if any(words in message for words in _CLOSED):
+                return UpstreamInvalidResponse("connection closed", "before the answer was complete")
+            case _ if message == TOO_LARGE:
+                return UpstreamInvalidResponse(detail=message)
             case _:
-                return _invalid(str(error))
+                is_large = "Receive buffer too long" in message
+                return UpstreamInvalidResponse(detail="head too large" if is_large else "not valid HTTP")
 
 
 class HttpxResponse:
@@ -288,17 +298,6 @@ class _Body(httpx2.AsyncByteStream):
         elif self._body is not None:
             async for part in self._body:
                 yield part
-
-
-def _invalid(message: str) -> UnabridgedError:
-    if "StreamReset" in message:
-        return UpstreamUnreachable("connection reset", "the HTTP/2 stream")
-    if any(word in message for word in ("disconnected", "closed connection", "ConnectionTerminated")):
-        return UpstreamInvalidResponse("connection closed", "before the answer was complete")
-    if message == TOO_LARGE:
-        return UpstreamInvalidResponse(detail=message)
-    is_large = "Receive buffer too long" in message
-    return UpstreamInvalidResponse(detail="head too large" if is_large else "not valid HTTP")
 
 
 def _fault_of_proxy(error: Exception) -> UnabridgedError:
