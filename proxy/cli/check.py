@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from proxy.adapters import prices
 from proxy.adapters.files.policies import PolicyFile, PolicyLibrary, shipped_policies
@@ -14,15 +14,6 @@ from proxy.cli.terminal import add_json_option, facts, positive, print_json, sho
 from proxy.core.economics.consequences import EXAMPLE_WINDOW, budget_of, consequences, decisions
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.warnings import warnings_of
-
-
-class Window(NamedTuple):
-    """The window for which a policy is explained."""
-
-    tokens: int | None
-    """None if it is not known."""
-    text: str
-    """Where the size comes from, in words."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,15 +30,25 @@ def run(args: argparse.Namespace) -> int:
     """Print the policy's consequences. Raises PolicyError and PluginError."""
     load_plugins()
     policy, file = PolicyLibrary.of(args.policies).read(args.file)
-    window = _window(policy, args.window, args.model)
-    decided = decisions(policy, window.tokens, prices.prices_of(args.model or ""))
-    warnings = remarks_on(policy, file, window.tokens)
+    model: str = args.model or ""
+    stated, priced = policy.budget.window(model), prices.context_window(model)
+    if args.window is not None:
+        window, for_which = args.window, f"in a window of {args.window:,}"
+    elif args.model is None:
+        window, for_which = EXAMPLE_WINDOW, f"for example, in a window of {EXAMPLE_WINDOW:,}"
+    elif window := stated or priced:
+        source = "this policy" if stated else "the price list"
+        for_which = f"in the window of {model}, {window:,} by {source}"
+    else:
+        for_which = f"nobody knows the window of {model}"
+    decided = decisions(policy, window, prices.prices_of(model))
+    warnings = remarks_on(policy, file, window)
     rules = policy.model_dump(mode="json", by_alias=True, exclude={"name", "extends"}, exclude_none=True)
     if args.json:
         listed = [{"line": each.line, "key": each.key, "message": each.message} for each in warnings]
         print_json({"ok": True, **decided, "model": args.model, "warnings": listed, "rules": rules})
         return 0
-    lines = [*consequences(policy, decided, window.text), *(("warning", str(each)) for each in warnings)]
+    lines = [*consequences(policy, decided, for_which), *(("warning", str(each)) for each in warnings)]
     show(f"ok: {policy.name} ({policy.digest})", facts(lines))
     sys.stdout.write(f"\n# the whole policy\n{as_toml(rules)}")
     return 0
@@ -62,19 +63,6 @@ def remarks_on(policy: Policy, file: PolicyFile, window: int | None = EXAMPLE_WI
         for each in warnings_of(policy, stated, budget_of(policy, window))
     ]
     return sorted(found, key=lambda remark: remark.line or 0)
-
-
-def _window(policy: Policy, given: int | None, model: str | None) -> Window:
-    if given is not None:
-        return Window(given, f"in a window of {given:,}")
-    if model is None:
-        return Window(EXAMPLE_WINDOW, f"for example, in a window of {EXAMPLE_WINDOW:,}")
-    stated, priced = policy.budget.window(model), prices.context_window(model)
-    known = stated or priced
-    if known is None:
-        return Window(None, f"nobody knows the window of {model}")
-    source = "this policy" if stated else "the price list"
-    return Window(known, f"in the window of {model}, {known:,} by {source}")
 
 
 # --- all that it says ---

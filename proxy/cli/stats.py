@@ -45,7 +45,10 @@ def run(args: argparse.Namespace) -> int:
 
 def report(answer: Json) -> Iterator[RenderableType]:
     """Yield the rows, their sum, and its parts in words."""
-    rows = [(_key(row), *_cells(row)) for row in answer["rows"]]
+    rows: list[tuple[object, ...]] = []
+    for row in answer["rows"]:
+        moment = str(row["key"])[:_TO_THE_MINUTE].replace("T", " ")
+        rows.append((one_line(row["name"], _NAME) if row["name"] else moment, *_cells(row)))
     if answer["by"] != "session":  # those have been here longer than the sum is of
         rows.append(("all", *_cells(answer["total"])))
     yield table((answer["by"], *_COLUMNS), rows)
@@ -87,11 +90,6 @@ def _interval(report: Json | None) -> str | None:
     if report is None:
         return None
     return f"{report['value']:.0%} ({report['low']:.0%} to {report['high']:.0%})"
-
-
-def _key(row: Json) -> str:
-    key = str(row["key"])
-    return one_line(row["name"], _NAME) if row["name"] else key[:_TO_THE_MINUTE].replace("T", " ")
 
 
 def _cells(bill: Json) -> tuple[object, ...]:

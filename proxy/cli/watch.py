@@ -93,7 +93,14 @@ def picture(seen: Json) -> RenderableType:
     """Return what is shown."""
     parts: list[RenderableType] = [_headline(seen["stats"]["total"])]
     parts += [Text.assemble((each["what"], "yellow"), f" {each['advice']}") for each in seen["notices"]]
-    parts += "", table(_COLUMNS, [_row(each) for each in seen["sessions"]])
+    sessions: list[tuple[object, ...]] = []
+    for each in seen["sessions"]:
+        usage = each["tokens"] / each["budget"] if each["budget"] else None
+        gauge = "" if usage is None else Text.assemble(bar(usage, {}, _BAR), f"{percent(usage):>5}")
+        sizes = (each["tokens"], each["full_tokens"], each["turns"], each["prune_count"])
+        model, stage = one_line(each["model"], _NAME), stage_text(each["stage"])
+        sessions.append((str(each["updated"])[_TIME], _name(each), model, stage, gauge, *sizes))
+    parts += "", table(_COLUMNS, sessions)
     epochs = [(epoch, _name(each)) for each in seen["sessions"] for epoch in each["epochs"]]
     newest = sorted(epochs, key=lambda each: itemgetter("at")(each[0]), reverse=True)[:_EPOCHS]
     if newest:
@@ -124,19 +131,6 @@ def _headline(bill: Json) -> Text:
     if failed := sum(bill["summaries_failed"].values()):
         words.append(f"{failed:,} summaries failed")
     return Text(" · ".join(words), style="bold")
-
-
-def _row(session: Json) -> tuple[object, ...]:
-    usage = session["tokens"] / session["budget"] if session["budget"] else None
-    gauge = "" if usage is None else Text.assemble(bar(usage, {}, _BAR), f"{percent(usage):>5}")
-    return (
-        str(session["updated"])[_TIME],
-        _name(session),
-        one_line(session["model"], _NAME),
-        stage_text(session["stage"]),
-        gauge,
-        *(session[each] for each in ("tokens", "full_tokens", "turns", "prune_count")),
-    )
 
 
 def _name(session: Json) -> str:

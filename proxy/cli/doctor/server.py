@@ -81,17 +81,6 @@ async def of_port(settings: Settings) -> list[Finding]:
             return [ok("port", f"{address} is free" if settings.port else "any that is free")]
     except CommandError as error:
         reason = str(error)
-    status, fault = await _readiness(settings)
-    served = f"{address} is served by this program already"
-    if status == "ready":
-        return [ok("port", f"{served}, and ready")]
-    if status in _UNREADY:
-        return [warn("port", f"{served}: {fault or status}", "see the store's line, and the server's log")]
-    return [fail("port", reason, "end the program that has it, or name another --port")]
-
-
-async def _readiness(settings: Settings) -> tuple[str, str]:
-    """Return what `/readyz` says on that port, also about the store; empty if the program is not ours."""
     host = _ANY_ADDRESS.get(settings.host, settings.host)
     host = f"[{host}]" if ":" in host.strip("[]") else host
     try:
@@ -99,5 +88,12 @@ async def _readiness(settings: Settings) -> tuple[str, str]:
             response = await client.get(f"http://{host}:{settings.port}/readyz")
         told = as_mapping(response.json())
     except (httpx2.HTTPError, httpx2.InvalidURL, ValueError):
-        return "", ""
-    return str(told.get("status") or ""), str(told.get("store") or "")
+        told = as_mapping(None)  # the program is not ours
+    status = str(told.get("status") or "")
+    served = f"{address} is served by this program already"
+    if status == "ready":
+        return [ok("port", f"{served}, and ready")]
+    if status in _UNREADY:
+        fault = str(told.get("store") or status)
+        return [warn("port", f"{served}: {fault}", "see the store's line, and the server's log")]
+    return [fail("port", reason, "end the program that has it, or name another --port")]

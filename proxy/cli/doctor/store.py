@@ -57,29 +57,27 @@ async def _of_server(settings: Settings, url: str, name: str, advice: str) -> li
         found = await examine(url, SystemClock(), settings.store_timeout, settings.secrets)
     except StoreUnavailable as error:
         return [fail("store", f"{name}: {error.message}", advice)]
-    return [
-        _reached(found, name),
-        *_allowed(found),
-        *_kept(found),
-        *([_eviction(found), _memory(found)] if found.product else []),
-        *([of_clock("store clock", found.ahead)] if found.ahead is not None else []),
-    ]
+    findings = [*_of_use(found, name), *_of_disk(found)]
+    if found.product:
+        findings += _of_memory(found)
+    if found.ahead is not None:
+        findings.append(of_clock("store clock", found.ahead))
+    return findings
 
 
-def _reached(found: Examined, name: str) -> Finding:
+def _of_use(found: Examined, name: str) -> Iterator[Finding]:
+    """Yield what the server is, how far away, and whether it does for us what we need."""
     version = ".".join(map(str, found.version))
     product = f"{found.product} {version}" if found.product else "a server that does not tell its version"
     stands = f"{product}, {name}, {found.trip * 1000:.1f} ms away"
     if found.product == "Redis" and found.version < _OLDEST:
-        return fail("store", f"{stands}: too old", "Redis 7.0 or newer is needed, or any Valkey")
-    if found.trip >= _TOO_FAR:
-        return fail("store", f"{stands}: too far", "a store that takes a second to answer is not used")
-    if found.trip >= _FAR:
-        return warn("store", stands, "each new turn waits for it once: put it nearer")
-    return ok("store", stands)
-
-
-def _allowed(found: Examined) -> Iterator[Finding]:
+        yield fail("store", f"{stands}: too old", "Redis 7.0 or newer is needed, or any Valkey")
+    elif found.trip >= _TOO_FAR:
+        yield fail("store", f"{stands}: too far", "a store that takes a second to answer is not used")
+    elif found.trip >= _FAR:
+        yield warn("store", stands, "each new turn waits for it once: put it nearer")
+    else:
+        yield ok("store", stands)
     for what, why in found.refusals.items():
         rights = "its user needs the commands of @read, @write and @scripting on the keys u1:*"
         yield fail(f"store {what}s", why, rights)
@@ -90,7 +88,7 @@ def _allowed(found: Examined) -> Iterator[Finding]:
         yield fail("store secret", lost, "set the secret of the other servers, or both while rotating")
 
 
-def _kept(found: Examined) -> Iterator[Finding]:
+def _of_disk(found: Examined) -> Iterator[Finding]:
     if not found.is_written:
         yield fail("store persistence", "it could not write to its disk", "look at its log, and its disk")
     elif found.has_log:
@@ -106,20 +104,18 @@ def _kept(found: Examined) -> Iterator[Finding]:
         yield warn("store persistence", lost, "set `appendonly yes`")
 
 
-def _eviction(found: Examined) -> Finding:
+def _of_memory(found: Examined) -> Iterator[Finding]:
     if found.eviction == "noeviction":
-        return ok("store eviction", found.eviction)
-    lost = f"{found.eviction}: once it is full it lets go of sessions"
-    return warn(
-        "store eviction", lost, "set `maxmemory-policy noeviction`: then it refuses writes, and chats go on"
-    )
-
-
-def _memory(found: Examined) -> Finding:
+        yield ok("store eviction", found.eviction)
+    else:
+        lost = f"{found.eviction}: once it is full it lets go of sessions"
+        advice = "set `maxmemory-policy noeviction`: then it refuses writes, and chats go on"
+        yield warn("store eviction", lost, advice)
     used = f"{found.used / _MIB:,.0f} MiB used"
-    if not found.most:
-        return ok("store memory", f"{used}; it has no limit")
     stands = f"{used} of {found.most / _MIB:,.0f}"
-    if found.used >= _NEARLY * found.most:
-        return warn("store memory", stands, "raise its maxmemory, or lower store.ttl")
-    return ok("store memory", stands)
+    if not found.most:
+        yield ok("store memory", f"{used}; it has no limit")
+    elif found.used >= _NEARLY * found.most:
+        yield warn("store memory", stands, "raise its maxmemory, or lower store.ttl")
+    else:
+        yield ok("store memory", stands)

@@ -71,7 +71,10 @@ async def of_upstream(settings: Settings, model: str) -> list[Finding]:
                 listed = await _listed(upstream, credentials)
                 is_open = bool(key) and (await _listed(upstream, ())).status == _OK
         except (UnabridgedError, TimeoutError) as error:
-            return [*findings, _unreachable(settings, error)]
+            detail = f" ({error.detail})" if isinstance(error, UpstreamError) and error.detail else ""
+            what = error.message if isinstance(error, UnabridgedError) else "It does not answer."
+            advice = "see --upstream, and “When a server cannot be used” in docs/operations.md"
+            return [*findings, fail("upstream", f"{settings.upstream}: {what}{detail}", advice)]
         findings.append(ok("upstream", f"{settings.upstream} answers"))
         if (sent := seconds_of(listed.date)) is not None:
             findings.append(of_clock("upstream clock", sent - listed.received))
@@ -81,13 +84,6 @@ async def of_upstream(settings: Settings, model: str) -> list[Finding]:
         if model:
             findings.append(await _of_streaming(upstream, credentials, model))
     return findings
-
-
-def _unreachable(settings: Settings, error: Exception) -> Finding:
-    detail = f" ({error.detail})" if isinstance(error, UpstreamError) and error.detail else ""
-    what = error.message if isinstance(error, UnabridgedError) else "It does not answer."
-    advice = "see --upstream, and “When a server cannot be used” in docs/operations.md"
-    return fail("upstream", f"{settings.upstream}: {what}{detail}", advice)
 
 
 async def _listed(upstream: Upstream, credentials: Headers) -> _Listed:
