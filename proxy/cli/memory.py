@@ -17,6 +17,7 @@ from proxy.cli.terminal import (
     UsageError,
     confirm,
     facts,
+    minute,
     notes,
     positive,
     print_json,
@@ -28,7 +29,6 @@ from proxy.core.formats.json import dumps
 from proxy.core.text.words import one_line
 
 _LIMIT, _FOUND, _EVERY = 50, 5, 100_000
-_TO_THE_MINUTE = len("2026-11-22T03:47")
 _OF_ITEMS = {
     "show": "an item, where it comes from, and what became of it if it was put away",
     "log": "what became of an item",
@@ -69,7 +69,11 @@ def run(args: argparse.Namespace) -> int:
     """Ask the server, and show the answer. Raises CommandError."""
     api = AdminApi.of(args)
     if args.verb == "export":
-        export(_exported(api, args.scope), args.output)
+        every = {"k": str(_EVERY)}
+        names = [args.scope] if args.scope else [each["id"] for each in api.memory(every)["scopes"]]
+        found = (api.memory({"scope": name, **every}) for name in names)
+        lines = [dumps({**each["scopes"][0], "items": each["items"]}) for each in found]
+        export(b"\n".join(lines), args.output)
         return 0
     answer = _answer(args, api)
     if args.json:
@@ -126,14 +130,14 @@ def listing(answer: Json, *, with_scopes: bool) -> Iterator[RenderableType]:
             each["state"],
             each["importance_score"],
             each["access_count"],
-            _minute(each["created_at"]),
+            minute(each["created_at"]),
         )
         for each in answer["items"]
     ]
     yield table(("item", "text", "kind", "said by", "state", ">score", ">uses", "since"), items)
     if answer["said"]:
         said = [
-            (_minute(each["at"]), one_line(each["name"], 40), one_line(each["text"], 120))
+            (minute(each["at"]), one_line(each["name"], 40), one_line(each["text"], 120))
             for each in answer["said"]
         ]
         yield ""
@@ -164,21 +168,6 @@ def log(answer: Json) -> RenderableType:
         for each in answer["events"]
     ]
     return table(("at", "event", ">before", ">after", "details"), rows)
-
-
-def _minute(at: str) -> str:
-    return at[:_TO_THE_MINUTE].replace("T", " ")
-
-
-def _exported(api: AdminApi, scope: str | None) -> bytes:
-    """Return the export: a line for each scope, or for one."""
-    every = {"k": str(_EVERY)}
-    names = [scope] if scope else [each["id"] for each in api.memory(every)["scopes"]]
-    lines: list[bytes] = []
-    for name in names:
-        found = api.memory({"scope": name, **every})
-        lines.append(dumps({**found["scopes"][0], "items": found["items"]}))
-    return b"\n".join(lines)
 
 
 def _forget(args: argparse.Namespace, api: AdminApi) -> Json:

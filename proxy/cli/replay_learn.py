@@ -76,7 +76,17 @@ def learn(recordings: Sequence[Recording], policy: Policy, play: Play) -> Learne
 
 def as_toml(learned: Learned, file: str) -> str:
     """Return what was learned as a policy file, with remarks about its effect."""
-    return "\n".join([*(f"# {line}".rstrip() for line in _remarks(learned, file)), "", *_rules(learned), ""])
+    before, after = learned.before.importance, learned.after.importance
+    lines = [f"# {line}".rstrip() for line in _remarks(learned, file)]
+    lines += "", f"extends = {toml_value(learned.before.name)}"
+    parts = ("recency", "role", "content", "roles")
+    if changed := [name for name in parts if getattr(before, name) != getattr(after, name)]:
+        lines += "", "[importance]", *(f"{name} = {toml_value(getattr(after, name))}" for name in changed)
+    if learned.before.retention != learned.after.retention:
+        for rule in learned.after.retention:
+            match = toml_value(rule.match.model_dump(exclude_none=True))
+            lines += "", "[[retention]]", f"match = {match}", f"class = {toml_value(rule.class_)}"
+    return "\n".join([*lines, ""])
 
 
 def _remarks(learned: Learned, file: str) -> Iterator[str]:
@@ -104,28 +114,6 @@ def _remarks(learned: Learned, file: str) -> Iterator[str]:
 
 def _change(before: float, after: float) -> str:
     return f" ({after / before - 1:+.1%})" if before else ""
-
-
-def _rules(learned: Learned) -> Iterator[str]:
-    before, after = learned.before.importance, learned.after.importance
-    yield f"extends = {toml_value(learned.before.name)}"
-    changed = [
-        name
-        for name in ("recency", "role", "content", "roles")
-        if getattr(before, name) != getattr(after, name)
-    ]
-    if changed:
-        yield ""
-        yield "[importance]"
-        yield from (f"{name} = {toml_value(getattr(after, name))}" for name in changed)
-    if learned.before.retention == learned.after.retention:
-        return
-    for rule in learned.after.retention:
-        match = rule.match.model_dump(exclude_none=True)
-        yield ""
-        yield "[[retention]]"
-        yield f"match = {toml_value(match)}"
-        yield f"class = {toml_value(rule.class_)}"
 
 
 def as_json(learned: Learned, file: str) -> dict[str, Any]:

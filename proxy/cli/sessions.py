@@ -19,6 +19,7 @@ from proxy.cli.terminal import (
     CommandError,
     confirm,
     facts,
+    minute,
     percent,
     positive,
     print_json,
@@ -48,7 +49,6 @@ _CHANGES = {
     "delete": "forget it for good",
 }
 _RANGES = re.compile(r"\d{1,6}(-\d{1,6})?(,\d{1,6}(-\d{1,6})?)*", re.ASCII)
-_TO_THE_MINUTE = len("2026-11-22T03:47")
 _LEFT_OUT = {
     "unknown_secret": "written under an UNABRIDGED_SECRET that the server does not know",
     "newer_release": "written by a newer release",
@@ -108,8 +108,7 @@ def listing(answer: Json) -> Iterator[RenderableType]:
         name = str(each["name"])
         is_issued = name.startswith(f"ub-{each['id'].split('.')[1]}-")  # by the server: as good as the id
         names = ("" if is_issued else one_line(name, 40), one_line(each["began_with"] or "", 40))
-        updated = str(each["updated"])[:_TO_THE_MINUTE].replace("T", " ")
-        stage = stage_text(each["stage"])
+        stage, updated = stage_text(each["stage"]), minute(each["updated"])
         rows.append((each["id"], *names, each["model"], stage, *sizes, each["prune_count"], updated))
     numbers = (">tokens", ">budget", ">full", ">turns", ">epochs")
     yield table(("id", "name", "began with", "model", "stage", *numbers, "updated"), rows)
@@ -207,7 +206,7 @@ def tools(answer: Json) -> Iterator[RenderableType]:
             f"{each['remaining_duration']} of {each['original_duration']}",
             each["hits"],
             each["result_bytes"],
-            str(each["cached_at"])[:_TO_THE_MINUTE].replace("T", " "),
+            minute(each["cached_at"]),
             one_line(each["result"], 60),
         )
         for each in answer["tools"]

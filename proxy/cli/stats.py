@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 
 from proxy.cli.client import AdminApi, Json, add_server_option
-from proxy.cli.terminal import facts, percent, print_json, show, table
+from proxy.cli.terminal import facts, minute, percent, print_json, show, table
 from proxy.core.text.words import one_line
 
 _BY = ("day", "hour", "model", "session")
@@ -22,7 +22,6 @@ _PAIRS = (
 )
 _MISSED = ("policy", "model", "message", "class", "how", ">while cut", ">while shown")
 _NAME = 40
-_TO_THE_MINUTE = len("2026-11-22T03:47")
 UNKNOWN = "unknown"
 
 
@@ -47,8 +46,8 @@ def report(answer: Json) -> Iterator[RenderableType]:
     """Yield the rows, their sum, and its parts in words."""
     rows: list[tuple[object, ...]] = []
     for row in answer["rows"]:
-        moment = str(row["key"])[:_TO_THE_MINUTE].replace("T", " ")
-        rows.append((one_line(row["name"], _NAME) if row["name"] else moment, *_cells(row)))
+        key = one_line(row["name"], _NAME) if row["name"] else minute(row["key"])
+        rows.append((key, *_cells(row)))
     if answer["by"] != "session":  # those have been here longer than the sum is of
         rows.append(("all", *_cells(answer["total"])))
     yield table((answer["by"], *_COLUMNS), rows)

@@ -126,6 +126,11 @@ def words(value: object) -> str:
             return str(value)
 
 
+def minute(at: str) -> str:
+    """Return a time of the API to the minute."""
+    return at[: len("2026-11-22T03:47")].replace("T", " ")
+
+
 def stage_text(stage: str) -> Text:
     """Return a stage's name in its colour."""
     return Text(stage, style=STAGE_STYLES.get(stage, ""))

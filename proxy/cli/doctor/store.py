@@ -26,16 +26,12 @@ _MIB = 2**20
 
 async def of_store(settings: Settings) -> list[Finding]:
     """Check the store of the settings, or the embedded one, which is started if it does not run."""
-    if settings.store is None:
-        return await _of_embedded(settings)
-    parts = urlsplit(settings.store)
-    if parts.scheme == "memory":
-        return [ok("store", "within the process: what it knows is gone when it ends")]
-    name = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-    return await _of_server(settings, settings.store, name, "see Stores in docs/operations.md")
-
-
-async def _of_embedded(settings: Settings) -> list[Finding]:
+    if settings.store is not None:
+        parts = urlsplit(settings.store)
+        if parts.scheme == "memory":
+            return [ok("store", "within the process: what it knows is gone when it ends")]
+        name = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        return await _of_server(settings, settings.store, name, "see Stores in docs/operations.md")
     directory = settings.data_dir / "valkey"
     name, log = f"embedded, in {directory}", f"its log is {directory / 'valkey.log'}"
     try:
