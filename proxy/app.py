@@ -5,7 +5,7 @@ import logging
 import multiprocessing
 import time
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from starlette.applications import Starlette
@@ -169,20 +169,14 @@ def create_app(
     probes = probe_routes(store, metrics, drain, policies, memory_counts.counted, is_shadow=is_shadow)
     own = Starlette(
         routes=[*probes, *_admin_routes(settings, outside, inside, drain)],
-        lifespan=_lifespan(outside, inside, drain, on_ready),
+        lifespan=lambda _: _serving(outside, inside, drain, on_ready),
         exception_handlers=refusals(),
     )
     admission = Admission(policies, settings.body_memory)
     relay = Relay(outside.upstream, admission, metrics.relayed)
     heads = Heads(outside.memory, inside.pipeline.naming.tenant_header, is_shadow=is_shadow)
-    managed = Managed(
-        inside.pipeline,
-        inside.appends,
-        relay,
-        metrics,
-        admission,
-        logs_content=settings.log_content,
-    )
+    pipeline, shows_content = inside.pipeline, settings.log_content
+    managed = Managed(pipeline, inside.appends, relay, metrics, admission, logs_content=shows_content)
     origins = Origins(
         is_local=is_loopback(settings.host),
         public_url=settings.public_url,
@@ -325,36 +319,32 @@ def _memory_scheduler(
     return MemoryScheduler(outside.memories, writer, daily, background, rest)
 
 
-def _lifespan(
+@asynccontextmanager
+async def _serving(
     outside: Outside, inside: Inside, drain: Drain, on_ready: Callable[[], object]
-) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
-    """Return the lifespan: load slow parts before the first request; end in order after the last."""
-
-    @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncGenerator[None]:
-        loading = (outside.counter.ready(), asyncio.to_thread(prices.load))
-        await asyncio.gather(*loading, _check_secret(outside.store))
-        watching = asyncio.create_task(outside.policies.watch())
-        daily = asyncio.create_task(inside.memory_scheduler.daily.every_day())
-        on_ready()
-        with drain.serving():
-            yield
-        watching.cancel()
-        daily.cancel()
-        await drain.emptied(_CUT_OFF)
-        await inside.summaries.aclose()
-        inside.turn_queue.close()
-        inside.memory_scheduler.close()
-        await inside.pipeline.background.drain()
-        await inside.backlog.aclose()
-        await inside.billing.aclose()
-        await outside.search.aclose()
-        await outside.upstream.aclose()
-        await outside.store.aclose()
-        if outside.tracer is not None:
-            await outside.tracer.aclose()
-
-    return lifespan
+) -> AsyncGenerator[None]:
+    """Load slow parts before the first request; end all in order after the last."""
+    loading = (outside.counter.ready(), asyncio.to_thread(prices.load))
+    await asyncio.gather(*loading, _check_secret(outside.store))
+    watching = asyncio.create_task(outside.policies.watch())
+    daily = asyncio.create_task(inside.memory_scheduler.daily.every_day())
+    on_ready()
+    with drain.serving():
+        yield
+    watching.cancel()
+    daily.cancel()
+    await drain.emptied(_CUT_OFF)
+    await inside.summaries.aclose()
+    inside.turn_queue.close()
+    inside.memory_scheduler.close()
+    await inside.pipeline.background.drain()
+    await inside.backlog.aclose()
+    await inside.billing.aclose()
+    await outside.search.aclose()
+    await outside.upstream.aclose()
+    await outside.store.aclose()
+    if outside.tracer is not None:
+        await outside.tracer.aclose()
 
 
 async def _check_secret(store: SessionStore) -> None:

@@ -105,7 +105,17 @@ class SessionOperations:
     @_TABLE.operation("GET", f"{_ONE}/view", _TIP)
     async def view(self, request: Request, body: schemas.NoBody) -> schemas.View:
         """Read what the model gets."""
-        return await asyncio.to_thread(_view, await self._branch(request))
+        branch = await self._branch(request)
+        return await asyncio.to_thread(
+            lambda: schemas.View(
+                id=branch.found.id,
+                tip=branch.tip,
+                epoch=branch.epoch.number if branch.epoch else 0,
+                tokens=branch.tokens,
+                budget=branch.situation.budget.tokens,
+                messages=[loads(raw) for raw in branch.view(branch.epoch)],
+            )
+        )
 
     @_TABLE.operation("GET", f"{_ONE}/explain", _TIP)
     async def explain(self, request: Request, body: schemas.NoBody) -> schemas.Explanation:
@@ -225,17 +235,6 @@ def shown(found: Inspected, newest: NewestExchange | None = None) -> schemas.Ses
         epochs=[schemas.EpochReport.model_validate(each) for each in found.epochs],
         created=time(record.created),
         updated=time(record.updated),
-    )
-
-
-def _view(branch: Branch) -> schemas.View:
-    return schemas.View(
-        id=branch.found.id,
-        tip=branch.tip,
-        epoch=branch.epoch.number if branch.epoch else 0,
-        tokens=branch.tokens,
-        budget=branch.situation.budget.tokens,
-        messages=[loads(raw) for raw in branch.view(branch.epoch)],
     )
 
 

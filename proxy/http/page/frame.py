@@ -83,7 +83,7 @@ class Frame:
         for each in self._pages:
             by_path.setdefault(each.path, {})[each.method] = each.endpoint
         return [
-            Route(ROOT.rstrip("/"), _to_root),
+            Route(ROOT.rstrip("/"), RedirectResponse(ROOT, 308, _HEADERS), methods=["GET"]),
             Mount(f"{ROOT}static", StaticFiles(directory=_STATIC)),
             *(self._route(path, by_method) for path, by_method in by_path.items()),
         ]
@@ -106,7 +106,16 @@ class Frame:
             if isinstance(shown, Response):
                 shown.headers.update(_HEADERS)
                 return shown
-            return await self._answer(request, shown, began)
+            is_in = self._auth.is_logged_in(request)
+            around = {
+                "title": shown.title,
+                "csrf": self._auth.csrf(request) if is_in else "",
+                "is_in": is_in,
+                "path": request.url.path.removeprefix(ROOT),
+                "seen": f"{began - _OVERLAP:.3f}",
+            }
+            text = await asyncio.to_thread(self._render, shown.template, {**around, **shown.content})
+            return HTMLResponse(text, shown.status, {**_HEADERS, "X-Request-Id": request_id(request.scope)})
 
         return Route(ROOT + path, guarded, methods=[*by_method])
 
@@ -123,19 +132,6 @@ class Frame:
             raise Unauthorized
         self._auth.check_csrf(request, form.get(CSRF_FIELD, ""))
         return form
-
-    async def _answer(self, request: Request, shown: Shown, began: float) -> Response:
-        is_in = self._auth.is_logged_in(request)
-        around = {
-            "title": shown.title,
-            "csrf": self._auth.csrf(request) if is_in else "",
-            "is_in": is_in,
-            "path": request.url.path.removeprefix(ROOT),
-            "seen": f"{began - _OVERLAP:.3f}",
-        }
-        text = await asyncio.to_thread(self._render, shown.template, {**around, **shown.content})
-        headers = {**_HEADERS, "X-Request-Id": request_id(request.scope)}
-        return HTMLResponse(text, shown.status, headers)
 
     def _enter(self, request: Request, token: str) -> Response:
         """Set a cookie for the token in the address, and redirect without it. Raises Forbidden."""
@@ -158,10 +154,6 @@ class Frame:
         answer = RedirectResponse(ROOT, 303)
         self._auth.log_out(answer)
         return answer
-
-
-async def _to_root(_: Request) -> Response:
-    return RedirectResponse(ROOT, 308, _HEADERS)
 
 
 def _explained(error: UnabridgedError) -> Shown:

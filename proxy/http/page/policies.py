@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -77,11 +78,17 @@ class PolicyPages:
         return Shown("policies.html", "Policies", content)
 
     async def _one(self, request: Request, form: Form) -> Shown:
+        """A policy, with the sessions on which it can be tried, as far as the store can be reached."""
         now = self.policies.in_force
         policy = now.named(request.path_params["name"])
         base = now.by_name.get(policy.extends or "") or Policy()
         stated = {tuple(key.split(".")) for key, _, _ in _differences(policy, base)}
         window = f"for example, in a window of {EXAMPLE_WINDOW:,}"
+        sessions, evidence = list[Inspected](), list[tuple[str, str, Evidence]]()
+        with suppress(StoreUnavailable):
+            sessions, _ = await self.inspection.newest(_OFFERED)
+        with suppress(StoreUnavailable):
+            evidence = await self.stats.evidence(KEPT * HOUR)
         content = {
             "policy": policy,
             "is_default": policy.name == now.default.name,
@@ -91,9 +98,9 @@ class PolicyPages:
                 for each in warnings_of(policy, stated, budget_of(policy, EXAMPLE_WINDOW))
             ],
             "differences": [*_differences(policy, Policy())],
-            "sessions": await self._newest(),
+            "sessions": sessions,
             **await self._effects(policy, request.query_params.get("session", "")),
-            "evidence": await self._evidence(policy.name),
+            "evidence": [(model, found) for name, model, found in evidence if name == policy.name],
             "unproven": _UNPROVEN,
         }
         return Shown("policy.html", policy.name, content)
@@ -113,21 +120,6 @@ class PolicyPages:
         situation = short.situation.under(EMPTY)
         under = msgspec.structs.replace(situation, policy=policy, budget=_budget(short, policy))
         return [*effects(under, self.prices(branch.found.session.model))]
-
-    async def _newest(self) -> list[Inspected]:
-        """The newest sessions, on which a policy can be tried; none if the store is unavailable."""
-        try:
-            return (await self.inspection.newest(_OFFERED))[0]
-        except StoreUnavailable:
-            return []
-
-    async def _evidence(self, policy: str) -> list[tuple[str, Evidence]]:
-        """The evidence about a policy's cuts, by model; empty if there is none, or it cannot be read."""
-        try:
-            found = await self.stats.evidence(KEPT * HOUR)
-        except StoreUnavailable:
-            return []
-        return [(model, evidence) for name, model, evidence in found if name == policy]
 
     async def _try(self, request: Request, form: Form) -> Shown:
         found = await self.inspection.find(request.path_params["id"])
@@ -153,19 +145,16 @@ class PolicyPages:
         self, branch: Branch, policies: Sequence[Policy]
     ) -> list[tuple[str, int | None, Mapping[str, Any]]]:
         """Replay the session's transcript under each policy, without calling a model."""
-        short = replace(branch, nodes=branch.nodes[:_REPLAYED])
-        distinct = {policy.name: policy for policy in policies}
-        outcomes = [self._outcome(short, policy) for policy in distinct.values()]
-        return [(each.policy, each.budget, totals([each])) for each in outcomes]
-
-    def _outcome(self, branch: Branch, policy: Policy) -> Outcome:
-        """Replay it under one policy, with the window, head and ratio of the session's newest turn."""
-        situation, model, budget = branch.situation, branch.found.session.model, _budget(branch, policy)
-        known, writer = self.prices(model), self.prices(policy.summary.model or model)
-        turns = tuple(replay(situation.chain, policy, budget, situation.count, prices=known))
-        return Outcome(
-            branch.found.id, policy.name, budget.tokens, known.under(policy.economy), writer, turns
-        )
+        short, model = replace(branch, nodes=branch.nodes[:_REPLAYED]), branch.found.session.model
+        situation, known = short.situation, self.prices(model)
+        outcomes: list[tuple[str, int | None, Mapping[str, Any]]] = []
+        for policy in {each.name: each for each in policies}.values():
+            budget, paid = _budget(short, policy), known.under(policy.economy)
+            turns = tuple(replay(situation.chain, policy, budget, situation.count, prices=known))
+            writer = self.prices(policy.summary.model or model)
+            outcome = Outcome(branch.found.id, policy.name, budget.tokens, paid, writer, turns)
+            outcomes.append((policy.name, budget.tokens, totals([outcome])))
+        return outcomes
 
 
 def _budget(branch: Branch, policy: Policy) -> Budget:
