@@ -11,6 +11,7 @@ message has the same identity, and a history continues another, whichever SDK se
 import hashlib
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
+from operator import itemgetter
 from typing import cast
 
 import msgspec
@@ -84,7 +85,7 @@ def read_message(content: Content) -> Message:
             parts.append(text)
     result_of: object = exact.result_of[0] if len(exact.result_of) == 1 else exact.result_of
     identifying = [exact.role, exact.name, parts, made, result_of or None]
-    calls = tuple([call_id for call_id, _, _ in content.calls])
+    calls = tuple(map(itemgetter(0), content.calls))
     return Message(content.role, hashlib.sha256(dumps(identifying)).digest(), calls, tuple(content.result_of))
 
 

@@ -160,8 +160,9 @@ def read_completion(body: bytes) -> Answer:
     completion, is_whole = _read(body)
     if completion is None:
         return Answer()
-    choices = {choice.index or 0: choice for choice in reversed(completion.choices or [])}
-    choice = choices.get(0, _Choice())
+    choice = _Choice()
+    for each in reversed(completion.choices or []):
+        choice = choice if each.index else each  # the first, which some upstreams do not number
     fields, written = members(choice.message), bytes(choice.message)
     if fields is not None and not string(fields.get("role")):  # requests need a role in each message
         written = object_of(

@@ -137,19 +137,13 @@ def _size(head: bytes) -> tuple[int, int] | None:
         return struct.unpack_from(">II", head, 16)
     if head.startswith((b"GIF87a", b"GIF89a")):
         return struct.unpack_from("<HH", head, 6)
-    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
-        return _webp_size(head)
-    return None
-
-
-def _webp_size(head: bytes) -> tuple[int, int] | None:
-    match head[12:16]:
-        case b"VP8X":
+    match head[:4] + head[8:16]:
+        case b"RIFFWEBPVP8X":
             return int.from_bytes(head[24:27], "little") + 1, int.from_bytes(head[27:30], "little") + 1
-        case b"VP8L":
+        case b"RIFFWEBPVP8L":
             (bits,) = struct.unpack_from("<I", head, 21)
             return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
-        case b"VP8 ":
+        case b"RIFFWEBPVP8 ":
             width, height = struct.unpack_from("<HH", head, 26)
             return width & 0x3FFF, height & 0x3FFF
         case _:

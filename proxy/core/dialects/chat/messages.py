@@ -187,20 +187,15 @@ def without_reasoning(raw: bytes) -> bytes:
 
 
 def _is_signed(message: Mapping[str, Any]) -> bool:
-    if any(_is_bound(block) for name in _BLOCKS for block in _listed(message.get(name))):
-        return True
+    for block in (block for name in _BLOCKS for block in _listed(message.get(name))):
+        made_by = block.get("format")
+        is_bound = not (isinstance(made_by, str) and made_by.startswith(_NOT_BOUND))
+        if is_bound and (block.get("signature") or block.get("data")):
+            return True
     if message.get("reasoning_content") and any(message.get(name) for name in _SIGNATURES):
         return True
     nested = message.get(_NESTED)
     return isinstance(nested, dict) and _is_signed(cast("dict[str, Any]", nested))
-
-
-def _is_bound(block: Mapping[str, Any]) -> bool:
-    """Whether a block is signed or encrypted, and so bound to the conversation before it."""
-    made_by = block.get("format")
-    if isinstance(made_by, str) and made_by.startswith(_NOT_BOUND):
-        return False
-    return bool(block.get("signature") or block.get("data"))
 
 
 def _listed(value: object) -> list[Mapping[str, Any]]:

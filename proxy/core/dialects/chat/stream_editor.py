@@ -188,7 +188,11 @@ class StreamEditor(Editor):
             return self._show_all() + raw if chunk.is_odd else raw
         self._share(chunk)
         if chunk.choices:
-            return self._choice(chunk)
+            calls = self._calls.take(chunk.delta.get("tool_calls", NULL))
+            self._calls.message.add({name: raw for name, raw in chunk.delta.items() if name != "tool_calls"})
+            self._finish = chunk.finish or self._finish
+            passed = self._close() if chunk.finish else self._flushed()
+            return passed + self._for_client(chunk, calls)
         if not chunk.usage or not self._waits:
             return chunk.encoded()
         return self._for_client(chunk, []) if self.has_ended else b""
@@ -213,13 +217,6 @@ class StreamEditor(Editor):
         if chunk.usage:
             self._usage = chunk.usage
             chunk.put(usage=summed(self._spent, chunk.usage) if self._spent else chunk.usage)
-
-    def _choice(self, chunk: Chunk) -> bytes:
-        calls = self._calls.take(chunk.delta.get("tool_calls", NULL))
-        self._calls.message.add({name: raw for name, raw in chunk.delta.items() if name != "tool_calls"})
-        self._finish = chunk.finish or self._finish
-        passed = self._close() if chunk.finish else self._flushed()
-        return passed + self._for_client(chunk, calls)
 
     def _close(self) -> bytes:
         """Handle the end of the round: all names are known now, and whether to hold back the answer's end."""

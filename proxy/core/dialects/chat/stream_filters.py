@@ -64,7 +64,11 @@ class FinalEvent:
             return b""
         text = self._pending + chunk
         found = _FINAL.search(text)
-        held_from = found.start() + 1 if found else len(text) - _undecided(text)
+        held_from = found.start() + 1 if found else len(text)
+        if not found:  # the last line may be the beginning of the final one
+            line_from = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
+            if line_from and any(each.startswith(text[line_from:]) for each in _SPELLINGS):
+                held_from = line_from
         self.has_found = found is not None
         self._pending = text[held_from - 1 :]
         return text[1:held_from]
@@ -72,10 +76,3 @@ class FinalEvent:
     def rest(self) -> bytes:
         held, self._pending = self._pending[1:], self._pending[:1]
         return held
-
-
-def _undecided(text: bytes) -> int:
-    """Number of bytes at the end that may be the beginning of the final line."""
-    line_end = max(text.rfind(b"\n"), text.rfind(b"\r"))
-    line = text[line_end + 1 :]
-    return len(line) if line_end >= 0 and any(each.startswith(line) for each in _SPELLINGS) else 0
