@@ -98,8 +98,11 @@ def _sets_attribute(
         return False  # the values may only occur beside the attribute's name
     if newer.tells_change or newer.replaces:
         return True
-    is_alone = newer.values.keys() == older.values.keys() and not (differing - fitting) & _OBJECTS
-    return is_alone and _are_of_one(newer, older)
+    if newer.values.keys() != older.values.keys() or (differing - fitting) & _OBJECTS:
+        return False
+    # Both may name it of the same thing: the things of one are those of the other, or do not differ much.
+    one, other = newer.things, older.things
+    return one <= other or other <= one or len(one & other) >= _ALIKE_IN_KIND * min(len(one), len(other))
 
 
 def _sets_thing(newer: Subject, older: Subject, differing: frozenset[str]) -> bool:
@@ -133,12 +136,6 @@ def _may_set(newer: Subject, older: Subject) -> bool:
     if newer.forbids and older.forbids:
         return bool(newer.head and older.head)
     return bool(older.head) or newer.differing(older) == _TONE
-
-
-def _are_of_one(newer: Subject, older: Subject) -> bool:
-    """Whether both may name an attribute of the same thing: their things do not differ, or not much."""
-    one, other = newer.things, older.things
-    return one <= other or other <= one or len(one & other) >= _ALIKE_IN_KIND * min(len(one), len(other))
 
 
 # --- which rules are in force ---

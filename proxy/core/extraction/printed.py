@@ -174,7 +174,11 @@ class Lines:
         With prompts and no label, mark the text attached to the last prompt, from the first printed line on.
         """
         text = self._text
-        labels = [label for label in _LABEL.finditer(text) if self._is_label(label)]
+        labels = [
+            label
+            for label in _LABEL.finditer(text)
+            if label["label"] is None or _SURE.fullmatch(label["label"]) or _kind(label["rest"]) != _SENTENCE
+        ]
         ends = [end.end() for end in _END.finditer(text)]
         nexts = [*(each.start() for each in labels), len(text)]
         for label, until in zip(labels, nexts[1:], strict=True):
@@ -186,10 +190,6 @@ class Lines:
         if ends and not labels:
             self._mark(self._attached(ends[-1]), ends[-1])
         return bool(labels or ends)
-
-    def _is_label(self, label: re.Match[str]) -> bool:
-        is_sure = label["label"] is None or bool(_SURE.fullmatch(label["label"]))
-        return is_sure or _kind(label["rest"]) != _SENTENCE
 
     def _attached(self, end: int) -> int:
         first = bisect_right(self._starts, end) - 1

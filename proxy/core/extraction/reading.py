@@ -7,7 +7,7 @@ spellings was read first (law 3).
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from operator import itemgetter
@@ -147,6 +147,12 @@ def _split(line: str) -> Iterator[str]:
 
 
 Voice = Literal["user", "system", "assistant", "argument", "result"]
+_VOICES: Mapping[str, Voice] = {
+    "user": "user",
+    **dict.fromkeys(HEAD_ROLES, "system"),
+    **dict.fromkeys(TOOL_ROLES, "result"),
+}
+"""By role; every other role is the assistant's."""
 _REMEMBERED = 200_000
 """Number of facts, of some 150 bytes each, that a process caches."""
 _LONGEST_ARGUMENTS = 200
@@ -267,7 +273,7 @@ def read(content: Content, called: Sequence[str] = ()) -> Reading:
 
 
 def _read(content: Content, thing: str) -> Reading:
-    voice, texts = _voice_of(content.role), content.texts()
+    voice, texts = _VOICES.get(content.role, "assistant"), content.texts()
     called = ((arguments, _called(name, arguments)) for _, name, arguments in content.calls)
     used = _by_value([fact for arguments, call in called for fact in facts_of(arguments, call)])
     sentences: list[Sentence] = []
@@ -292,14 +298,6 @@ def _by_value(facts: Sequence[Fact]) -> dict[str, Fact]:
     if len(found) < len(facts):
         found.update({fact.value: fact for fact in reversed(facts)})
     return found
-
-
-def _voice_of(role: str) -> Voice:
-    if role in TOOL_ROLES:
-        return "result"
-    if role in HEAD_ROLES:
-        return "system"
-    return "user" if role == "user" else "assistant"
 
 
 @lru_cache(1 << 12)

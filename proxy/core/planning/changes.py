@@ -21,7 +21,7 @@ from proxy.core.conversation.notes import quote
 from proxy.core.planning.draft import Draft
 from proxy.core.planning.gaps import is_no_longer, noted_gap
 from proxy.core.planning.ledger import add_ledger
-from proxy.core.planning.plan import Account, Epoch, Gap, Plan, Span, Verb, Verdict, runs_of, view_tokens
+from proxy.core.planning.plan import Account, Epoch, Gap, Plan, Verb, Verdict, runs_of, view_tokens
 from proxy.core.planning.planner import finish
 from proxy.core.planning.reasoning import first_change, signed_in
 from proxy.core.planning.selection import Selection
@@ -104,19 +104,16 @@ def restored(situation: Situation, wanted: Collection[int] | None) -> Plan:
                 gaps.append(gap)
                 continue
             anchors = tuple(each for each in gap.anchors if span[0] <= each.start and each.end <= span[1])
-            part = noted_gap(situation, span, anchors, _quotes(situation, gap, span))
+            # Of the quotes in the gap's note, those of requests within this part of the gap.
+            asked = (place for place in run if gap.quotes and situation.role(place) == "user")
+            within = {quote(situation.content(place).text) for place in asked}
+            quotes = tuple(each for each in gap.quotes if each in within)
+            part = noted_gap(situation, span, anchors, quotes)
             if is_no_longer(situation, part):
                 gaps.append(part)
     edits = tuple(edit for edit in situation.plan.replacements if edit.position not in back)
     left = Plan(tuple(gaps), edits)
     return left if left == situation.plan else add_ledger(situation, left)
-
-
-def _quotes(situation: Situation, gap: Gap, span: Span) -> tuple[str, ...]:
-    """Return the quotes of a gap's note that stem from requests within a part of the gap."""
-    asked = (position for position in range(*span) if situation.role(position) == "user")
-    within = {quote(situation.content(position).text) for position in asked} if gap.quotes else set[str]()
-    return tuple(each for each in gap.quotes if each in within)
 
 
 # --- any change as an epoch ---

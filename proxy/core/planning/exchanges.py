@@ -180,7 +180,17 @@ class RunningSummary:
     def text(self, condensed: Mapping[str, str]) -> str:
         """The summary made by code, within its room; long answers without a condensed form lose their end."""
         whole = self._whole(condensed)
-        return whole if size(whole) <= self.room else self._compressed(self._lines(condensed), self.most)
+        if size(whole) <= self.room:
+            return whole
+        # Each exchange keeps its beginning, earlier ones included; a model's earlier text loses its own, and
+        # gets at most half of the bytes.
+        (written, before), lines = self._earlier_parts, self._lines(condensed)
+        older = [tail_of(written, self.most // 2 if before or lines else self.most)]
+        left = self.most - size(older[0]) - bool(written)
+        parts = [*before, *lines][-max(left // _LEAST, 1) :]
+        given = shares([size(each) for each in parts], max(left - (len(parts) - 1) * len(_BREAK), 0))
+        cut = (head_of(each, share) for each, share in zip(parts, given, strict=True))
+        return _BREAK.join(filter(None, [*older, *cut]))
 
     def transcript(self, condensed: Mapping[str, str], most: int) -> list[tuple[str, str]]:
         """Roles and texts from which it is rewritten, in ``most`` bytes; a model's own text has no role."""
@@ -213,19 +223,6 @@ class RunningSummary:
 
     def _whole(self, condensed: Mapping[str, str]) -> str:
         return _BREAK.join(filter(None, [self.earlier, *self._lines(condensed)]))
-
-    def _compressed(self, lines: Sequence[str], most: int) -> str:
-        """The summary in ``most`` bytes: the beginning of each exchange, earlier ones included.
-
-        A model's earlier text loses its beginning, and gets at most half of the bytes.
-        """
-        written, before = self._earlier_parts
-        older = [tail_of(written, most // 2 if before or lines else most)]
-        left = most - size(older[0]) - bool(written)
-        parts = [*before, *lines][-max(left // _LEAST, 1) :]
-        given = shares([size(each) for each in parts], max(left - (len(parts) - 1) * len(_BREAK), 0))
-        cut = (head_of(each, share) for each, share in zip(parts, given, strict=True))
-        return _BREAK.join(filter(None, [*older, *cut]))
 
     @cached_property
     def _earlier_parts(self) -> tuple[str, list[str]]:

@@ -3,12 +3,11 @@
 Read-only, for the admin API, the web page and the command line; nothing is decided here.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from proxy.core.budget.budget import Budget
-from proxy.core.dialects.dialect import Content
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.importance import Score
 from proxy.core.planning.plan import Epoch, view_tokens
@@ -75,6 +74,12 @@ def explain(
 
 def _row(situation: Situation, index: int) -> Row:
     unit, plan = situation.units[index], situation.plan
+    begins_with = ""
+    for content in map(situation.content, range(unit.start, unit.end)):
+        calls = (f"{name}({arguments})" for _, name, arguments in content.calls)
+        if words := content.text.strip() or next(calls, ""):
+            begins_with = one_line(words)
+            break
     gaps = (number for number, gap in enumerate(plan.gaps) if gap.start <= unit.start < gap.end)
     gap = next(gaps, None)
     is_cut = gap is not None
@@ -93,16 +98,8 @@ def _row(situation: Situation, index: int) -> Row:
         protection=None if is_cut else _PROTECTIONS[situation.protection[index]],
         gap=gap,
         retention=situation.classes.of(index),
-        begins_with=_first_words(map(situation.content, range(unit.start, unit.end))),
+        begins_with=begins_with,
     )
-
-
-def _first_words(contents: Iterable[Content]) -> str:
-    for content in contents:
-        calls = (f"{name}({arguments})" for _, name, arguments in content.calls)
-        if words := content.text.strip() or next(calls, ""):
-            return one_line(words)
-    return ""
 
 
 # --- what was sent, turn by turn ---

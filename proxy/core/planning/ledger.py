@@ -142,16 +142,13 @@ def add_ledger(situation: Situation, plan: Plan, most: int | None = None, *, fil
     room = room if most is None else min(room, most)
     if room < _LEAST:
         return plain
-    unused = _unused(situation, plain, room) if fills else 0
+    unused = 0
+    if fills:
+        goal = situation.budget.share(situation.policy.stages.target)
+        below_goal = goal - view_tokens(plain, situation.chain.tokens)
+        most = min(below_goal, situation.policy.ledger.tokens, int(cut_tokens(situation, plain) * _OF_CUT))
+        unused = max(most - room, 0)
     return _with_ledger(situation, plain, room + unused, details_room(situation) + unused)
-
-
-def _unused(situation: Situation, plain: Plan, room: int) -> int:
-    """Counted tokens beyond ``room`` that are below the view's goal and that the policy allows a ledger."""
-    goal = situation.budget.share(situation.policy.stages.target)
-    below_goal = goal - view_tokens(plain, situation.chain.tokens)
-    most = min(below_goal, situation.policy.ledger.tokens, int(cut_tokens(situation, plain) * _OF_CUT))
-    return max(most - room, 0)
 
 
 def room_of(situation: Situation, plain: Plan) -> int:

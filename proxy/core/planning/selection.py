@@ -272,8 +272,8 @@ class Selection:
                     return
                 self._take(index)
 
-    def _spans(self) -> list[Span]:
-        """All cuts from now on, old gaps included, as maximal runs of messages."""
+    def quotes(self) -> dict[Span, tuple[str, ...]]:
+        """All gaps from now on, old ones included, as maximal runs, each with the quotes of its note."""
         units = self._situation.units
         pieces = [(units[index].start, units[index].end) for index in self.cut]
         pieces += [gap.span for gap in self._situation.plan.gaps]
@@ -283,11 +283,7 @@ class Selection:
                 spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
             else:
                 spans.append((start, end))
-        return spans
-
-    def quotes(self) -> dict[Span, tuple[str, ...]]:
-        """All gaps from now on, each with the quotes of its note."""
-        return {span: self._quotes_within(*span) for span in self._spans()}
+        return {span: self._quotes_within(*span) for span in spans}
 
     def _quotes_within(self, start: int, end: int) -> tuple[str, ...]:
         """Quotes for a gap's note: those of earlier notes, then requests cut now; only the newest that fit.

@@ -113,9 +113,10 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
         covers only one half.
         """
         units, plan = self.chain.units, self.plan
+        found = self.read.observations if self._readings else []
         answered = {
             place
-            for place in self._observations
+            for place in found[: bisect_left(found, len(self.chain))]
             if place - 1 in self._in_plain_text
             and place < units[-1].start
             and plan.covers(place - 1) == plan.covers(place)
@@ -126,12 +127,6 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
     def _in_plain_text(self) -> AbstractSet[int]:
         """Positions of plain-text commands and of observations."""
         return self.read.in_plain_text if self._readings else frozenset()
-
-    @cached_property
-    def _observations(self) -> list[int]:
-        """Positions of observations (output of plain-text commands)."""
-        found = self.read.observations if self._readings else []
-        return found[: bisect_left(found, len(self.chain))]
 
     @cached_property
     def users(self) -> list[int]:
