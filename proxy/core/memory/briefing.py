@@ -117,8 +117,13 @@ def _items_of(sayings: Iterable[_Saying]) -> tuple[Item, ...]:
 
 def _shortened(texts: Sequence[str], room: int, count: Callable[[str], int]) -> list[str]:
     """Keep the first lines of each text, without repeated lines; short texts stay whole before long ones."""
-    seen = set[str]()
-    split = [[line for line in text.splitlines() if line.strip() and _is_first(line, seen)] for text in texts]
+    seen, split = set[str](), list[list[str]]()
+    for text in texts:
+        split.append([])
+        for line in text.splitlines():
+            if line.strip() and (said := normal(line)) not in seen:
+                seen.add(said)
+                split[-1].append(line)
     sizes = [[_size(line, count) for line in lines] for lines in split]
     given = shares([sum(each) for each in sizes], room)
     return [
@@ -127,13 +132,6 @@ def _shortened(texts: Sequence[str], room: int, count: Callable[[str], int]) -> 
         for line, total in zip(lines, accumulate(of_lines), strict=True)
         if total <= most
     ]
-
-
-def _is_first(line: str, seen: set[str]) -> bool:
-    """Whether no line before says the same; adds the line to ``seen``."""
-    before = len(seen)
-    seen.add(normal(line))
-    return len(seen) > before
 
 
 def _size(line: str, count: Callable[[str], int]) -> int:

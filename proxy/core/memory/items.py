@@ -137,15 +137,9 @@ def verified_items(proposals: Sequence[ProposedItem], statements: Statements) ->
         for numbers in dict.fromkeys((proposal.lines, ())):
             support = statements.support(proposal.text, numbers)
             if support is not None and (support.trust is Trust.USER or not lays_down(proposal.text)):
-                is_standing = _is_standing(proposal, support.trust)
+                is_rule = proposal.kind is Kind.PREFERENCE and strength_of(proposal.text) > 1
+                is_lasting = proposal.is_standing or is_rule or bool(STANDING.search(proposal.text))
+                is_standing = is_lasting and support.trust is Trust.USER  # only what people said stands
                 found.append(VerifiedItem(proposal, support.trust, is_standing, support.lines))
                 break
     return found
-
-
-def _is_standing(proposal: ProposedItem, trust: Trust) -> bool:
-    """Whether an item is standing (identity, health, a rule); only an item that people said can be."""
-    if trust is not Trust.USER:
-        return False
-    is_rule = proposal.kind is Kind.PREFERENCE and strength_of(proposal.text) > 1
-    return proposal.is_standing or is_rule or bool(STANDING.search(proposal.text))

@@ -116,7 +116,12 @@ class _Learning:
         if item.id in self._known.ids:
             return  # learned by this very reading, whose reply was lost
         if again is not None:
-            self._use(again, believed, session, digest)
+            after, event = used(again, digest, self._now, "said again")
+            if believed.trust is Trust.USER and again.trust is not Trust.USER:
+                after = replace(after, trust=Trust.USER, source=believed.source(session))
+            after = replace(after, is_standing=after.is_standing or believed.is_standing)
+            if after != again:
+                self._keep(after, event)
             return
         details = f"{item.kind.value}, said by the {item.trust.value}"
         self._keep(item, event_of(item, EventKind.CREATE, self._now, after=BORN, details=details))
@@ -134,14 +139,6 @@ class _Learning:
         found = next((item for item in near if item.id == wanted), None)
         is_about = found is not None and share(words_of(text), words_of(found.text)) >= _ABOUT
         return found if is_about else None
-
-    def _use(self, item: Item, believed: VerifiedItem, session: str, digest: bytes) -> None:
-        after, event = used(item, digest, self._now, "said again")
-        if believed.trust is Trust.USER and item.trust is not Trust.USER:
-            after = replace(after, trust=Trust.USER, source=believed.source(session))
-        after = replace(after, is_standing=after.is_standing or believed.is_standing)
-        if after != item:
-            self._keep(after, event)
 
     def _keep(self, item: Item, event: Event | None) -> None:
         self.items[item.id] = item

@@ -118,7 +118,9 @@ def _is_founded(text: str, stated: Sequence[_Stated]) -> bool:
     years = {str(day.year + more) for day in days for more in (-1, 0, 1)}
     said = "\n".join(f"{each.line.name}: {each.line.text}" for each in stated)
     evidence = Evidence("\n".join([said, *sorted(years)]), said)
-    if not all_numbers(" ".join(_dates_in(text))) <= evidence.numbers | _near(days):
+    around = (day + timedelta(days=more) for day in days for more in range(-_NEAR, _NEAR + 1))
+    near = {str(number) for day in around for number in (day.year, day.month, day.day)}
+    if not all_numbers(" ".join(_dates_in(text))) <= evidence.numbers | near:
         return False
     undated = _undated(text)
     return next(unfounded(undated, evidence), None) is None and _has_names(undated, said)
@@ -133,12 +135,6 @@ def _undated(text: str) -> str:
     for date in _dates_in(text):
         text = text.replace(date, " ")
     return text
-
-
-def _near(days: Sequence[datetime]) -> frozenset[str]:
-    """The numbers (year, month, day) of all dates within a few days of these."""
-    around = (day + timedelta(days=more) for day in days for more in range(-_NEAR, _NEAR + 1))
-    return frozenset(str(number) for day in around for number in (day.year, day.month, day.day))
 
 
 def _has_names(text: str, said: str) -> bool:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from proxy.core.conversation.messages import TOOL_ROLES
-from proxy.core.conversation.units import Unit
 from proxy.core.dialects.answers import Ask
 from proxy.core.planning.plan import Span
 from proxy.core.planning.situation import Situation
@@ -55,13 +54,25 @@ class GapUnit:
 def units_within(situation: Situation, span: Span) -> tuple[GapUnit, ...]:
     """Return the units of a gap that no earlier summary covers and that may be summarised."""
     summarised = [range(anchor.start, anchor.end) for anchor in situation.anchors_within(*span)]
-    return tuple(
-        GapUnit(unit.start, tuple(_entries(situation, unit)))
-        for unit in situation.units
-        if span[0] <= unit.start < span[1]
-        and not any(unit.start in each for each in summarised)
-        and all(map(situation.classes.may_be_summarised, range(unit.start, unit.end)))
-    )
+    found: list[GapUnit] = []
+    for unit in situation.units:
+        places = range(unit.start, unit.end)
+        is_left = span[0] <= unit.start < span[1] and not any(unit.start in each for each in summarised)
+        if not is_left or not all(map(situation.classes.may_be_summarised, places)):
+            continue
+        entries = [
+            Entry(
+                role=piece.role,
+                text=piece.text,
+                calls=tuple(Call(*call) for call in piece.calls),
+                answers=next(filter(None, piece.result_of), None),
+                number=number,
+            )
+            for number in places
+            for piece in situation.content(number).pieces()
+        ]
+        found.append(GapUnit(unit.start, tuple(entries)))
+    return tuple(found)
 
 
 def dated(units: Sequence[GapUnit], arrivals: Mapping[int, float]) -> tuple[GapUnit, ...]:
@@ -71,18 +82,6 @@ def dated(units: Sequence[GapUnit], arrivals: Mapping[int, float]) -> tuple[GapU
         return tuple(replace(entry, at=arrivals.get(entry.number)) for entry in unit.entries)
 
     return tuple(replace(unit, entries=entries(unit)) for unit in units)
-
-
-def _entries(situation: Situation, unit: Unit) -> Iterator[Entry]:
-    for number in range(unit.start, unit.end):
-        for piece in situation.content(number).pieces():
-            yield Entry(
-                role=piece.role,
-                text=piece.text,
-                calls=tuple(Call(*call) for call in piece.calls),
-                answers=next(filter(None, piece.result_of), None),
-                number=number,
-            )
 
 
 def goal_of(situation: Situation) -> str:

@@ -31,7 +31,17 @@ def tfidf(texts: Sequence[str]) -> "Vectors":
     """Similarity by shared words."""
     counts = [Counter(_terms(text)) for text in texts]
     spread = Counter(term for found in counts for term in found)
-    return Vectors([_vector(found, spread, len(texts)) for found in counts])
+    vectors: list[dict[str, float]] = []
+    for found in counts:
+        weights = {
+            term: (1 + math.log(count)) * math.log(len(texts) / spread[term])
+            for term, count in found.items()
+            if spread[term] < len(texts)
+        }
+        weightiest = sorted(weights, key=lambda term: (-weights[term], term))[:_TERMS]
+        length = math.sqrt(sum(weights[term] ** 2 for term in weightiest))
+        vectors.append({term: weights[term] / length for term in weightiest})
+    return Vectors(vectors)
 
 
 def likeness(one: str, other: str) -> float:
@@ -82,17 +92,6 @@ def _terms(text: str) -> Iterator[str]:
             yield from (word[at : at + 2] for at in range(len(word) - 1))
         else:
             yield word
-
-
-def _vector(counts: Mapping[str, int], spread: Mapping[str, int], texts: int) -> dict[str, float]:
-    weights = {
-        term: (1 + math.log(count)) * math.log(texts / spread[term])
-        for term, count in counts.items()
-        if spread[term] < texts
-    }
-    weightiest = sorted(weights, key=lambda term: (-weights[term], term))[:_TERMS]
-    length = math.sqrt(sum(weights[term] ** 2 for term in weightiest))
-    return {term: weights[term] / length for term in weightiest}
 
 
 # --- the known name that an unknown one may mean ---

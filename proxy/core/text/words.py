@@ -8,7 +8,7 @@ import re
 import unicodedata
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from proxy.core.text.lexicon.words import (
@@ -158,21 +158,17 @@ def spaced(text: str) -> str:
 def terms_of(query: str) -> list[str]:
     """The search terms of a query, any of which may match; one of several words is matched as a phrase."""
     chunks: list[str] = _CHUNK.findall(unicodedata.normalize("NFKC", query).lower())
-    found = list(dict.fromkeys(term for chunk in chunks for term in _terms_in(chunk)))
+    terms: list[str] = []
+    for chunk in chunks:
+        runs: list[str] = _RUN.findall(chunk)
+        for run in runs:
+            pairs = range(max(len(run) - 1, 1)) if _CHARACTER.match(run) else ()
+            terms += [" ".join(run[at : at + 2]) for at in pairs] or [run]
+        if len(runs) > 1 and any(map(str.isdigit, chunk)) and not _CHARACTER.search(chunk):
+            terms.append(" ".join(runs))  # it looks like an identifier, so all of it is a phrase too
+    found = [*dict.fromkeys(terms)]
     telling = [term for term in found if term not in _STOP_IN_QUESTIONS]
     return (telling or found)[:MOST_TERMS]
-
-
-def _terms_in(chunk: str) -> Iterator[str]:
-    """The words of a chunk, and the whole chunk as a phrase if it looks like an identifier."""
-    runs: list[str] = _RUN.findall(chunk)
-    for run in runs:
-        if not _CHARACTER.match(run):
-            yield run
-        else:
-            yield from (" ".join(run[at : at + 2]) for at in range(max(len(run) - 1, 1)))
-    if len(runs) > 1 and any(each.isdigit() for each in chunk) and not _CHARACTER.search(chunk):
-        yield " ".join(runs)
 
 
 # --- which of six languages a text is in, accurate enough to choose the language of a one-line note ---
