@@ -91,19 +91,24 @@ class Billing:
             metrics.unpriced.inc(bill.unpriced)
         self._owe(int(self._clock.now()) // HOUR, model, amounts)
         if session is not None:
-            owed = self._place(session)
-            owed.new[""] = added(owed.new.get("", {}), amounts)
-            owed.ttl = max(owed.ttl, ttl)
+            self._owe(session, "", amounts, ttl=ttl)
 
     def find(self, policy: str, model: str, counts: Counts) -> None:
         """Add evidence about a policy's cuts, in conversations with a model."""
         self._owe(_EvidenceOf(int(self._clock.now()) // HOUR), model, counts, f"{policy}{BETWEEN}")
 
-    def _owe(self, place: _Place, model: str, amounts: Counts, prefix: str = "") -> None:
-        owed, name = self._place(place), prefix + model[:_MODEL]
+    def _owe(self, place: _Place, model: str, amounts: Counts, prefix: str = "", *, ttl: float = 0.0) -> None:
+        owed = self._owed.get(place)
+        if owed is None:
+            owed = self._owed[place] = _Owed()
+            if len(self._owed) > _MOST_SESSIONS:
+                oldest = next((each for each in self._owed if isinstance(each, SessionKey)), place)
+                del self._owed[oldest]
+        name = prefix + model[:_MODEL]
         if name not in owed.new and len(owed.new) >= _MOST_MODELS:
             name = prefix + _OTHERS
         owed.new[name] = added(owed.new.get(name, {}), amounts)
+        owed.ttl = max(owed.ttl, ttl)
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write(), name="bills")
 
@@ -120,15 +125,6 @@ class Billing:
     def failed(self, caller: Caller, reason: str) -> None:
         """Count a summary that could not be written."""
         self.add(caller.model, Bill(failed={reason: 1}), caller.session, caller.ttl)
-
-    def _place(self, place: _Place) -> _Owed:
-        owed = self._owed.get(place)
-        if owed is None:
-            owed = self._owed[place] = _Owed()
-            if len(self._owed) > _MOST_SESSIONS:
-                oldest = next((each for each in self._owed if isinstance(each, SessionKey)), place)
-                del self._owed[oldest]
-        return owed
 
     async def _write(self) -> None:
         """Write once a second while anything is owed."""

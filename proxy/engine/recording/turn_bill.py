@@ -12,7 +12,6 @@ from proxy.core.dialects.answers import Usage
 from proxy.core.economics.bill import Bill, bounded, kept_prompt, money, prompt_of
 from proxy.core.planning.plan import EMPTY, Plan
 from proxy.engine.flow import Exchange
-from proxy.engine.tool_rounds import Rounds
 
 
 def bill_of(exchange: Exchange, usage: Usage | None, counted: int) -> Bill:
@@ -22,9 +21,10 @@ def bill_of(exchange: Exchange, usage: Usage | None, counted: int) -> Bill:
     """
     request, rounds, decision = exchange.request, exchange.rounds, exchange.decision
     budget, conditions, is_shadow = request.budget, request.conditions, request.incoming.is_shadow
-    prices, began = request.model.prices.under(request.incoming.policy.economy), has_begun(exchange)
+    began, prices = has_begun(exchange), request.model.prices.under(request.incoming.policy.economy)
     paid = prices if prices.is_known else None
-    reported = _last(usage, rounds) if usage is not None and usage.prompt_tokens else None
+    total = usage if usage is not None and usage.prompt_tokens else None
+    reported = total if total is None or rounds is None else _last(total, rounds.spent)
     reported_output = reported.completion_tokens if reported is not None else None
     output = budget.real(counted) if reported_output is None else bounded(reported_output)
 
@@ -50,18 +50,18 @@ def bill_of(exchange: Exchange, usage: Usage | None, counted: int) -> Bill:
         bill = replace(bill, shadow_cut=cut, shadow=money(prompt, 0, paid) - money(view, 0, paid))
     bill = replace(bill, estimated=0 if reported is not None else 1, epochs=1 if began else 0)
     if rounds is not None:
-        hidden = money(prompt_of(rounds.spent), bounded(rounds.spent.completion_tokens), paid)
-        unpriced = bill.unpriced + (rounds.count if reported is None else 0)
-        bill = replace(bill, hidden=hidden, unpriced=unpriced, tool_calls=rounds.answered)
+        bill = replace(
+            bill,
+            hidden=money(prompt_of(rounds.spent), bounded(rounds.spent.completion_tokens), paid),
+            unpriced=bill.unpriced + (rounds.count if reported is None else 0),
+            tool_calls=rounds.answered,
+        )
     return bill
 
 
-def _last(total: Usage, rounds: Rounds | None) -> Usage:
+def _last(total: Usage, hidden: Usage) -> Usage:
     """Return the usage of the last of several requests; fields that the total lacks stay None."""
-    if rounds is None:
-        return total
-    names, hidden = Usage.__struct_fields__, rounds.spent
-    pairs = [(getattr(total, name), getattr(hidden, name)) for name in names]
+    pairs = [(getattr(total, name), getattr(hidden, name)) for name in Usage.__struct_fields__]
     return Usage(*(None if whole is None else whole - (part or 0) for whole, part in pairs))
 
 
