@@ -49,13 +49,37 @@ class Notices:
             today = await self.stats.today()
         except StoreUnavailable as error:
             fault = error.message
-        return self.of(found, left_out, today, fault)
+        return [*self.of(found, left_out, today, fault)]
 
     def of(
         self, found: Sequence[Inspected], left_out: Mapping[str, int], today: Bill, fault: str
-    ) -> list[Notice]:
-        """Return all notices, where somebody has looked already; ``fault`` is the store's, if it has one."""
-        return [*_of_store(fault, left_out), *self._of_files(), *_of_models(found), *_of_summaries(today)]
+    ) -> Iterator[Notice]:
+        """Yield all notices, where somebody has looked already; ``fault`` is the store's, if it has one."""
+        if fault:
+            yield Notice(
+                f"The store does not answer. {fault}",
+                "Chats go on without their sessions, unless a policy says otherwise, and are stored when it"
+                " is back. Check that the store runs and can be reached from here.",
+            )
+        for reason, count in left_out.items():
+            if count:
+                yield Notice(f"{count} of the newest sessions cannot be read.", f"They {_LEFT_OUT[reason]}.")
+        yield from self._of_files()
+        sessions = [each.session for each in found]
+        unknown = sorted({each.model for each in sessions if not each.budget and not each.window})
+        if unknown:
+            yield Notice(
+                f"Unknown context window: {', '.join(unknown[:_NAMED])}.",
+                "Nothing is cut for its length until the upstream refuses a request. To cut earlier, state"
+                " the window under [budget.windows] in the policy.",
+            )
+        if today.failed:
+            failures = [f"{count} {why.replace('_', ' ')}" for why, count in sorted(today.failed.items())]
+            yield Notice(
+                f"Summaries failed today: {', '.join(failures)}.",
+                "Short notices stand in their place, and exact facts are kept without them. Check that the"
+                " model under [summary] answers in time; the log has each failure.",
+            )
 
     def _of_files(self) -> Iterator[Notice]:
         if stale := self.stale_policies():
@@ -68,38 +92,3 @@ class Notices:
                 f"The settings file cannot be used as it is now. {fault}",
                 "Its last valid version is in force. A server would not start with it.",
             )
-
-
-def _of_store(fault: str, left_out: Mapping[str, int]) -> Iterator[Notice]:
-    if fault:
-        yield Notice(
-            f"The store does not answer. {fault}",
-            "Chats go on without their sessions, unless a policy says otherwise, and are stored when it"
-            " is back. Check that the store runs and can be reached from here.",
-        )
-    for reason, count in left_out.items():
-        if count:
-            yield Notice(f"{count} of the newest sessions cannot be read.", f"They {_LEFT_OUT[reason]}.")
-
-
-def _of_models(found: Sequence[Inspected]) -> Iterator[Notice]:
-    sessions = (each.session for each in found)
-    unknown = sorted({each.model for each in sessions if not each.budget and not each.window})
-    if unknown:
-        yield Notice(
-            f"Unknown context window: {', '.join(unknown[:_NAMED])}.",
-            "Nothing is cut for its length until the upstream refuses a request. To cut earlier, state"
-            " the window under [budget.windows] in the policy.",
-        )
-
-
-def _of_summaries(today: Bill) -> Iterator[Notice]:
-    if today.failed:
-        failures = ", ".join(
-            f"{count} {why.replace('_', ' ')}" for why, count in sorted(today.failed.items())
-        )
-        yield Notice(
-            f"Summaries failed today: {failures}.",
-            "Short notices stand in their place, and exact facts are kept without them. Check that the model"
-            " under [summary] answers in time; the log has each failure.",
-        )

@@ -54,7 +54,7 @@ class Home:
             "spans": spans,
             "has_more": len(found) == limit,
             "limit": limit,
-            "notices": self.notices.of(found, left_out, spans.get("Today", NOTHING), fault),
+            "notices": [*self.notices.of(found, left_out, spans.get("Today", NOTHING), fault)],
             "is_down": bool(fault),
         }
         return Shown("home.html", "Sessions", content)
