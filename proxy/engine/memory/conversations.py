@@ -85,17 +85,15 @@ class Conversations:
         served = {each.hash for each in await self.store.hidden(key)}
         raw = await self.store.injection(key)
         injection = None if raw is None else Injection(raw)
-        branch = _way_to_the_end(stored.nodes, session.tip)
+        # It goes up to the newest turn; if its answer broke off, up to the message before that answer.
+        nodes, tip = stored.nodes, session.tip
+        broken = [node for node in nodes.values() if not node.complete]
+        cut = max(broken, key=lambda node: node.at, default=None)
+        way = way_to(nodes, cut.parent) if cut is not None else []
+        is_newest = not tip or any(node.hash == tip for node in way)
+        branch = way if way and is_newest else way_to(nodes, tip)
         read = (session, branch, dialect, policy, tags, served, injection)
         return await asyncio.to_thread(_conversation, *read)
-
-
-def _way_to_the_end(nodes: Mapping[bytes, Node], tip: bytes) -> list[Node]:
-    """The messages up to the newest turn; if its answer broke off, up to the message before that answer."""
-    cut = max((node for node in nodes.values() if not node.complete), key=lambda node: node.at, default=None)
-    way = way_to(nodes, cut.parent) if cut is not None else []
-    is_newest = not tip or any(node.hash == tip for node in way)
-    return way if way and is_newest else way_to(nodes, tip)
 
 
 def _conversation(

@@ -96,10 +96,10 @@ class MemoryWriter:
                 return False
             copies, new = await self.scopes.of_home(home), said.after(known.tip)
             index = await asyncio.to_thread(ItemIndex, copies[0].items.values())
-            found = [
-                await self._items(piece, index, access)
-                for piece in pieces_of(new, self.counter, _MOST_PIECES)
-            ]
+            found = list[_Found]()
+            for lines in pieces_of(new, self.counter, _MOST_PIECES):
+                shown = await asyncio.to_thread(index.near, " ".join(line.text for line in lines))
+                found.append(_Found(await self.questions.items(access, lines, shown), shown))
             texts = await self._thread_texts(known, said, new, copies, access)
             await self._write_thread(home, session, replace(known, texts=texts), said, found, access)
         return True
@@ -121,11 +121,6 @@ class MemoryWriter:
                 if any(text in each for text in theirs if len(text) >= _TELLING for each in own):
                     return True
         return False
-
-    async def _items(self, lines: Sequence[Utterance], index: ItemIndex, access: ModelAccess) -> _Found:
-        words = " ".join(line.text for line in lines)
-        shown = await asyncio.to_thread(index.near, words)
-        return _Found(await self.questions.items(access, lines, shown), shown)
 
     async def _thread_texts(
         self,
