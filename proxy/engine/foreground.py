@@ -149,23 +149,18 @@ class Foreground:
             if (left := self._stopped - self._clock.monotonic()) > 0:
                 await asyncio.sleep(left)
                 continue
-            if self._yields and not await self._is_pause(hurry, quiet):
-                continue
+            if self._yields:  # then no user may have been waiting for a while
+                if self._in_flight:
+                    await _either(self._idle.wait(), seconds=_LOOK)
+                    continue
+                left = self._ended + quiet - self._clock.monotonic()
+                if left > 0 and not hurry.is_set():
+                    await _either(hurry.wait(), seconds=min(left, _LOOK))
+                    continue
             if hurry.is_set() or len(self._calls) < max(self._most, 1):
                 return
             self._room.clear()
             await _either(hurry.wait(), self._room.wait(), seconds=_LOOK)
-
-    async def _is_pause(self, hurry: asyncio.Event, quiet: float) -> bool:
-        """Whether no user has been waiting for a while; waits a little for that."""
-        if self._in_flight:
-            await _either(self._idle.wait(), seconds=_LOOK)
-            return False
-        left = self._ended + quiet - self._clock.monotonic()
-        if left <= 0 or hurry.is_set():
-            return True
-        await _either(hurry.wait(), seconds=min(left, _LOOK))
-        return False
 
     @property
     def _yields(self) -> bool:

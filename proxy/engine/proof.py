@@ -188,7 +188,10 @@ class Proofs:
         except (Unanswered, TimeoutError, UnabridgedError) as failure:
             log_warning("no second answer to compare", why=str(failure) or type(failure).__name__)
             return _unproven(Unproven.FAILED)
-        spent = self._spent(sample, second)
+        cost, usage = self._expected(sample), second.usage
+        if usage is not None:
+            cost = _cost(exchange, prompt_of(usage), bounded(usage.completion_tokens))
+        spent = Evidence(spent=cost.money, tokens=cost.tokens)
         if second.message is None or not second.complete:
             return spent + _unproven(Unproven.FAILED)
         return spent + await asyncio.to_thread(self._compared, sample, second.message)
@@ -229,13 +232,6 @@ class Proofs:
         if cost.is_priced:
             return spent.spent + cost.money > policy.proof.daily_dollars * NANO
         return spent.tokens + cost.tokens > policy.proof.daily_tokens
-
-    def _spent(self, sample: _Sample, second: Answer) -> Evidence:
-        """The cost of the second answer by the usage that the upstream reports, else the expected cost."""
-        cost, usage = self._expected(sample), second.usage
-        if usage is not None:
-            cost = _cost(sample.exchange, prompt_of(usage), bounded(usage.completion_tokens))
-        return Evidence(spent=cost.money, tokens=cost.tokens)
 
     def _compared(self, sample: _Sample, message: bytes) -> Evidence:
         exchange, dialect = sample.exchange, sample.exchange.request.chain.dialect

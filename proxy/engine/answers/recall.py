@@ -90,28 +90,26 @@ class Recaller:
         """Return a call's result of at most ``room`` counted tokens; None for a tool that is not ours."""
         if not self.holds(tool):
             return None
-        async with self._lock:  # so that the chain is read only once
-            text, by = await self._answer(arguments, room)
-        self.recall.metrics.recalls.labels(by=by).inc()
-        return text
-
-    async def _answer(self, arguments: str, room: int) -> tuple[str, str]:
-        count, budget = self.recall.counter.count, self.request.budget
+        budget, by = self.request.budget, "unclear"
         part = budget.limit // _PART
         if budget.tokens is None and self.request.incoming.policy.memory.enabled:
             part = max(part, _UNBOUNDED)
         room = min(room, part)
-        try:
-            wanted = read_arguments(arguments)
-        except Unclear as unclear:
-            return str(unclear), "unclear"
-        remembered = await self._remembered(wanted, room // 2)
-        if remembered:
-            room -= count(remembered)
-        text, by = await self._from_here(wanted, room)
-        if remembered and not self.reach.positions:
-            text = ""  # nothing of this conversation was cut
-        return "\n".join(filter(None, [remembered, text])), by
+        async with self._lock:  # so that the chain is read only once
+            try:
+                wanted = read_arguments(arguments)
+            except Unclear as unclear:
+                text = str(unclear)
+            else:
+                remembered = await self._remembered(wanted, room // 2)
+                if remembered:
+                    room -= self.recall.counter.count(remembered)
+                text, by = await self._from_here(wanted, room)
+                if remembered and not self.reach.positions:
+                    text = ""  # nothing of this conversation was cut
+                text = "\n".join(filter(None, [remembered, text]))
+        self.recall.metrics.recalls.labels(by=by).inc()
+        return text
 
     async def _remembered(self, wanted: Wanted, room: int) -> str:
         """Return what other sessions remember about the query, in at most ``room`` counted tokens."""

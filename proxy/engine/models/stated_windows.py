@@ -166,8 +166,9 @@ class StatedWindows:
             raise _Unanswered(_PAUSE, is_gone=True) from error
         except TimeoutError as error:
             raise _Unanswered(_PAUSE) from error
-        if place == _LIST and status != _OK:
-            self._log(status)
+        if place == _LIST and status != _OK and status not in self._logged:
+            self._logged.add(status)
+            log_warning("the upstream does not list its models", status=status)
         if status >= 500 or status == _TOO_MANY:
             raise _Unanswered(_PAUSE)
         if status in _ABSENT:
@@ -179,12 +180,6 @@ class StatedWindows:
             return as_mapping(await asyncio.to_thread(loads, content or b"")) if status == _OK else {}
         except ValueError:
             return {}
-
-    def _log(self, status: int) -> None:
-        """Log, once for each status, that the upstream does not tell its models."""
-        if status not in self._logged:
-            self._logged.add(status)
-            log_warning("the upstream does not list its models", status=status)
 
 
 def _asker(stated: Stated, headers: Headers) -> tuple[int, int]:

@@ -158,22 +158,21 @@ class SummaryJobs:
 
     def missing(self, situation: Situation, owner: Owner) -> list[Missing]:
         """Return the gaps without a summary, and why, as far as this process knows."""
-        lacking = {*lacking_summaries(situation)}
-        return [
-            Missing(number, gap.span, self._why(situation, gap, owner))
-            for number, gap in enumerate(situation.plan.gaps)
-            if gap.span in lacking
-        ]
-
-    def _why(self, situation: Situation, gap: Gap, owner: Owner) -> str:
-        address = self._address(situation, owner, gap.span)
-        text, failure = self._summaries.ready(address), self._summaries.failure(address)
-        if text is None:
-            return "not yet" if failure is None else f"failed: {failure.replace('_', ' ')}"
-        size = situation.count(text)
-        is_no_shorter = size >= situation.chain.tokens.between(*gap.span)
-        is_too_long = is_no_shorter or situation.budget.is_over(situation.view_tokens + size)
-        return "no room" if is_too_long else "not yet"
+        lacking, missing = {*lacking_summaries(situation)}, list[Missing]()
+        for number, gap in enumerate(situation.plan.gaps):
+            if gap.span not in lacking:
+                continue
+            address, why = self._address(situation, owner, gap.span), "not yet"
+            text, failure = self._summaries.ready(address), self._summaries.failure(address)
+            if text is not None:
+                size = situation.count(text)
+                is_no_shorter = size >= situation.chain.tokens.between(*gap.span)
+                if is_no_shorter or situation.budget.is_over(situation.view_tokens + size):
+                    why = "no room"
+            elif failure is not None:
+                why = f"failed: {failure.replace('_', ' ')}"
+            missing.append(Missing(number, gap.span, why))
+        return missing
 
     def late(self, situation: Situation, owner: Owner) -> dict[Span, str]:
         """Return the summaries that came too late for their notes, as far as this process has them."""
