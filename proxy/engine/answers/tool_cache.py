@@ -46,17 +46,6 @@ class _CachedChain:
     """Number of the chain's messages that were known to replace others upstream."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """A chain to process, and what its results depend on."""
-
-    origin: _Origin
-    chain: Chain
-    hidden: Hidden
-    stand_ins: Sequence[int]
-    """Positions of the messages that are replaced by others upstream."""
-
-
 class ToolCaches:
     """The fresh results of all sessions of this process."""
 
@@ -74,45 +63,39 @@ class ToolCaches:
         if not rules.is_caching and not any(each.cache_exchanges for each in injected):
             return NOTHING_FRESH
         positions = [place for place, each in enumerate(chain.hashes) if each in hidden] if hidden else []
-        wanted = _Wanted(
-            (request.session.key, request.incoming.policy.tools, tuple(injected)), chain, hidden, positions
-        )
-        start, onto = self._ancestor(wanted, rules)
+        key, hashes = request.session.key, chain.hashes
+        origin = key, request.incoming.policy.tools, tuple(injected)
+        # Go on from the longest part of the chain whose state is known.
+        for start in range(len(chain), max(len(chain) - _SEARCHED, 0), -1):
+            cached, stand_ins = self._chains.get((key, hashes[start - 1])), bisect_left(positions, start)
+            if cached is not None and cached.origin == origin and cached.hidden == stand_ins:
+                onto = cached.derived
+                break
+        else:
+            start, onto = 0, initial(rules, injected)
         if start == len(chain):
             return onto.cache
-        onto, events = await off_loop(chain.raws[start:], partial(_derived, wanted, onto, start))
+        onto, events = await off_loop(chain.raws[start:], partial(_derived, chain, hidden, onto, start))
         for result, count in events.items():
             self._metrics.tool_cache.labels(result=result).inc(count)
-        key, hashes = request.session.key, chain.hashes
         if start and onto.cache.weight >= _LARGE:
             self._chains.drop((key, hashes[start - 1]))
-        self._chains.put((key, hashes[-1]), _CachedChain(wanted.origin, onto, len(positions)))
+        self._chains.put((key, hashes[-1]), _CachedChain(origin, onto, len(positions)))
         return onto.cache
 
     def forget(self, key: SessionKey) -> None:
         self._chains.drop_where(lambda place, _: place[0] == key)
 
-    def _ancestor(self, wanted: _Wanted, rules: Rules) -> tuple[int, Derived]:
-        """Return the longest part of the chain whose state is known (its length), and that state."""
-        key, _, injected = wanted.origin
-        whole = len(wanted.chain)
-        for length in range(whole, max(whole - _SEARCHED, 0), -1):
-            cached = self._chains.get((key, wanted.chain.hashes[length - 1]))
-            hidden = bisect_left(wanted.stand_ins, length)
-            if cached is not None and cached.origin == wanted.origin and cached.hidden == hidden:
-                return length, cached.derived
-        return 0, initial(rules, injected)
 
-
-def _derived(wanted: _Wanted, onto: Derived, start: int) -> tuple[Derived, Counter[str]]:
+def _derived(chain: Chain, hidden: Hidden, onto: Derived, start: int) -> tuple[Derived, Counter[str]]:
     """Derive a chain's state, and count the outcomes of the results that are new in its last turn."""
-    chain, events = wanted.chain, Counter[str]()
+    events = Counter[str]()
     # No earlier request can have had the messages from the newest answer on.
     positions = range(len(chain) - 1, start, -1)
     middle = next((place for place in positions if chain.messages[place].role == "assistant"), start)
     old, new = _places(chain, start, middle), _places(chain, middle, len(chain))
-    before = derive(onto, old, chain.dialect, wanted.hidden)
-    return derive(before, new, chain.dialect, wanted.hidden, events), events
+    before = derive(onto, old, chain.dialect, hidden)
+    return derive(before, new, chain.dialect, hidden, events), events
 
 
 def _places(chain: Chain, start: int, end: int) -> Iterator[Place]:
