@@ -122,16 +122,15 @@ class Asking:
         """
         plain = bool(self._plain.get(caller.model[:_NAME]))
         async with asyncio.timeout(caller.timeout):
-            return await self._answer(caller, ask, after, plain=plain)
-
-    async def _answer(self, caller: Caller, ask: Ask, after: bytes, *, plain: bool) -> Answer:
-        if after:
-            body = self.dialect.question_after(after, ask, plain=plain)
-        else:
-            body = self.dialect.question(ask, caller.model, plain=plain)
-        answer = await self._post(caller, body, may_refuse=not plain)
-        if answer is None:
-            return await self._answer(caller, ask, after, plain=True)
+            while True:
+                if after:
+                    body = self.dialect.question_after(after, ask, plain=plain)
+                else:
+                    body = self.dialect.question(ask, caller.model, plain=plain)
+                answer = await self._post(caller, body, may_refuse=not plain)
+                if answer is not None:
+                    break
+                plain = True
         if plain:  # if this is refused too, the parameters were not the cause
             self._plain.put(caller.model[:_NAME], value=True)
         return answer
