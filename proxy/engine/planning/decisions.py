@@ -82,8 +82,9 @@ class Decisions:
     ) -> Budget:
         """Return the request's budget: what the policy allows, or less where the client asks for less."""
         policy, explicit = incoming.policy, incoming.envelope.budget
+        reserve = reserve_of(history, policy)
         window, ratio = self.models.window(model, policy), model.ratio.value
-        limit, reserve = None if window.is_least else window.tokens, reserve_of(history, policy)
+        limit = None if window.is_least else window.tokens
         head, last_user = await self.reader.head_tokens(history, tool), chain.last_user_tokens
         needed = ceil((head + last_user) * ratio)
         lowest, counts_answer = explicit, model.evidence.counts_answer
@@ -108,12 +109,8 @@ class Decisions:
         whole = request.chain.tokens.total
         try:
             is_new = log is not None and not log.epochs and not policy.stages.max_units
-            if (
-                is_new
-                and stage_of(budget.usage(whole), policy.stages) is Stage.CALM
-                and acts_by_usage(policy.strategy.name)
-            ):
-                # The common case.
+            is_calm = is_new and stage_of(budget.usage(whole), policy.stages) is Stage.CALM
+            if is_calm and acts_by_usage(policy.strategy.name):  # the common case
                 decision = Decision(plan=EMPTY, stage=Stage.CALM, view_tokens=whole, log=log)
             else:
                 decision = await self.epochs.decide(request)
@@ -124,7 +121,7 @@ class Decisions:
                 )
         except Exception as error:  # noqa: BLE001 - law 7: a fault of ours costs the pruning, not the answer
             log_fault("planning failed", error)
-            decision = self.epochs.untouched(request)
+            decision = replace(Decision.under(request, EMPTY), degraded=("not-planned",))
         if decision.log is not None and decision.log != request.log:
             self.sessions.keep_log(request.session.key, request.session.lane.id, decision.log)
         if decision.stage is not Stage.CALM:

@@ -113,10 +113,6 @@ class Epochs:
         account, before = Account(Verdict.REFUSED), replace(decision, plan=situation.plan, epoch=standing)
         return await self._begin(request, decision.log, situation, before, account, 0)
 
-    def untouched(self, request: Request) -> Decision:
-        """Return the decision to change nothing: the last resort if planning itself fails."""
-        return replace(Decision.under(request, EMPTY), degraded=("not-planned",))
-
     def forget(self, key: SessionKey) -> None:
         self._pending.forget(key)
 

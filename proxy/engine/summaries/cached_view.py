@@ -146,9 +146,7 @@ class CachedView:
             absent += blocks_of(now, (max(gap.start, span[0]), min(gap.end, span[1])))
         absent_tokens = sum(situation.count(block.transcript) for block in absent)
         reading = cheaper_reading(situation, source.tokens - absent_tokens - _LONGER)
-        if reading is None or not self._has_room(reading.prompt.tokens, absent_tokens + limit.tokens):
-            return None
-        if not self._may_be_read(span):
+        if reading is None or not self._may_ask(span, reading.prompt.tokens, absent_tokens + limit.tokens):
             return None
         count = span[1] - span[0] - sum(gap.count - 1 for gap in gaps)
         ends = self._beginning(span[0]), self._beginning(span[1] - 1)
@@ -164,18 +162,16 @@ class CachedView:
             until=self.at + reading.seconds,
         )
 
-    def _has_room(self, sent: int, counted: int) -> bool:
-        """Whether the window has room for ``sent`` tokens and ``counted`` more, with the answer."""
-        budget = self.request.budget
-        most = budget.window.limit or budget.tokens
-        return most is None or sent + budget.real(counted + _AROUND) <= most
-
-    def _may_be_read(self, span: Span) -> bool:
+    def _may_ask(self, span: Span, sent: int, counted: int) -> bool:
         """Whether a model that sees all of the last request may write the summary of a gap.
 
-        Not if that request ended before the gap does, and not if it holds reasoning, or text that no summary
-        may contain.
+        Not if its window has no room for ``sent`` tokens and ``counted`` more, with the answer; not if that
+        request ended before the gap does, and not if it holds reasoning, or text that no summary may contain.
         """
+        budget = self.request.budget
+        most = budget.window.limit or budget.tokens
+        if most is not None and sent + budget.real(counted + _AROUND) > most:
+            return False
         situation, outgoing = self.situation, self.request.history.outgoing
         chain, plan = situation.chain, situation.plan
         if max(span[1], plan.depth) > chain.sent_before:
