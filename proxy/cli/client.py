@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from math import ceil
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 from urllib.parse import quote
 
 import httpx2
@@ -111,9 +111,7 @@ class AdminApi:
                 headers={"Last-Event-ID": f"{since:.3f}"},
             ) as response,
         ):
-            if response.is_error:
-                response.read()
-                self._refuse(response)
+            self._check(response)
             next((line for line in response.iter_lines() if line.startswith("event:")), None)
 
     def maintain(self) -> Iterator[Json]:
@@ -123,9 +121,7 @@ class AdminApi:
             self._reaching(timeout=None) as client,
             client.stream("POST", f"{self._api}/memory/maintain", headers=headers) as response,
         ):
-            if response.is_error:
-                response.read()
-                self._refuse(response)
+            self._check(response)
             yield from map(json.loads, response.iter_lines())
 
     def _get(self, path: str, query: Mapping[str, str]) -> Json:
@@ -137,8 +133,7 @@ class AdminApi:
         """Return the answer to a request. Raises CommandError for an error."""
         with self._reaching(_LOOKING if method == "GET" else _CHANGING) as client:
             response = client.request(method, f"{self._api}{path}", params=query, json=body)
-        if response.is_error:
-            self._refuse(response)
+        self._check(response)
         return response
 
     @contextmanager
@@ -156,7 +151,11 @@ class AdminApi:
                 f"no proxy answers at {self._server} ({error}); name it with --server"
             ) from error
 
-    def _refuse(self, response: httpx2.Response) -> NoReturn:
+    def _check(self, response: httpx2.Response) -> None:
+        """Raise CommandError if the answer is an error."""
+        if not response.is_error:
+            return
+        response.read()
         status, error = response.status_code, as_mapping(as_mapping(self._read(response)).get("error"))
         hint = f" Set {PREFIX}ADMIN_TOKEN to the server's." if status in _UNAUTHORIZED else ""
         lines = [f"{self._server} answers {status}: {error.get('message') or 'no reason given.'}{hint}"]

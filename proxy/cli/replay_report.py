@@ -48,15 +48,16 @@ def as_json(outcomes: Sequence[Outcome], names: Sequence[str], *, with_turns: bo
         }
         return shown | ({"turns": [turn_json(turn) for turn in outcome.turns]} if with_turns else {})
 
+    found = {name: [each for each in outcomes if each.policy == name] for name in names}
     return {
         "policies": [
             {
                 "policy": name,
-                "totals": totals([each for each in outcomes if each.policy == name]),
-                "warning": warning(name, [each for each in outcomes if each.policy == name]),
-                "sessions": [session(each) for each in outcomes if each.policy == name],
+                "totals": totals(given),
+                "warning": warning(name, given),
+                "sessions": [*map(session, given)],
             }
-            for name in names
+            for name, given in found.items()
         ]
     }
 

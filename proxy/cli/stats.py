@@ -44,10 +44,10 @@ def run(args: argparse.Namespace) -> int:
 
 def report(answer: Json) -> Iterator[RenderableType]:
     """Yield the rows, their sum, and its parts in words."""
-    rows: list[tuple[object, ...]] = []
-    for row in answer["rows"]:
-        key = one_line(row["name"], _NAME) if row["name"] else minute(row["key"])
-        rows.append((key, *_cells(row)))
+    rows = [
+        (one_line(row["name"], _NAME) if row["name"] else minute(row["key"]), *_cells(row))
+        for row in answer["rows"]
+    ]
     if answer["by"] != "session":  # those have been here longer than the sum is of
         rows.append(("all", *_cells(answer["total"])))
     yield table((answer["by"], *_COLUMNS), rows)

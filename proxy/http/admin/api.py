@@ -97,11 +97,10 @@ class Table:
         """Register a method of the class as the endpoint of this method and path."""
 
         def enter(endpoint: _Made) -> _Made:
-            def of(made: object) -> Operation:
-                answers = getattr(made, endpoint.__name__)
-                return Operation(method, path, answers, query, self.about, is_for_clients, media)
-
-            self._rows.append(of)
+            name, about = endpoint.__name__, self.about
+            self._rows.append(
+                lambda made: Operation(method, path, getattr(made, name), query, about, is_for_clients, media)
+            )
             return endpoint
 
         return enter

@@ -138,14 +138,11 @@ class SessionOperations:
     @_TABLE.operation("GET", f"{_ONE}/export")
     async def export(self, request: Request, body: schemas.NoBody) -> Export:
         """Export everything that is stored of a session."""
-        branch = await self.inspection.branch(await self._found(request))
-        everything = await self.inspection.everything(branch.found)
-
-        def exported() -> Export:
-            session = shown(branch.found, branch.newest_exchange())
-            return export(branch, session, everything, time(self.now()))
-
-        return await asyncio.to_thread(exported)
+        found = await self._found(request)
+        branch, everything = await self.inspection.branch(found), await self.inspection.everything(found)
+        return await asyncio.to_thread(
+            lambda: export(branch, shown(found, branch.newest_exchange()), everything, time(self.now()))
+        )
 
     # --- changing ---
 

@@ -69,7 +69,7 @@ class PolicyPages:
         others = sorted(name for name in now.by_name if name != now.default.name)
         policies = [now.default, *(now.by_name[name] for name in others)]
         content = {
-            "policies": [(each, _decided(each)) for each in policies],
+            "policies": [(each, decisions(each, EXAMPLE_WINDOW)) for each in policies],
             "default": now.default.name,
             "rules": now.rules,
             "stale": self.policies.stale(),
@@ -92,7 +92,7 @@ class PolicyPages:
         content = {
             "policy": policy,
             "is_default": policy.name == now.default.name,
-            "sentences": [*consequences(policy, _decided(policy), window)],
+            "sentences": [*consequences(policy, decisions(policy, EXAMPLE_WINDOW), window)],
             "warnings": [
                 (".".join(map(str, each.location)), each.message)
                 for each in warnings_of(policy, stated, budget_of(policy, EXAMPLE_WINDOW))
@@ -164,10 +164,6 @@ def _budget(branch: Branch, policy: Policy) -> Budget:
     window = rules.window(branch.found.session.model) or before.window.tokens
     tokens = budget_tokens(limit, window, reserve, before.real(before.head))
     return Budget(tokens, before.ratio, before.head, before.window)
-
-
-def _decided(policy: Policy) -> Mapping[str, Any]:
-    return decisions(policy, EXAMPLE_WINDOW)
 
 
 def _differences(policy: Policy, base: Policy) -> Iterator[tuple[str, object, object]]:
