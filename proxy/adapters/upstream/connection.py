@@ -64,20 +64,15 @@ class Answer(msgspec.Struct, eq=False):
 
     # --- for the reader ---
 
-    async def begun(self, writing: Coroutine[None, None, None] | None = None) -> None:
-        """Wait for the head, while the request's body may still be being written."""
-        if writing is not None:
-            self._writing = task = asyncio.create_task(writing)
-            task.add_done_callback(lambda _: self.wake())
-            while not (self.is_begun or self.fault or task.done()):
-                self.waiter = waiter = asyncio.get_running_loop().create_future()
-                await waiter
-            if task.done():
-                task.result()
-        while not self.is_begun:
-            if self.fault is not None:
-                raise self.fault
-            await self._connection.news(self)
+    async def while_written(self, writing: Coroutine[None, None, None]) -> None:
+        """Wait until the request's body is written, or the answer begins or fails meanwhile."""
+        self._writing = task = asyncio.create_task(writing)
+        task.add_done_callback(lambda _: self.wake())
+        while not (self.is_begun or self.fault or task.done()):
+            self.waiter = waiter = asyncio.get_running_loop().create_future()
+            await waiter
+        if task.done():
+            task.result()
 
     def chunks(self) -> AsyncIterator[bytes]:
         return self
@@ -90,8 +85,6 @@ class Answer(msgspec.Struct, eq=False):
         while not self.parts:
             if self.is_complete:
                 raise StopAsyncIteration
-            if self.fault is not None:
-                raise self.fault
             await self._connection.news(self)
         taken = self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
         self.parts.clear()
@@ -178,10 +171,11 @@ class Connection(asyncio.Protocol):
             if isinstance(body, AsyncIterator):
                 self._transport.write(head)
                 is_chunked = (b"transfer-encoding", b"chunked") in headers
-                await answer.begun(self._write_all(body, chunked=is_chunked))
+                await answer.while_written(self._write_all(body, chunked=is_chunked))
             else:
                 self._transport.writelines((head, body or b""))
-                await answer.begun()
+            while not answer.is_begun:
+                await self.news(answer)
         except BaseException:
             answer.end(broken=True)
             raise
@@ -207,8 +201,10 @@ class Connection(asyncio.Protocol):
     def news(self, answer: Answer) -> asyncio.Future[None]:
         """A future that is done once anything of an answer has arrived or failed.
 
-        If nothing arrives in time, the answer fails with UpstreamTimeout.
+        Raises the fault of an answer that has failed. If nothing arrives in time, it fails: UpstreamTimeout.
         """
+        if answer.fault is not None:
+            raise answer.fault
         loop = asyncio.get_running_loop()
         self._due = loop.time() + self._patience
         if not answer.is_begun:
@@ -239,7 +235,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_quiet(self) -> bool:
-        return self.is_reusable and not self._poll.poll(0)
+        return not (self._is_spoiled or self._transport.is_closing() or self._poll.poll(0))
 
     def close(self) -> None:
         self._transport.abort()
@@ -265,11 +261,14 @@ class Connection(asyncio.Protocol):
             self._refuse(answer, ours.detail if is_ours else f"not valid HTTP: {error}")
         except httptools.HttpParserUpgrade:
             self._refuse(answer, "it changes to another protocol")
-        if self._body:
+        if self._body and not self._is_head:
+            chunk = b"".join(self._body)
+            answer.parts.append(chunk)
+            answer.waiting += len(chunk)
             self._framing = 0
         elif self._framing > HEAD_BYTES:
             self._refuse(answer, TOO_LARGE)
-        self._deliver(answer)
+        self._body.clear()
         if answer.waiting > _BUFFERED and not self._transport.is_closing():
             self._transport.pause_reading()
         self._due = inf
@@ -280,14 +279,6 @@ class Connection(asyncio.Protocol):
         self._is_spoiled = True
         answer.fail(UpstreamInvalidResponse(detail=wrong))
         self.close()
-
-    def _deliver(self, answer: Answer) -> None:
-        """Pass received parts of the body to the answer, unless it is already complete."""
-        if self._body and not answer.is_complete:
-            chunk = b"".join(self._body)
-            answer.parts.append(chunk)
-            answer.waiting += len(chunk)
-        self._body.clear()
 
     def pause_writing(self) -> None:
         self._may_write.clear()
@@ -311,15 +302,14 @@ class Connection(asyncio.Protocol):
     # --- llhttp's callbacks ---
 
     def on_message_begin(self) -> None:
-        """Begin an answer; one that follows a complete answer was not requested."""
+        """Begin an answer. Raises UpstreamInvalidResponse for one that was not requested."""
         answer = self._answer
-        if answer is not None and not answer.is_complete:
-            answer.headers = []
-            self._fields += 1
-            if self._fields > HEAD_FIELDS + 1:
-                raise UpstreamInvalidResponse(detail=TOO_MANY)
-        else:
-            self._is_spoiled = True
+        if answer is None or answer.is_complete:
+            raise UpstreamInvalidResponse(detail="an answer too many")  # which closes the connection
+        answer.headers = []
+        self._fields += 1
+        if self._fields > HEAD_FIELDS + 1:
+            raise UpstreamInvalidResponse(detail=TOO_MANY)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header; trailers are dropped. Raises UpstreamInvalidResponse for too many or too large."""
@@ -350,6 +340,5 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         answer = self._answer
         if answer is not None and answer.is_begun and not answer.is_complete:
-            self._deliver(answer)
             answer.is_complete = True
             self._is_spoiled = self._is_spoiled or not self._parser.should_keep_alive()
