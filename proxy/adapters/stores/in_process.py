@@ -86,7 +86,7 @@ class InProcessStore:
         return Found(
             sid=sid,
             tag=tag,
-            session=await self.session(key),
+            session=self._session(key, stored),
             known=next((chain_hash for chain_hash in lookup.newest if chain_hash in stored.nodes), None),
             counts={each: stored.nodes[each].tokens for each in lookup.uncounted if each in stored.nodes},
             epochs=tuple(epochs),
@@ -134,7 +134,7 @@ class InProcessStore:
     async def keep_hidden(
         self, key: SessionKey, hidden: HiddenCalls, ttl: float, *, begins: bool = False
     ) -> bool:
-        if self._live(key) is None and not begins:
+        if key not in self._living() and not begins:
             return False
         self._renewed(key, ttl).hidden.setdefault(hidden.hash, hidden)
         return True
@@ -160,11 +160,11 @@ class InProcessStore:
         news = stored.since(since) if since else None
         nodes = dict(stored.nodes) if news is None else news
         mark = Mark(stored.life, len(stored.nodes))
-        return Stored(await self.session(key), nodes, mark=mark, is_news=news is not None)
+        return Stored(self._session(key, stored), nodes, mark=mark, is_news=news is not None)
 
     async def delete(self, key: SessionKey) -> bool:
         self._queues.pop(key, None)
-        if self._live(key) is None:
+        if key not in self._living():
             return False
         self._drop(key)
         self._remember(key)
@@ -175,13 +175,13 @@ class InProcessStore:
         return False
 
     async def pause(self, key: SessionKey, *, paused: bool) -> bool:
-        stored = self._live(key)
+        stored = self._living().get(key)
         if stored is not None:
             stored.paused = paused
         return stored is not None
 
     async def mark_unsaved(self, key: SessionKey, answer: bytes) -> None:
-        stored = self._live(key)
+        stored = self._living().get(key)
         if stored is not None:
             stored.unsaved = answer
 
@@ -218,7 +218,7 @@ class InProcessStore:
 
     def _is_gone(self, key: SessionKey) -> bool:
         """Return whether the session is known to have existed and is gone."""
-        return self._read(key) is _NOTHING and key in self._were
+        return key in self._were and key not in self._living()
 
     def _remember(self, key: SessionKey) -> None:
         self._were[key] = None
@@ -239,7 +239,7 @@ class InProcessStore:
     async def keep_summary(
         self, key: SessionKey, address: str, text: str, ttl: float, token: str = ""
     ) -> bool:
-        stored, holder = self._live(key), self._leases.holder((key, address))
+        stored, holder = self._living().get(key), self._leases.holder((key, address))
         is_written = stored is not None and address in stored.summaries
         if (stored is None and key in self._were) or (token and token != holder and (holder or is_written)):
             return False
@@ -248,8 +248,11 @@ class InProcessStore:
         return True
 
     async def session(self, key: SessionKey) -> Session | None:
+        return self._session(key, self._read(key))
+
+    def _session(self, key: SessionKey, stored: StoredSession) -> Session | None:
         """Return the session's record with what is stored beside it, among that why its turns wait."""
-        stored, queue = self._read(key), self._queue(key) if key in self._queues else {}
+        queue = self._queue(key) if key in self._queues else {}
         first = next(iter(queue), "")
         blocked = "compacting" if first.startswith(COMPACTOR) else "paused" if stored.paused else ""
         return stored.session and replace(
@@ -257,8 +260,8 @@ class InProcessStore:
         )
 
     async def sessions(self, limit: int) -> Listed:
-        self._purge()
-        listed = [(key, session) for key in self._sessions if (session := await self.session(key))]
+        living = self._living().items()
+        listed = [(key, session) for key, stored in living if (session := self._session(key, stored))]
         return Listed(heapq.nlargest(limit, listed, key=lambda entry: entry[1].updated), Counter())
 
     async def nodes(self, key: SessionKey) -> dict[bytes, Node]:
@@ -286,7 +289,7 @@ class InProcessStore:
         Returns None if several sessions hold that answer. A joint shared by several sessions finds none, and
         ends the use of joints: older ones are not tried.
         """
-        self._purge()
+        self._living()  # those that have expired are found no more
         may_join = True
         for chain_hash, joint in zip_longest(lookup.newest, lookup.joints, fillvalue=b""):
             holders = self._tips.get((lookup.tag, chain_hash))
@@ -300,17 +303,12 @@ class InProcessStore:
 
     def _read(self, key: SessionKey) -> StoredSession:
         """Return the session for reading; an empty one if it does not exist."""
-        self._purge()
-        return self._sessions.get(key, _NOTHING)
-
-    def _live(self, key: SessionKey) -> StoredSession | None:
-        self._purge()
-        return self._sessions.get(key)
+        return self._living().get(key, _NOTHING)
 
     def _renewed(self, key: SessionKey, ttl: float) -> StoredSession:
         """Return the session, created if necessary, and set its lifetime to `ttl` seconds from now."""
-        stored = self._read(key)
-        if stored is _NOTHING:
+        stored = self._living().get(key)
+        if stored is None:
             stored = self._sessions[key] = StoredSession()
         stored.expires = self._clock.monotonic() + ttl
         self._next_expiry = min(self._next_expiry, stored.expires)
@@ -319,14 +317,14 @@ class InProcessStore:
             self._drop(next(iter(self._sessions)))
         return stored
 
-    def _purge(self) -> None:
-        """Drop expired sessions."""
+    def _living(self) -> OrderedDict[SessionKey, StoredSession]:
+        """Drop expired sessions; return the others."""
         now = self._clock.monotonic()
-        if now < self._next_expiry:
-            return
-        for key in [key for key, stored in self._sessions.items() if stored.expires <= now]:
-            self._drop(key)
-        self._next_expiry = min((each.expires for each in self._sessions.values()), default=math.inf)
+        if now >= self._next_expiry:
+            for key in [key for key, stored in self._sessions.items() if stored.expires <= now]:
+                self._drop(key)
+            self._next_expiry = min((each.expires for each in self._sessions.values()), default=math.inf)
+        return self._sessions
 
     def _drop(self, key: SessionKey) -> None:
         stored = self._sessions.pop(key)

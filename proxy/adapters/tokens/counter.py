@@ -13,7 +13,7 @@ import re
 from binascii import a2b_base64
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from importlib.resources import files
 from threading import Lock
 
@@ -57,8 +57,7 @@ class TiktokenCounter:
         await asyncio.get_running_loop().run_in_executor(self._threads, self._encoding)
 
     def _count_all(self, texts: Sequence[str]) -> list[int]:
-        encoding = self._encoding()
-        return [_count(encoding, text) for text in texts]
+        return list(map(partial(_count, self._encoding()), texts))
 
     def _encoding(self) -> tiktoken.Encoding:
         if self._loaded is None:
