@@ -52,10 +52,6 @@ class Memory:
         self.order: OrderedDict[_Entry, dict[Any, _Entry]] = OrderedDict()
         """Each entry, least recently used first, with the dict of the cache that holds it."""
 
-    def remove(self, entry: _Entry) -> None:
-        del self.order[entry]
-        self.held -= entry.weight
-
 
 class Lru(Generic[K, V]):
     """One cache; ``weigh`` returns a value's bytes when it is put. A look-up counts as use."""
@@ -110,7 +106,8 @@ class Lru(Generic[K, V]):
     def _drop(self, key: K) -> None:
         entry = self._entries.pop(key, None)
         if entry is not None:
-            self._memory.remove(entry)
+            del self._memory.order[entry]
+            self._memory.held -= entry.weight
 
     def drop_where(self, is_meant: Callable[[K, V], bool]) -> None:
         """Drop every entry for which ``is_meant`` is true; iterates over all of them."""

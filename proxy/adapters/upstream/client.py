@@ -77,11 +77,6 @@ class Pooled(Protocol):
         ...
 
     @property
-    def is_reusable(self) -> bool:
-        """Whether it may serve another request: its last answer is complete, and no bytes followed it."""
-        ...
-
-    @property
     def is_quiet(self) -> bool:
         """Whether nothing has arrived while it was idle: no unrequested answer and no end of the stream."""
         ...
@@ -201,9 +196,9 @@ class PooledUpstream(ABC):
         self._in_use.add(connection)
 
     def _give_back(self, connection: Pooled, *, broken: bool) -> None:
-        """Take a connection back; keep it if it is reusable, else close it."""
+        """Take a connection back; close one that is ``broken``, for it may serve no other request."""
         self._in_use.discard(connection)
-        if broken or not connection.is_reusable:
+        if broken:
             connection.close()
             return
         now = asyncio.get_running_loop().time()

@@ -106,7 +106,8 @@ class Answer(msgspec.Struct, eq=False):
         if task is not None:
             is_written = task.done() and not task.cancelled() and task.exception() is None
             task.cancel()
-        self._give_back(self._connection, broken=broken or not self.is_complete or not is_written)
+        is_good = is_written and self.is_complete and self._connection.is_reusable
+        self._give_back(self._connection, broken=broken or not is_good)
 
     # --- for the connection ---
 
@@ -229,9 +230,8 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_reusable(self) -> bool:
-        answer = self._answer
-        is_settled = answer is None or answer.is_complete
-        return is_settled and not self._is_spoiled and not self._transport.is_closing()
+        """Whether it may serve another request after a complete answer: no bytes followed that."""
+        return not (self._is_spoiled or self._transport.is_closing())
 
     @property
     def is_quiet(self) -> bool:

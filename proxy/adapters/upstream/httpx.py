@@ -184,11 +184,6 @@ class HttpxConnection:
         return tls is not None and tls.selected_alpn_protocol() == "h2"
 
     @property
-    def is_reusable(self) -> bool:
-        """See `Pooled`; `HttpxResponse` checks whether the answer is complete."""
-        return self._stream is not None
-
-    @property
     def is_quiet(self) -> bool:
         return not self._stream.get_extra_info("is_readable")
 

@@ -166,27 +166,24 @@ class RedisStore:
 
     async def history(self, key: SessionKey, since: Mark | None = None) -> Stored:
         """Return the session with every message or only the new ones, normally by one script."""
-        codec = self._codec(key)
+        codec, name = self._codec(key), keys.session(key)
         try:
             fields = await self._scripts.of_session("news", key, *since) if since else None
-            news = reading.news(codec, fields, since) if since and fields else None
-            return news or await self._history(key, codec)
+            if since and fields and (news := reading.news(codec, fields, since)):
+                return news
+            fields, first, life, stored, was_here = await self._connection.ask_all(
+                "history",
+                *reading.session_commands(key),
+                ("HGET", name, "life"),
+                ("HGETALL", name + keys.NODES),
+                ("EXISTS", name + keys.WAS),
+                transaction=True,
+            )
+            session = reading.session(codec, fields, first)
+            nodes = reading.nodes(codec, stored)
         except DamagedRecord:
             await reading.discard_damaged(self._connection, codec, key, lane="")
             raise
-
-    async def _history(self, key: SessionKey, codec: Codec) -> Stored:
-        name = keys.session(key)
-        fields, first, life, stored, was_here = await self._connection.ask_all(
-            "history",
-            *reading.session_commands(key),
-            ("HGET", name, "life"),
-            ("HGETALL", name + keys.NODES),
-            ("EXISTS", name + keys.WAS),
-            transaction=True,
-        )
-        session = reading.session(codec, fields, first)
-        nodes = reading.nodes(codec, stored)
         mark = Mark(life, len(nodes)) if session and life else None
         return Stored(session, nodes, was_here=session is None and bool(was_here), mark=mark)
 
