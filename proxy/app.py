@@ -162,11 +162,10 @@ def create_app(
     load_plugins()
     outside = _outside(settings, written, owns_store=owns_store)
     inside = assembled(settings, outside)
-    metrics, policies = outside.metrics, outside.policies
-    drain = Drain(settings.drain_timeout)
-    memory_counts = MemoryCounts(inside.memory_scheduler.daily, metrics, outside.memory)
-    store, is_shadow = outside.store, settings.shadow
-    probes = probe_routes(store, metrics, drain, policies, memory_counts.counted, is_shadow=is_shadow)
+    metrics, policies, pipeline = outside.metrics, outside.policies, inside.pipeline
+    drain, is_shadow = Drain(settings.drain_timeout), settings.shadow
+    counted = MemoryCounts(inside.memory_scheduler.daily, metrics, outside.memory).counted
+    probes = probe_routes(outside.store, metrics, drain, policies, counted, is_shadow=is_shadow)
     own = Starlette(
         routes=[*probes, *_admin_routes(settings, outside, inside, drain)],
         lifespan=lambda _: _serving(outside, inside, drain, on_ready),
@@ -174,9 +173,9 @@ def create_app(
     )
     admission = Admission(policies, settings.body_memory)
     relay = Relay(outside.upstream, admission, metrics.relayed)
-    heads = Heads(outside.memory, inside.pipeline.naming.tenant_header, is_shadow=is_shadow)
-    pipeline, shows_content = inside.pipeline, settings.log_content
-    managed = Managed(pipeline, inside.appends, relay, metrics, admission, logs_content=shows_content)
+    heads = Heads(outside.memory, pipeline.naming.tenant_header, is_shadow=is_shadow)
+    logs_content = settings.log_content
+    managed = Managed(pipeline, inside.appends, relay, metrics, admission, logs_content=logs_content)
     origins = Origins(
         is_local=is_loopback(settings.host),
         public_url=settings.public_url,
@@ -361,11 +360,11 @@ def _secrets(settings: Settings) -> tuple[str, ...]:
 
 def _admin_routes(settings: Settings, outside: Outside, inside: Inside, drain: Drain) -> list[BaseRoute]:
     """Return the routes of the admin API and the page, for whoever holds the admin token."""
-    store, clock, pipeline = outside.store, outside.clock, inside.pipeline
-    inspection = Inspection(DIALECTS, store, outside.counter, outside.policies.named, inside.summary_jobs)
-    naming, turns = pipeline.naming, inside.memory_scheduler
-    scopes, reading = turns.writer.scopes, pipeline.memories
-    memories = MemoryAdmin(scopes, outside.search, reading, clock, outside.policies.named)
+    store, clock, policies = outside.store, outside.clock, outside.policies
+    pipeline, turns = inside.pipeline, inside.memory_scheduler
+    naming, scopes, reading = pipeline.naming, turns.writer.scopes, pipeline.memories
+    inspection = Inspection(DIALECTS, store, outside.counter, policies.named, inside.summary_jobs)
+    memories = MemoryAdmin(scopes, outside.search, reading, clock, policies.named)
     forgetting = Forgetting(memories, naming)
     edits = Edits(
         store=store,
@@ -381,12 +380,9 @@ def _admin_routes(settings: Settings, outside: Outside, inside: Inside, drain: D
         credentials=_operator_credentials(settings),
     )
     forks = Forks(store, inspection, naming, clock, pipeline.recorder.written)
-    if settings.admin_token is not None:
-        token = settings.admin_token.get_secret_value()
-    else:
-        token = persistent_secret(settings.data_dir / ADMIN_TOKEN_FILE)
+    given, kept = settings.admin_token, settings.data_dir / ADMIN_TOKEN_FILE
+    token = persistent_secret(kept) if given is None else given.get_secret_value()
     stats = Stats(store, outside.bills, inside.billing, clock)
-    policies = outside.policies
     notices = Notices(inspection, stats, policies.stale, policies.settings_fault)
     auth = AdminAuth(token, clock.now, is_secure=(settings.public_url or "").startswith("https:"))
     operations = (
