@@ -26,6 +26,8 @@ from proxy.ports import NAMED, Clock, Found, Lookup, SessionKey, TurnStore
 
 _ASKED = 64
 """Most chain hashes, newest first, that are looked up to recognise a session."""
+_TRIES = 2
+"""Answers found by their place from which a chain may go on: with one edited message it is the second."""
 _SEVERAL = SessionKey("", "")
 """Marks an answer that several sessions gave: nobody can tell whose it is (law 6)."""
 
@@ -120,31 +122,26 @@ class Recognition:
         self, lookup: Lookup, caller: Caller, history: History, *, needs_store: bool
     ) -> Found | None:
         """Return the store's answer; None if the store is away and the request can do without."""
+        is_being_written = lookup.sid is not None and caller.key is None  # already under its new name
         try:
-            found = await self._trip(lookup, caller, history)
-            if found.joint and not self._goes_on(history, found):
-                # It may continue from an earlier answer: in a chain with one edited message that is the next
-                # one.
+            for _ in range(_TRIES):
+                found = await self._store.find(lookup)
+                if found.session is None and not is_being_written:
+                    first = history.first_joint() if lookup.first else b""
+                    if await self.moved(caller, lookup.tag, history.first_user, first):
+                        found = await self._store.find(lookup)
+                if found.known is None and len(history.hashes) > _ASKED:
+                    older = history.hashes[:-_ASKED].newest(len(history.hashes))
+                    found = await self._store.find(replace(lookup, newest=older, joints=(), first=""))
+                if not found.joint or self._goes_on(history, found):
+                    return found
                 newer = lookup.joints.index(found.joint) + 1
                 lookup = replace(lookup, joints=(b"",) * newer + lookup.joints[newer:])
-                found = await self._trip(lookup, caller, history)
         except StoreUnavailable:
             if needs_store:
                 raise
             return None
-        return Found() if found.joint and not self._goes_on(history, found) else found
-
-    async def _trip(self, lookup: Lookup, caller: Caller, history: History) -> Found:
-        found = await self._store.find(lookup)
-        is_being_written = lookup.sid is not None and caller.key is None  # already under its new name
-        if found.session is None and not is_being_written:
-            first = history.first_joint() if lookup.first else b""
-            if await self.moved(caller, lookup.tag, history.first_user, first):
-                found = await self._store.find(lookup)
-        if found.known is None and len(history.hashes) > _ASKED:
-            older = history.hashes[:-_ASKED].newest(len(history.hashes))
-            found = await self._store.find(replace(lookup, newest=older, joints=(), first=""))
-        return found
+        return Found()
 
     async def moved(
         self, caller: Caller, tag: str, first_user: bytes = b"", first_joint: bytes = b""
