@@ -22,12 +22,12 @@ from proxy.core.policy.policy import Policy, PolicySet
 from proxy.core.policy.sections import Memory
 from proxy.engine.background import Background
 from proxy.engine.intake.homes import MemoryHome
-from proxy.engine.memory.model import FAILURES, MemoryModel, ModelAccess, log_failure
+from proxy.engine.memory.model import MemoryModel, ModelAccess, logged_failure
 from proxy.engine.memory.scope_cache import CachedScope, ScopeCache
 from proxy.engine.memory.writer import MemoryWriter, claimed
 from proxy.engine.models.asking import Caller
 from proxy.errors import InvalidPolicy, StoreUnavailable
-from proxy.ports import Changes, Clock, SessionKey
+from proxy.ports import Changes, Clock
 from proxy.ports.memory_store import THREADS
 from proxy.telemetry import log_event, log_fault, log_warning
 
@@ -134,12 +134,10 @@ class ScopeMaintenance:
         """Return the text that replaces an item; empty if it is archived whole, None if the call failed."""
         if access is None or not each.needs_model:
             return ""
-        try:
+        with logged_failure("an item was not compressed"):
             async with room:
                 return await self.questions.compression(access, each.content)
-        except FAILURES as failure:
-            log_failure("an item was not compressed", failure)
-            return None
+        return None
 
     async def forget_ended(self, scope: Scope, life: float, ttl: float | None) -> int:
         """Forget the threads of sessions that have ended: those without a turn for ``life`` seconds."""
@@ -215,13 +213,11 @@ class Maintenance:
         self.background.run(self._make_up(home.scope, access, day, last), is_needed=False)
 
     async def _make_up(self, scope: Scope, access: ModelAccess, day: str, since: float) -> None:
-        try:
+        with logged_failure("a memory was not maintained"):
             copy = await self.writer.scopes.remembered(scope)
             is_ours = copy.version and await self._is_first(scope, f"made up {day}")
             if is_ours and copy.about is not None:
                 await self._maintain(scope, copy.about, access, before=since)
-        except FAILURES as failure:
-            log_failure("a memory was not maintained", failure)
 
     # --- what ---
 
@@ -254,13 +250,12 @@ class Maintenance:
 
     async def _safely(self, scope: Scope, about: About, day: str) -> Maintained:
         try:
-            if day and not await self._is_first(scope, f"daily {day}"):
-                return Maintained()
-            async with claimed(self.writer.scopes.store, scope, "maintain") as is_ours:
-                access = self._operator(about)
-                return await self._maintain(scope, about, access) if is_ours else Maintained()
-        except FAILURES as failure:
-            log_failure("a memory was not maintained", failure)
+            with logged_failure("a memory was not maintained"):
+                if day and not await self._is_first(scope, f"daily {day}"):
+                    return Maintained()
+                async with claimed(self.writer.scopes.store, scope, "maintain") as is_ours:
+                    access = self._operator(about)
+                    return await self._maintain(scope, about, access) if is_ours else Maintained()
         except Exception as error:  # noqa: BLE001 - one scope's fault is not the others'
             log_fault("a memory was not maintained", error)
         return Maintained(failed=1)
@@ -288,21 +283,15 @@ class Maintenance:
         rested = min(before or self.writer.clock.now(), self.writer.clock.now() - self.rest)
         for session, thread in (await self.writer.scopes.store.threads(scope, _THREADS)).items():
             if thread.texts.read_up_to < thread.updated <= rested:
-                done.threads += await self._read(home, session, access)
+                with logged_failure("a thread was not read to be remembered"):
+                    done.threads += await self.writer.thread(home, session, access)
         now = (await self.writer.scopes.remembered(scope)).about
         if now is not None and now.runs:
             await self.writer.channel(home, access)
         return done
 
-    async def _read(self, home: MemoryHome, session: SessionKey, access: ModelAccess) -> bool:
-        try:
-            return await self.writer.thread(home, session, access)
-        except FAILURES as failure:
-            log_failure("a thread was not read to be remembered", failure)
-            return False
-
     async def _workspace(self, scope: Scope, day: str) -> None:
-        try:
+        with logged_failure("a workspace was not maintained"):
             if day and not await self._is_first(scope, f"workspace {day}"):
                 return
             channels = await self.writer.scopes.store.channels(scope)
@@ -310,8 +299,6 @@ class Maintenance:
             access = next((self._operator(each) for each in abouts if each is not None), None)
             if access is not None:
                 await self.writer.workspace(scope, access)
-        except FAILURES as failure:
-            log_failure("a workspace was not maintained", failure)
 
     def _policy_of(self, about: About) -> Policy:
         """The policy under which a scope was last written; the default one if that no longer exists."""

@@ -4,7 +4,8 @@ Users' requests come first: every call waits until :mod:`proxy.engine.foreground
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -28,9 +29,13 @@ FAILURES = (Unanswered, Refused, TimeoutError, UnabridgedError)
 """What is raised where a model does not answer, or not with what it was asked for."""
 
 
-def log_failure(what: str, failure: Exception, **details: str) -> None:
-    """Log what was not done, and which of :data:`FAILURES` is the reason."""
-    log_warning(what, why=str(failure) or type(failure).__name__, **details)
+@contextmanager
+def logged_failure(what: str, **details: str) -> Generator[None]:
+    """Go on after the block where one of :data:`FAILURES` ends it, and log what was not done and why."""
+    try:
+        yield
+    except FAILURES as failure:
+        log_warning(what, why=str(failure) or type(failure).__name__, **details)
 
 
 class ModelAccess(NamedTuple):

@@ -15,7 +15,7 @@ from proxy.engine.background import Background
 from proxy.engine.flow import Exchange, Request
 from proxy.engine.intake.homes import MemoryHome
 from proxy.engine.memory.maintenance import Maintenance
-from proxy.engine.memory.model import FAILURES, ModelAccess, log_failure
+from proxy.engine.memory.model import ModelAccess, logged_failure
 from proxy.engine.memory.writer import MemoryWriter
 from proxy.engine.models.asking import Caller
 from proxy.errors import StoreUnavailable
@@ -138,7 +138,7 @@ class MemoryScheduler:
     async def read(self, session: SessionKey, home: MemoryHome, access: ModelAccess) -> None:
         """Read a thread, then do what is due in its home: write its texts, archive items."""
         async with self._room:
-            try:
+            with logged_failure("a thread was not read to be remembered"):
                 if not await self.writer.thread(home, session, access):
                     return
                 copy, rules = await self.writer.scopes.remembered(home.scope), access.policy.memory
@@ -146,8 +146,6 @@ class MemoryScheduler:
                     await self.writer.channel(home, access)
                 if is_crowded(len(copy.items), rules):
                     await self.daily.upkeep.put_away(home.scope, rules, home.ttl, access)
-            except FAILURES as failure:
-                log_failure("a thread was not read to be remembered", failure)
 
     def close(self) -> None:
         """Cancel all scheduled readings."""

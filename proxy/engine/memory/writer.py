@@ -22,7 +22,7 @@ from proxy.core.memory.utterances import Utterance, newest
 from proxy.engine.background import keep_renewing
 from proxy.engine.intake.homes import MemoryHome
 from proxy.engine.memory.conversations import Conversation, Conversations
-from proxy.engine.memory.model import FAILURES, MemoryModel, ModelAccess, log_failure, pieces_of
+from proxy.engine.memory.model import MemoryModel, ModelAccess, logged_failure, pieces_of
 from proxy.engine.memory.reader import digest_of
 from proxy.engine.memory.scope_cache import CachedScope, ScopeCache
 from proxy.errors import StoreUnavailable
@@ -245,12 +245,10 @@ class MemoryWriter:
 
     async def _text(self, access: ModelAccess, wanted: TextRequest) -> str | None:
         """Ask for a text; None if the model does not write it."""
-        try:
+        term = "long" if wanted.is_long else "short"
+        with logged_failure("a text of a memory was not written", scope=wanted.scope, term=term):
             return await self.questions.text(access, wanted)
-        except FAILURES as failure:
-            term = "long" if wanted.is_long else "short"
-            log_failure("a text of a memory was not written", failure, scope=wanted.scope, term=term)
-            return None
+        return None
 
     async def _write_texts(
         self, scope: Scope, texts: Texts, abouts: Sequence[About] = (), *, is_due: bool = False
