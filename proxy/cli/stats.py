@@ -44,8 +44,9 @@ def run(args: argparse.Namespace) -> int:
 
 def report(answer: Json) -> Iterator[RenderableType]:
     """Yield the rows, their sum, and its parts in words."""
+    is_of_time = answer["by"] in ("hour", "day")
     rows = [
-        (one_line(row["name"], _NAME) if row["name"] else minute(row["key"]), *_cells(row))
+        (minute(row["key"]) if is_of_time else one_line(row["name"] or row["key"], _NAME), *_cells(row))
         for row in answer["rows"]
     ]
     if answer["by"] != "session":  # those have been here longer than the sum is of

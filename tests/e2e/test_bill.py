@@ -190,6 +190,19 @@ async def test_sums_over_hours_days_models_and_sessions_are_the_same(url: str, c
     assert {row["name"] for row in told["session"]["rows"]} == {"a", "b", "c"}
 
 
+async def test_the_command_names_each_model_whole(
+    url: str, chats: Chats, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("UNABRIDGED_ADMIN_TOKEN", "admin")
+    for name in ("claude-sonnet-4-20250514", "T5-small"):
+        await talker(chats, url, name, name).ask("What is it?")
+        await bill_of(url, name)
+    assert await asyncio.to_thread(main, ["stats", "--server", url, "--by", "model"]) == 0
+    told = capsys.readouterr().out
+    assert "claude-sonnet-4-20250514" in told
+    assert "T5-small" in told
+
+
 async def test_a_price_that_nobody_knows_is_told_as_such(url: str, chats: Chats) -> None:
     await talker(chats, url, "a-model-of-mine").ask("What is it?")
     bill = await bill_of(url)
