@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Protocol, Self
 
+import msgspec
+
 from proxy.core.policy.policy import PolicySet
 from proxy.errors import Overloaded
 
@@ -44,19 +46,21 @@ class Admission:
         """Bytes of all bodies held."""
 
 
-class Permit:
-    """A request's share of the limits; a context manager that gives it back."""
+class Permit(msgspec.Struct, eq=False):
+    """A request's share of the limits; a context manager that gives it back.
 
-    def __init__(self, admission: Admission, limit: int | None = None) -> None:
-        """Raise Overloaded if there is no room; a policy's own `limit` can only be stricter."""
-        allowed = admission.policies.in_force.default.limits.streams
-        if admission.under_way >= (allowed if limit is None else min(limit, allowed)):
-            raise Overloaded("The proxy answers as many requests as it may; try again.")
-        self._admission = admission
-        self._requests = 1
-        self._held = 0
+    To enter it raises Overloaded if there is no room; a policy's own `limit` can only be stricter.
+    """
+
+    _admission: Admission
+    limit: int | None = None
+    _requests: int = 1
+    _held: int = 0
 
     def __enter__(self) -> Self:
+        allowed = self._admission.policies.in_force.default.limits.streams
+        if self._admission.under_way >= (allowed if self.limit is None else min(self.limit, allowed)):
+            raise Overloaded("The proxy answers as many requests as it may; try again.")
         self._admission.under_way += 1
         return self
 

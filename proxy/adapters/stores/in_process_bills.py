@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from proxy.core.economics.bill import Amounts, Bill, added
 from proxy.core.proof.evidence import Counts
@@ -26,18 +25,16 @@ class InProcessBills:
 
     async def add_to_hour(self, hour: int, bills: Mapping[str, Amounts], group: Group) -> None:
         """Add the bills. Calls cannot get lost here, so no group is sent twice and ``group`` is not used."""
-        of_hour = self._hours.setdefault(hour, {})
-        for model, bill in bills.items():
-            of_hour[model] = added(of_hour.get(model, {}), bill)
-        self._forget(self._hours)
+        self._add(self._hours, hour, bills)
 
     async def add_evidence(self, hour: int, evidence: Mapping[str, Counts], group: Group) -> None:
-        of_hour = self._evidence.setdefault(hour, {})
-        for name, counts in evidence.items():
-            of_hour[name] = added(of_hour.get(name, {}), counts)
-        self._forget(self._evidence)
+        self._add(self._evidence, hour, evidence)
 
-    def _forget(self, hours: dict[int, Any]) -> None:
+    def _add(self, hours: dict[int, dict[str, Counts]], hour: int, amounts: Mapping[str, Counts]) -> None:
+        """Add amounts to those of an hour, and drop the hours that are too old."""
+        of_hour = hours.setdefault(hour, {})
+        for name, each in amounts.items():
+            of_hour[name] = added(of_hour.get(name, {}), each)
         oldest = int(self._clock.now()) // HOUR - KEPT
         while (first := min(hours, default=oldest)) < oldest:
             del hours[first]
