@@ -28,11 +28,9 @@ def effects(situation: Situation, prices: Prices) -> Iterator[tuple[str, str]]:
     yield "strategy", _strategy(situation)
     if policy.strategy.name == "off":
         return
-    yield "budget", _budget(situation)
-    yield "stages", _stages(situation)
+    yield from _tokens(situation)
     yield "importance", _importance(situation)
-    yield "keep", _keep(situation)
-    yield "retention", _retention(situation)
+    yield from _kept(situation)
     yield from _tools(situation)
     yield from _notes(situation)
     yield "economy", _economy(situation, prices)
@@ -61,26 +59,19 @@ def _strategy(situation: Situation) -> str:
             return f"cuts by {name}"
 
 
-def _budget(situation: Situation) -> str:
-    budget = situation.budget
-    if budget.tokens is None:
-        return "none: nobody knows the window, so nothing is cut for its tokens"
-    whole, head = budget.real(budget.head + situation.view_tokens), budget.real(budget.head)
-    return (
-        f"{budget.tokens:,} tokens may be sent; the whole conversation has {whole:,},"
-        f" {head:,} of them system prompt and tools"
-    )
-
-
-def _stages(situation: Situation) -> str:
+def _tokens(situation: Situation) -> Iterator[tuple[str, str]]:
     budget, stages = situation.budget, situation.policy.stages
     units = f"; a cut after {stages.max_units:,} more units" if stages.max_units else ""
     if budget.tokens is None:
-        return f"none is reached without a budget{units}"
-    usage = budget.usage(situation.view_tokens)
-    target = budget.real(budget.head + budget.share(stages.target))
-    stage = stage_of(usage, stages)
-    return f"whole, it is at {stage} ({usage:.0%}); a cut goes down to {target:,} tokens{units}"
+        yield "budget", "none: nobody knows the window, so nothing is cut for its tokens"
+        yield "stages", f"none is reached without a budget{units}"
+        return
+    whole, head = budget.real(budget.head + situation.view_tokens), budget.real(budget.head)
+    target, usage = budget.head + budget.share(stages.target), budget.usage(situation.view_tokens)
+    sent = f"{budget.tokens:,} tokens may be sent; the whole conversation has {whole:,}"
+    yield "budget", f"{sent}, {head:,} of them system prompt and tools"
+    reached = f"whole, it is at {stage_of(usage, stages)} ({usage:.0%})"
+    yield "stages", f"{reached}; a cut goes down to {budget.real(target):,} tokens{units}"
 
 
 def _importance(situation: Situation) -> str:
@@ -96,21 +87,17 @@ def _importance(situation: Situation) -> str:
     )
 
 
-def _keep(situation: Situation) -> str:
-    counts = Counter[int]()
+def _kept(situation: Situation) -> Iterator[tuple[str, str]]:
+    levels, units = Counter[int](), situation.units
     for index, level in situation.protection.items():
-        counts[level] += situation.units[index].count
-    kept = [f"{counts[level]:,} {why}" for level, why in _PROTECTED.items() if counts[level]]
-    return f"protects {', '.join(kept) or 'nothing'}; {_counted(counts[FREE], 'message')} may be cut"
-
-
-def _retention(situation: Situation) -> str:
-    counts = {
-        retention: sum(situation.units[index].count for index in units)
-        for retention, units in situation.classed.items()
-    }
-    told = (f"{count:,} {retention.replace('_', ' ')}" for retention, count in sorted(counts.items()))
-    return f"messages by class: {', '.join(told)}"
+        levels[level] += units[index].count
+    kept = [f"{levels[level]:,} {why}" for level, why in _PROTECTED.items() if levels[level]]
+    yield "keep", f"protects {', '.join(kept) or 'nothing'}; {_counted(levels[FREE], 'message')} may be cut"
+    told = [
+        f"{sum(units[index].count for index in indexes):,} {retention.replace('_', ' ')}"
+        for retention, indexes in sorted(situation.classed.items())
+    ]
+    yield "retention", f"messages by class: {', '.join(told)}"
 
 
 def _tools(situation: Situation) -> Iterator[tuple[str, str]]:

@@ -34,17 +34,13 @@ _CARD_LENGTHS = range(13, 20)
 def redacted(text: str) -> str:
     """Return the text with :data:`BLOT` in place of each secret."""
     text = _USERINFO.sub(BLOT, _BLOCK.sub(BLOT, text))
-    text = _NAMED.sub(_named, text)
+    text = _NAMED.sub(rf"\g<name>\g<is>{BLOT}", text)
     return _DIGITS.sub(_card, _TOKEN.sub(BLOT, text))
 
 
 def is_blotted_out(text: str) -> bool:
     """Whether the text has nothing but redactions."""
     return BLOT in text and not words_of(text.replace(BLOT, " "))
-
-
-def _named(match: re.Match[str]) -> str:
-    return f"{match['name']}{match['is']}{BLOT}"
 
 
 def _card(match: re.Match[str]) -> str:

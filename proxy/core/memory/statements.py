@@ -123,7 +123,14 @@ def _is_founded(text: str, stated: Sequence[_Stated]) -> bool:
     if not all_numbers(" ".join(_dates_in(text))) <= evidence.numbers | near:
         return False
     undated = _undated(text)
-    return next(unfounded(undated, evidence), None) is None and _has_names(undated, said)
+    if next(unfounded(undated, evidence), None) is not None:
+        return False
+    if _GERMAN.search(undated):
+        return True  # it capitalises all nouns, so that names cannot be told
+    following: list[str] = _FOLLOWING.findall(undated)
+    names = (each for each in following if each[0].isupper() and each.lower() not in _MONTHS)
+    words = words_of(said)
+    return all(words_of(name) <= words for name in names)
 
 
 def _dates_in(text: str) -> list[str]:
@@ -135,16 +142,6 @@ def _undated(text: str) -> str:
     for date in _dates_in(text):
         text = text.replace(date, " ")
     return text
-
-
-def _has_names(text: str, said: str) -> bool:
-    """Whether the lines have every capitalised word; always true for German, which capitalises all nouns."""
-    if _GERMAN.search(text):
-        return True
-    following: list[str] = _FOLLOWING.findall(text)
-    names = (each for each in following if each[0].isupper() and each.lower() not in _MONTHS)
-    words = words_of(said)
-    return all(words_of(name) <= words for name in names)
 
 
 def _is_turned(text: str, stated: Sequence[_Stated]) -> bool:

@@ -133,8 +133,11 @@ class _Reader:
         found: list[tuple[Trust, str, str]] = []
         for piece in content.pieces():
             if piece.role == "user":
-                text = self._typed(piece)
-                found.append((Trust.USER, _named(piece.name or person or piece.role), text))
+                text, carried = typed(piece.text)
+                if carried:
+                    self._foreign.append(words_of(carried))
+                self._is_passing_on |= bool(carried) or len(piece.parts) > len(piece.texts())
+                found.append((Trust.USER, _named(piece.name or person or piece.role), _line(text)))
             elif piece.role == "assistant":
                 text = "" if self._is_passing_on or piece.calls else self._said(piece.text)
                 found.append((Trust.ASSISTANT, _named(piece.name or piece.role), text))
@@ -142,14 +145,6 @@ class _Reader:
                 self._is_passing_on |= piece.role in TOOL_ROLES
                 self._foreign.append(words_of(piece.text))
         return [each for each in found if each[-1]]
-
-    def _typed(self, content: Content) -> str:
-        """Return the part of a person's message that they wrote themselves."""
-        own, carried = typed(content.text)
-        if carried:
-            self._foreign.append(words_of(carried))
-        self._is_passing_on |= bool(carried) or len(content.parts) > len(content.texts())
-        return _line(own)
 
     def _said(self, text: str) -> str:
         own = " ".join(sentences_in(redacted(_FENCED.sub(" ", text[: 2 * _SAID]))[:_SAID]))

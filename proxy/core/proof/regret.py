@@ -7,7 +7,7 @@ same again. This also happens with messages that are still in the view, so both 
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from proxy.core.conversation.messages import HEAD_ROLES, TOOL_ROLES, Message
@@ -59,12 +59,16 @@ def _called_again(name: str, arguments: str, chain: Chain, plan: Plan, end: int)
     words = [word.encode(errors="replace") for word in sought]
     for position, message in _newest(chain, end):
         for call_id in message.result_of:
-            call = _call(call_id, words, chain, position)
-            if call is None or call[0] != name:
+            place = chain.caller(call_id, position, _FURTHEST)
+            if place is None or not any(word in chain.raws[place] for word in words):
                 continue
-            if key_of(*call) == key:
+            calls = chain.content(place).calls
+            call = next((each for each in calls if each[0] == call_id), None)
+            if call is None or call[1] != name:
+                continue
+            if key_of(*call[1:]) == key:
                 return Regret(Signal.RERUN, position, not plan.shows(position))
-            if files & _files_in(call[1]):
+            if files & _files_in(call[2]):
                 return Regret(Signal.REREAD, position, not plan.shows(position))
     return None
 
@@ -73,15 +77,6 @@ def _newest(chain: Chain, end: int) -> Iterator[tuple[int, Message]]:
     """The messages to search, the newest first, with their positions."""
     start = max(end - _MOST, 0)
     return zip(range(end - 1, start - 1, -1), reversed(chain.messages[start:end]), strict=True)
-
-
-def _call(call_id: str, words: Sequence[bytes], chain: Chain, position: int) -> tuple[str, str] | None:
-    """The call of a result, as name and arguments; None if it lacks the words or is too far before it."""
-    place = chain.caller(call_id, position, _FURTHEST)
-    if place is None or not any(word in chain.raws[place] for word in words):
-        return None
-    calls = chain.content(place).calls
-    return next(((name, arguments) for call, name, arguments in calls if call == call_id), None)
 
 
 def _files_in(arguments: str) -> set[str]:
