@@ -122,16 +122,14 @@ class Classes:
             return [name for _, name, _ in self._content(position).calls]
         if not any(message.result_of):
             return (None,)
-        called = [self._called(call_id, position) for call_id in message.result_of]
-        return [each or self._content(position).name or None for each in called]
-
-    def _called(self, call_id: str, position: int) -> str:
-        """The tool of the nearest earlier call with this id in the message's unit; empty if there is none."""
-        for place in range(position - 1, self._units[self._unit_at[position]].start - 1, -1):
-            if call_id in self._messages[place].calls:
-                named = {call: name for call, name, _ in self._content(place).calls}
-                return named.get(call_id, "")
-        return ""
+        earlier = range(position - 1, self._units[self._unit_at[position]].start - 1, -1)
+        found: list[str | None] = []
+        for call_id in message.result_of:
+            caller = next((place for place in earlier if call_id in self._messages[place].calls), None)
+            calls = self._content(caller).calls if caller is not None else ()
+            named = {call: name for call, name, _ in calls}
+            found.append(named.get(call_id) or self._content(position).name or None)
+        return found
 
     @cached_property
     def _unit_at(self) -> Sequence[int]:

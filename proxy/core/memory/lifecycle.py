@@ -240,8 +240,3 @@ def expired(archive: Mapping[str, Archived], now: float, capacity: int) -> tuple
         for details, names in told.items()
         for name in names
     ]
-
-
-def restored(record: Archived, now: float) -> tuple[Item, Event]:
-    """Return the item of a record, restored (see :func:`reborn`)."""
-    return reborn(record.item, now)

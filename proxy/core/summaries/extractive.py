@@ -111,12 +111,16 @@ def _weighed(texts: Sequence[tuple[str, str]]) -> Iterator[Sentence]:
         nearness = 0.1 * number / max(len(expanded) - 1, 1)
         for at, sentence in enumerate(_quotable(text, voice)):
             place += 1
-            if sentence not in seen:
-                seen.add(sentence)
-                first = 0.2 if at == 0 else 0.0
-                yield Sentence(
-                    place, voice, sentence, _WORTH[voice] + nearness + first + _content(sentence, voice)
-                )
+            if sentence in seen:
+                continue
+            seen.add(sentence)
+            # The weight of its content: users' rules, exact values, keywords.
+            strength = strength_of(sentence) if voice in (_USER, _SYSTEM, _EARLIER) else 0
+            facts = min(len(facts_in(sentence)), _FACTS)
+            keyword = any(word in sentence.lower() for word in KEYWORDS)
+            content = 0.2 * strength + 0.1 * facts + 0.15 * keyword
+            first = 0.2 if at == 0 else 0.0
+            yield Sentence(place, voice, sentence, _WORTH[voice] + nearness + first + content)
 
 
 def _quotable(text: str, voice: int) -> Iterator[str]:
@@ -124,11 +128,3 @@ def _quotable(text: str, voice: int) -> Iterator[str]:
         plain = " ".join(_MARKS.sub(" ", sentence).split())
         if len(plain) >= _SHORTEST or (voice == _USER and plain):
             yield plain if len(plain) <= _LONGEST else plain[: _LONGEST - 1] + "…"
-
-
-def _content(sentence: str, voice: int) -> float:
-    """Return the weight of a sentence's content: users' rules, exact values, keywords."""
-    strength = strength_of(sentence) if voice in (_USER, _SYSTEM, _EARLIER) else 0
-    facts = min(len(facts_in(sentence)), _FACTS)
-    keyword = any(word in sentence.lower() for word in KEYWORDS)
-    return 0.2 * strength + 0.1 * facts + 0.15 * keyword

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from proxy.core.memory.lifecycle import reborn, restored
+from proxy.core.memory.lifecycle import reborn
 from proxy.core.memory.records import About, Archived, Event, Item, Scope, ScopeKind
 from proxy.core.memory.utterances import Utterance
 from proxy.core.policy.policy import Policy
@@ -192,7 +192,7 @@ class MemoryAdmin:
         """Restore an item that was archived or superseded. Raises NotFound and NothingToChange."""
         entry, now = await self.restorable(name), self.clock.now()
         record = entry.archived
-        item, event = reborn(entry.item, now) if record is None else restored(record, now)
+        item, event = reborn((entry if record is None else record).item, now)
         gone = {record.id: None} if record is not None else {}
         changes = Changes(items={item.id: item}, archive=gone, events=[event])
         await self.scopes.change(entry.scope, lambda _: changes, self.ttl(entry.scope, entry.about))

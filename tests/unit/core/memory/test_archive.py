@@ -10,8 +10,8 @@ from proxy.core.memory.lifecycle import (
     compression_of,
     compression_rate,
     expired,
+    reborn,
     rescored,
-    restored,
     used,
 )
 from proxy.core.memory.records import Archived, ArchiveReason, EventKind, Source
@@ -125,7 +125,7 @@ def test_a_policy_may_say_that_nothing_is_deleted() -> None:
 
 
 def test_a_record_gives_its_item_back_as_new() -> None:
-    item, event = restored(record_of(None, SHORT), NOW + DAY)
+    item, event = reborn(record_of(None, SHORT).item, NOW + DAY)
     assert (item.text, item.importance_score, item.created_at) == (LONG, 0.5, NOW + DAY)
     assert event.kind is EventKind.RESTORE
 
