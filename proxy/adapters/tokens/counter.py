@@ -13,7 +13,7 @@ import re
 from binascii import a2b_base64
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, lru_cache, partial
+from functools import cache, cached_property, lru_cache, partial
 from importlib.resources import files
 from threading import Lock
 
@@ -39,13 +39,12 @@ class TiktokenCounter:
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="tokens")
         self._loading = Lock()
-        self._loaded: tiktoken.Encoding | None = None
 
     def count(self, text: str) -> int:
         """Number of tokens of `text`. Loads the vocabulary if `ready` has not (0.5 s; VocabularyError)."""
         size = len(text)
         count = _count_short if size < _SHORT else _count_long if size < _LONG else _count
-        return count(self._encoding(), text)
+        return count(self._encoding, text)
 
     async def count_all(self, texts: Sequence[str]) -> list[int]:
         if sum(map(len, texts)) <= OFF_THE_LOOP:
@@ -54,16 +53,15 @@ class TiktokenCounter:
 
     async def ready(self) -> None:
         """Load the vocabulary in a thread, once. Raises VocabularyError when the shipped file is damaged."""
-        await asyncio.get_running_loop().run_in_executor(self._threads, self._encoding)
+        await asyncio.get_running_loop().run_in_executor(self._threads, lambda: self._encoding)
 
     def _count_all(self, texts: Sequence[str]) -> list[int]:
-        return list(map(partial(_count, self._encoding()), texts))
+        return list(map(partial(_count, self._encoding), texts))
 
+    @cached_property
     def _encoding(self) -> tiktoken.Encoding:
-        if self._loaded is None:
-            with self._loading:
-                self._loaded = o200k_base()
-        return self._loaded
+        with self._loading:
+            return o200k_base()
 
 
 def _count(encoding: tiktoken.Encoding, text: str) -> int:

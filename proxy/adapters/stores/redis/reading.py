@@ -207,12 +207,8 @@ def _damaged_nodes(codec: Codec, stored: Mapping[bytes, bytes]) -> list[bytes]:
         if _is_whole(partial(node, codec, each, record))
     }
     texts = _texts(whole.values())
-
-    def is_damaged(chain_hash: bytes) -> bool:
-        read, is_link = whole.get(chain_hash, (None, False))
-        return read is None or (is_link and read.raw not in texts)
-
-    return [each for each in stored if is_damaged(each)]
+    readable = {each for each, (read, is_link) in whole.items() if not is_link or read.raw in texts}
+    return [each for each in stored if each not in readable]
 
 
 def _is_whole(read: Callable[[], object]) -> bool:
