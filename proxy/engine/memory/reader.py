@@ -6,12 +6,12 @@ Keeps law 6 (isolated): only the scopes of the request's own home are read, unde
 
 import asyncio
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from proxy.core.memory.briefing import IN_THE_NOTE, opening_briefing, recall_briefing
+from proxy.core.memory.briefing import IN_THE_NOTE, Briefing, opening_briefing, recall_briefing
 from proxy.core.memory.lifecycle import used
 from proxy.core.memory.records import Event, Item, Scope, ScopeKind
 from proxy.core.memory.utterances import Utterance
@@ -104,7 +104,7 @@ class MemoryReader:
         briefing = await asyncio.to_thread(
             opening_briefing, texts, [*ranked.values()], room, language, self.counter.count
         )
-        self.use(home, {item.id for item in briefing.items}, session, "told at the start")
+        self.background.run(self._use(home, briefing, session, "told at the start"))
         return briefing.text
 
     async def recalled(self, request: Request, query: str, room: int) -> str:
@@ -128,7 +128,7 @@ class MemoryReader:
         if not (said or items):
             return IN_THE_NOTE if found.said or found.items else ""
         briefing = await asyncio.to_thread(recall_briefing, said, items, room, language, self.counter.count)
-        self.use(home, {item.id for item in briefing.items}, session, "recalled")
+        self.background.run(self._use(home, briefing, session, "recalled"))
         return briefing.text
 
     async def search(
@@ -177,23 +177,21 @@ class MemoryReader:
             found[:best] = sorted(found[:best], key=lambda one: -len(asked & words_of(one[1].text)))
         return [*dict.fromkeys(found)][:_FITTING]
 
-    def use(self, home: MemoryHome, items: Collection[str], session: SessionKey, how: str) -> None:
-        """Count a use of items told to a session or recalled in it, once a session, in the background."""
-        if items:
-            self.background.run(self._use(home, items, digest_of(session), how))
+    async def _use(self, home: MemoryHome, briefing: Briefing, session: SessionKey, how: str) -> None:
+        """Count a use of the items told to a session or recalled in it, once a session."""
+        items, digest = {item.id for item in briefing.items}, digest_of(session)
 
-    async def _use(self, home: MemoryHome, items: Collection[str], session: bytes, how: str) -> None:
         def decide(copy: CachedScope) -> Changes | None:
             now, changed, events = self.clock.now(), dict[str, Item](), list[Event]()
             for each in items:
                 if (item := copy.items.get(each)) is not None:
-                    after, event = used(item, session, now, how)
+                    after, event = used(item, digest, now, how)
                     if event is not None:
                         changed[each] = after
                         events.append(event)
             return Changes(items=changed, events=events) if changed else None
 
-        for scope in home.scopes:
+        for scope in home.scopes if items else ():
             try:
                 await self.scopes.change(scope, decide, home.ttl)
             except StoreUnavailable as error:
