@@ -46,15 +46,6 @@ class Metrics:
         counter = partial(Counter, registry=self.registry)
         gauge = partial(Gauge, registry=self.registry)
         histogram = partial(Histogram, registry=self.registry)
-        self._declare_requests(counter, gauge, histogram)
-        self._declare_contexts(counter)
-        self._declare_evidence(counter, gauge)
-        self._declare_storage(counter, gauge, histogram, cached)
-
-    def _declare_requests(
-        self, counter: Declare[Counter], gauge: Declare[Gauge], histogram: Declare[Histogram]
-    ) -> None:
-        """How many requests there are, and how long they take."""
         self.requests = counter("unabridged_requests", "Requests answered.", ("route", "status"))
         self._relayed = cache(partial(self.requests.labels, "relay"))
         self.overhead = histogram(
@@ -69,6 +60,9 @@ class Metrics:
         )
         gauge("unabridged_streams_active", "Answers on their way.").set_function(lambda: self.streams_active)
         gauge("unabridged_tasks", "Tasks that are alive.").set_function(_tasks)
+        self._declare_contexts(counter)
+        self._declare_evidence(counter, gauge)
+        self._declare_storage(counter, gauge, histogram, cached)
 
     def _declare_contexts(self, counter: Declare[Counter]) -> None:
         """What happens to the conversations that clients send."""
