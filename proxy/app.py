@@ -363,8 +363,8 @@ def _admin_routes(settings: Settings, outside: Outside, inside: Inside, drain: D
     store, clock, policies = outside.store, outside.clock, outside.policies
     pipeline, turns = inside.pipeline, inside.memory_scheduler
     naming, scopes, reading = pipeline.naming, turns.writer.scopes, pipeline.memories
-    inspection = Inspection(DIALECTS, store, outside.counter, policies.named, inside.summary_jobs)
-    memories = MemoryAdmin(scopes, outside.search, reading, clock, policies.named)
+    inspection = Inspection(DIALECTS, store, outside.counter, policies.named_or_default, inside.summary_jobs)
+    memories = MemoryAdmin(scopes, outside.search, reading, clock, policies.named_or_default)
     forgetting = Forgetting(memories, naming)
     edits = Edits(
         store=store,

@@ -52,9 +52,9 @@ class WatchedPolicies:
         _warn_of_retired_keys(self.in_force.by_name.values())
         self._refuse(_reasons(found))
 
-    def named(self, name: str) -> Policy:
-        """Return the current policy of that name, or the default if it is empty. Raises InvalidPolicy."""
-        return self.in_force.named(name)
+    def named_or_default(self, name: str) -> Policy:
+        """Return the current policy of that name, or the default if there is none."""
+        return self.in_force.named_or_default(name)
 
     def stale(self) -> list[str]:
         """Return the policies whose files have errors; their last valid versions, if any, are in force."""

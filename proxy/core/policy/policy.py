@@ -217,6 +217,10 @@ class PolicySet(msgspec.Struct, frozen=True):
             raise InvalidPolicy(f"There is no usable policy {name!r}.")
         return policy
 
+    def named_or_default(self, name: str) -> Policy:
+        """Return the policy under which something was written; the default if there is none of that name."""
+        return self.by_name.get(name, self.default)
+
     def candidates(self, named: str, headers: Mapping[bytes, bytes]) -> Candidates:
         """Return the policies that a request with these headers may get.
 

@@ -35,7 +35,7 @@ from proxy.core.tool_cache.cache import Rules, ToolCache
 from proxy.core.tool_cache.derive import derive, initial
 from proxy.engine.models.asking import Caller
 from proxy.engine.summaries.jobs import Missing, Owner, SummaryJobs
-from proxy.errors import InvalidPolicy, NotFound, RequestError
+from proxy.errors import NotFound, RequestError
 from proxy.ports import SessionKey, SessionStore, TokenCounter, UnreadableRecord
 
 _SEARCHED = 10_000
@@ -110,6 +110,7 @@ class Inspection:
     store: SessionStore
     counter: TokenCounter
     policies: Callable[[str], Policy]
+    """Returns a policy by its name; the default policy if there is none of that name."""
     summary_jobs: SummaryJobs
 
     async def newest(
@@ -227,10 +228,7 @@ class Inspection:
 
     def policy_of(self, session: Session) -> Policy:
         """Return the policy of a session's latest turn; the default policy if that one is gone."""
-        try:
-            return self.policies(session.policy)
-        except InvalidPolicy:
-            return self.policies("")
+        return self.policies(session.policy)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from proxy.core.policy.policy import Policy
 from proxy.engine.intake.homes import MemoryHome
 from proxy.engine.memory.reader import MemoryReader, SearchedScope, SearchResult
 from proxy.engine.memory.scope_cache import CachedScope, ScopeCache
-from proxy.errors import InvalidPolicy, NotFound, NothingToChange, SearchUnavailable, Unavailable
+from proxy.errors import NotFound, NothingToChange, SearchUnavailable, Unavailable
 from proxy.ports import Changes, Clock, Passage, Search
 
 _SEARCHED = 1_000
@@ -97,7 +97,7 @@ class MemoryAdmin:
     reading: MemoryReader
     clock: Clock
     policies: Callable[[str], Policy]
-    """Returns a policy by its name; raises InvalidPolicy if there is none of that name."""
+    """Returns a policy by its name; the default policy if there is none of that name."""
 
     # --- reading ---
 
@@ -142,7 +142,7 @@ class MemoryAdmin:
         if not query:
             return Listing(kept, self.listed(kept, most), ())
         searched = [
-            SearchedScope(each.scope, each.copy, self._policy(each.about), each.tags) for each in kept
+            SearchedScope(each.scope, each.copy, self.policies(each.about.policy), each.tags) for each in kept
         ]
         if name and (workspace := kept[0].about.workspace):  # a recall in a channel covers its workspace too
             above = await self._kept(Scope(ScopeKind.WORKSPACE, workspace))
@@ -202,14 +202,7 @@ class MemoryAdmin:
         """Return the lifetime in seconds of a thread's own scope; None for other scopes."""
         if scope.kind is not ScopeKind.THREAD:
             return None
-        return self._policy(about).store.ttl
-
-    def _policy(self, about: About) -> Policy:
-        """Return the policy by which a scope was written last; the server's if that one is gone."""
-        try:
-            return self.policies(about.policy)
-        except InvalidPolicy:
-            return self.policies("")
+        return self.policies(about.policy).store.ttl
 
     # --- a client's own memory ---
 

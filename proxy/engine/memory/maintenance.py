@@ -26,7 +26,7 @@ from proxy.engine.memory.model import MemoryModel, ModelAccess, logged_failure
 from proxy.engine.memory.scope_cache import CachedScope, ScopeCache
 from proxy.engine.memory.writer import MemoryWriter, claimed
 from proxy.engine.models.asking import Caller
-from proxy.errors import InvalidPolicy, StoreUnavailable
+from proxy.errors import StoreUnavailable
 from proxy.ports import Changes, Clock
 from proxy.ports.memory_store import THREADS
 from proxy.telemetry import log_event, log_fault, log_warning
@@ -237,7 +237,7 @@ class Maintenance:
         done.of = len(scopes)
         for scope in scopes:
             about = (await self.writer.scopes.remembered(scope)).about
-            if about is not None and is_meant(self._policy_of(about)):
+            if about is not None and is_meant(self.policies().named_or_default(about.policy)):
                 if about.workspace:
                     workspaces[about.workspace] = Scope(ScopeKind.WORKSPACE, about.workspace)
                 done.add(await self._safely(scope, about, day))
@@ -268,7 +268,7 @@ class Maintenance:
         self, scope: Scope, about: About, access: ModelAccess | None, before: float | None = None
     ) -> Maintained:
         """Maintain one scope; read threads without a turn since ``before``, and for the seconds of rest."""
-        policy = self._policy_of(about)
+        policy = self.policies().named_or_default(about.policy)
         rules, ttl = policy.memory, policy.store.ttl if scope.kind is ScopeKind.THREAD else None
         done = Maintained(
             rescored=await self.upkeep.rescore(scope, rules, ttl),
@@ -300,16 +300,8 @@ class Maintenance:
             if access is not None:
                 await self.writer.workspace(scope, access)
 
-    def _policy_of(self, about: About) -> Policy:
-        """The policy under which a scope was last written; the default one if that no longer exists."""
-        policies = self.policies()
-        try:
-            return policies.named(about.policy)
-        except InvalidPolicy:
-            return policies.default
-
     def _operator(self, about: About) -> ModelAccess | None:
-        policy = self._policy_of(about)
+        policy = self.policies().named_or_default(about.policy)
         if not self.credentials or not policy.memory.enabled:
             return None
         return ModelAccess(Caller.for_summaries(policy.summary, about.model, self.credentials), policy)

@@ -79,14 +79,14 @@ RECENT = "[keep]\nrecent = {}\n"
 
 
 def recent(policies: WatchedPolicies, name: str) -> float:
-    return policies.named(name).keep.recent
+    return policies.in_force.named(name).keep.recent
 
 
 def test_every_policy_is_there_from_the_start_and_no_name_is_the_default(house: House) -> None:
     house.write("mine", RECENT.format(0.1))
     policies = house.open("balanced")
-    assert [policies.named(name).name for name in [*PRESETS, "mine"]] == [*PRESETS, "mine"]
-    assert policies.named("").name == "balanced"
+    assert [policies.in_force.named(name).name for name in [*PRESETS, "mine"]] == [*PRESETS, "mine"]
+    assert policies.in_force.named("").name == "balanced"
 
 
 def test_a_default_that_cannot_be_used_does_not_start(house: House) -> None:
@@ -101,7 +101,8 @@ def test_another_policy_that_cannot_be_used_is_said_and_holds_up_nothing(
     path = house.write("mine", "recent = 1\n")
     policies = house.open()
     with pytest.raises(InvalidPolicy):
-        policies.named("mine")
+        policies.in_force.named("mine")
+    assert policies.named_or_default("mine") == policies.in_force.default
     assert policies.stale() == ["mine"]
     assert log == [
         {
@@ -169,7 +170,7 @@ def test_a_default_outside_any_directory_is_watched_with_what_it_extends(tmp_pat
     policies = WatchedPolicies(PolicyLibrary.of(None), str(path), outside.metrics)
     assert recent(policies, "mine") == recent(policies, "") == 0.1
     with pytest.raises(InvalidPolicy):
-        policies.named("base")
+        policies.in_force.named("base")
     outside.write("base", RECENT.format(0.2))
     settle(policies)
     assert recent(policies, "") == 0.2
@@ -255,10 +256,10 @@ def test_a_default_whose_directory_is_deleted_stays(house: House, tmp_path: Path
 def test_a_comment_is_no_news(house: House, log: list[dict[str, object]]) -> None:
     house.write("mine", RECENT.format(0.1))
     policies = house.open()
-    before = policies.named("mine")
+    before = policies.in_force.named("mine")
     house.write("mine", "# why\n" + RECENT.format(0.1))
     settle(policies)
-    assert policies.named("mine") == before
+    assert policies.in_force.named("mine") == before
     assert (log, house.reloads) == ([], (0, 0))
 
 
@@ -275,7 +276,7 @@ def test_a_name_that_is_none_touches_no_file(
     for access in ("stat", "open", "glob"):
         monkeypatch.setattr(Path, access, touched)
     with pytest.raises(InvalidPolicy):
-        policies.named(name)
+        policies.in_force.named(name)
 
 
 def test_the_name_and_so_the_lane_stays_through_edits(house: House) -> None:
@@ -283,7 +284,7 @@ def test_the_name_and_so_the_lane_stays_through_edits(house: House) -> None:
     policies = WatchedPolicies(PolicyLibrary(), str(path), house.metrics)
     house.write("v1.2", 'extends = "balanced"\n')
     settle(policies)
-    policy: Policy = policies.named("")
+    policy: Policy = policies.in_force.named("")
     assert (policy.name, policy.extends) == ("v1.2", "balanced")
 
 
@@ -303,7 +304,7 @@ def test_settings_that_wait_for_the_next_start_are_told_until_they_are_as_they_w
     house.write("config", "port = 9000\npolicy = 'agent'\n")
     settle(policies)
     assert len([line for line in log if line["level"] == "warning"]) == 1
-    assert policies.named("").name == "agent"
+    assert policies.in_force.named("").name == "agent"
     assert house.count("settings_reloads_total", result="loaded") == 2
 
 
@@ -313,7 +314,7 @@ def test_a_policy_that_a_flag_names_is_not_the_files_to_change(house: House) -> 
     policies = WatchedPolicies(PolicyLibrary(), settings.policy, house.metrics, written)
     house.write("config", "policy = 'balanced'\n")
     settle(policies)
-    assert policies.named("").name == "off"
+    assert policies.in_force.named("").name == "off"
 
 
 def test_a_policy_by_its_path_gives_way_to_another_and_is_missed_by_nobody(house: House) -> None:
@@ -321,10 +322,10 @@ def test_a_policy_by_its_path_gives_way_to_another_and_is_missed_by_nobody(house
     file = house.write("config", "policy = 'mine.toml'\n")
     settings, written = load_settings(config=file)
     policies = WatchedPolicies(PolicyLibrary(), settings.policy, house.metrics, written)
-    assert policies.named("").name == "mine"
+    assert policies.in_force.named("").name == "mine"
     house.write("config", "\n")
     settle(policies)
-    assert policies.named("").name == "default"
+    assert policies.in_force.named("").name == "default"
     settle(policies)
     assert policies.stale() == []
 
@@ -351,4 +352,4 @@ def test_a_key_that_does_nothing_any_more_is_told_of_at_the_start_and_after_an_e
     told = [line for line in log if line["message"] == "a policy has a key that does nothing"]
     assert [line["policy"] for line in told] == ["mine", "mine"]
     assert all("`recall.embeddings` has no effect any more" in str(line["reason"]) for line in told)
-    assert policies.named("mine").recall.rounds == 2
+    assert policies.in_force.named("mine").recall.rounds == 2
