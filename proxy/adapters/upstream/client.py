@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import re
 import ssl
 from abc import ABC, abstractmethod
 from collections import deque
@@ -24,7 +23,7 @@ from typing import Final, Protocol
 import httpx2
 
 from proxy.adapters.faults import fault_of
-from proxy.adapters.upstream.connection import HEAD_FIELDS, TOO_MANY, Connection, Content, Header
+from proxy.adapters.upstream.connection import Connection, Content, Header, unpresentable
 from proxy.errors import (
     InvalidHeader,
     Overloaded,
@@ -47,8 +46,6 @@ This is only a last guard: `limits.streams` of a policy limits concurrent reques
 KEEPALIVE = 60.0
 """Seconds after which an idle connection is not used again; load balancers drop them after about as long."""
 
-_CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
-"""Characters that parsers accept in a header's value and no server may forward (RFC 9110 5.5)."""
 _FRAMING = frozenset({b"host", b"content-length", b"transfer-encoding"})
 _LOOKING = 10.0
 """Seconds for the two requests that check the URL."""
@@ -143,7 +140,7 @@ class PooledUpstream(ABC):
         try:
             connection = self._pooled() or await self._connected()
             response = await connection.exchange(method, path, framed, body)
-            if wrong := _unpresentable(response.status, response.headers):
+            if wrong := unpresentable(response.status, response.headers):
                 response.end(broken=True)
                 raise UpstreamInvalidResponse(detail=wrong)
         except UpstreamError as error:
@@ -242,9 +239,6 @@ class HttptoolsUpstream(PooledUpstream):
         return connection
 
 
-# --- requests as they are sent, and answers that cannot be forwarded ---
-
-
 def _framed(host: bytes, headers: Sequence[Header], body: Content) -> list[Header]:
     """Return the headers with the body's real length; a stream keeps the length that was announced."""
     framed, announced = [(b"host", host)], None
@@ -261,18 +255,3 @@ def _framed(host: bytes, headers: Sequence[Header], body: Content) -> list[Heade
     elif announced is not None:
         framed.append((b"content-length", b"0" if body is None else announced))
     return framed
-
-
-def _unpresentable(status: int, headers: Sequence[Header]) -> str:
-    """Why an answer cannot be forwarded, else empty.
-
-    Reasons: no final status (RFC 9110 15), too many headers, control characters in a value.
-    """
-    if len(headers) > HEAD_FIELDS:
-        return TOO_MANY
-    if not 200 <= status < 600:
-        return f"status {status}"
-    for _, value in headers:
-        if _CONTROL.search(value):
-            return "a control character in a header's value"
-    return ""

@@ -7,6 +7,7 @@ current request close the connection, so that no later caller gets them (law 6).
 from __future__ import annotations
 
 import asyncio
+import re
 import select
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -31,6 +32,8 @@ TOO_MANY = f"more than {HEAD_FIELDS} fields"
 
 _BUFFERED = 256 * 1024
 """Unread bytes of an answer beyond which reading from the upstream pauses."""
+_CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+"""Characters that parsers accept in a header's value and no server may forward (RFC 9110 5.5)."""
 _FIRST_FINAL = 200
 _BODILESS = frozenset({204, 304})
 
@@ -342,3 +345,18 @@ class Connection(asyncio.Protocol):
         if answer is not None and answer.is_begun and not answer.is_complete:
             answer.is_complete = True
             self._is_spoiled = self._is_spoiled or not self._parser.should_keep_alive()
+
+
+def unpresentable(status: int, headers: Sequence[Header]) -> str:
+    """Why an answer cannot be forwarded, else empty.
+
+    Reasons: no final status (RFC 9110 15), too many headers, control characters in a value.
+    """
+    if len(headers) > HEAD_FIELDS:
+        return TOO_MANY
+    if not _FIRST_FINAL <= status < 600:
+        return f"status {status}"
+    for _, value in headers:
+        if _CONTROL.search(value):
+            return "a control character in a header's value"
+    return ""
