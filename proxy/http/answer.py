@@ -11,7 +11,6 @@ from starlette.types import Send
 
 from proxy.core.dialects.answers import StreamFilter
 from proxy.core.dialects.dialect import Dialect
-from proxy.engine.flow import Sent
 from proxy.engine.recording.collector import Collector
 from proxy.errors import HistoryNotSaved, UpstreamError, UpstreamTimeout, UpstreamTruncated
 
@@ -49,7 +48,7 @@ async def pump(
 
 
 async def send_answer(
-    sent: Sent, collector: Collector, send: Send, *, adds_usage: bool, tells_end: bool
+    chunks: AsyncIterator[bytes], collector: Collector, send: Send, *, adds_usage: bool, tells_end: bool
 ) -> None:
     """Pass on an answer that has begun; ``adds_usage``: remove the usage that only the proxy asked for.
 
@@ -58,15 +57,14 @@ async def send_answer(
     """
     ending = partial(_ending, collector) if tells_end else None
     if collector.is_plain_stream and adds_usage:
-        await pump(
-            _without_usage(_seen(sent, collector), collector.dialect.usage_remover()), send, ending=ending
-        )
+        left = _without_usage(_seen(chunks, collector), collector.dialect.usage_remover())
+        await pump(left, send, ending=ending)
     else:
-        await pump(sent.chunks(), send, tee=collector.feed, ending=ending)
+        await pump(chunks, send, tee=collector.feed, ending=ending)
 
 
 async def send_appended(
-    sent: Sent,
+    chunks: AsyncIterator[bytes],
     collector: Collector,
     begin: Begin,
     send: Send,
@@ -79,7 +77,7 @@ async def send_appended(
     An answer that is no stream, or a compressed one, is held back as a whole; HistoryNotSaved and
     UpstreamError are then raised before anything was sent.
     """
-    chunks = _seen(sent, collector)
+    chunks = _seen(chunks, collector)
     if not collector.is_plain_stream:
         whole = b"".join([chunk async for chunk in chunks])
         if not await acknowledged():
@@ -105,8 +103,8 @@ def _ending(collector: Collector, fault: UpstreamError | None) -> bytes:
     return collector.separator + collector.dialect.error_event(error.body())
 
 
-async def _seen(sent: Sent, collector: Collector) -> AsyncIterator[bytes]:
-    async for chunk in sent.chunks():
+async def _seen(chunks: AsyncIterator[bytes], collector: Collector) -> AsyncIterator[bytes]:
+    async for chunk in chunks:
         collector.feed(chunk)
         yield chunk
 

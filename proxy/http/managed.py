@@ -253,9 +253,8 @@ class Managed:
 
     async def _pass_on(self, exchange: Exchange, sent: Sent, passage: _Passage) -> None:
         """Pass the answer on, and have its turn recorded even if it breaks off."""
-        passage.status = sent.response.status
-        is_answered = passage.status == _ANSWERED
-        collector, adds_usage = Collector(self._pipeline.dialect, sent.response), exchange.adds_usage
+        passage.status, is_answered = sent.response.status, sent.response.status == _ANSWERED
+        incoming, collector = exchange.request.incoming, Collector(self._pipeline.dialect, sent.response)
         if is_answered and not collector.is_readable:
             exchange.degraded.append(UNREAD)
 
@@ -267,13 +266,14 @@ class Managed:
             self._metrics.first_chunk.observe(self._now() - passage.forwarded)
 
         try:
-            if exchange.request.incoming.appended is not None and is_answered:
-                acknowledged = partial(self._appends.acknowledged, exchange, collector)
-                await send_appended(sent, collector, begin, passage.send, acknowledged, adds_usage=adds_usage)
+            chunks, send, adds_usage = sent.chunks(), passage.send, exchange.adds_usage
+            if incoming.appended is not None and is_answered:
+                is_stored = partial(self._appends.acknowledged, exchange, collector)
+                await send_appended(chunks, collector, begin, send, is_stored, adds_usage=adds_usage)
             else:
                 await begin()
-                tells = not exchange.request.incoming.is_shadow
-                await send_answer(sent, collector, passage.send, adds_usage=adds_usage, tells_end=tells)
+                tells_end = not incoming.is_shadow
+                await send_answer(chunks, collector, send, adds_usage=adds_usage, tells_end=tells_end)
         finally:
             if is_answered:
                 self._pipeline.recorder.begin(exchange, collector)
