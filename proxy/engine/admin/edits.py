@@ -138,9 +138,7 @@ class Edits:
             return new
 
         rules = self.inspection.policy_of(found.session).append
-        async with self.turn_queue.place(
-            found.key, COMPACTOR, wait=rules.wait, queue=rules.queue, finished=_at_once
-        ):
+        async with self.turn_queue.place(found.key, COMPACTOR, wait=rules.wait, queue=rules.queue):
             return Compacted(await self._change(found, Verb.COMPACT, plan), summary)
 
     async def preview(
@@ -224,10 +222,6 @@ async def _restored(messages: Ranges | None, epoch: int | None, branch: Branch) 
     else:
         wanted = None if messages is None else numbered(messages, len(branch.nodes))
     return await asyncio.to_thread(restored, branch.situation, wanted)
-
-
-async def _at_once() -> None:
-    """Return at once: for callers that have nothing to wait for."""
 
 
 def numbered(messages: Ranges, count: int) -> frozenset[int]:

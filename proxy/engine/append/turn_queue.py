@@ -45,9 +45,9 @@ class TurnQueue:
         *,
         wait: float,
         queue: int,
-        finished: Callable[[], Awaitable[None]],
+        finished: Callable[[], Awaitable[None]] | None = None,
     ) -> AsyncGenerator[None]:
-        """Wait in the queue; entered when first. The place is given up once ``finished`` returns.
+        """Wait in the queue; entered when first. The place is given up at the end, once ``finished`` returns.
 
         Raises SessionBusy after ``wait`` seconds or if ``queue`` others are waiting already, and
         StoreUnavailable.
@@ -58,7 +58,8 @@ class TurnQueue:
 
         async def leave() -> None:
             try:
-                await finished()
+                if finished is not None:
+                    await finished()
             finally:
                 if renewing is not None:
                     renewing.cancel()

@@ -94,13 +94,18 @@ class MemoryWriter:
             if await self._is_about_another(home, session, said, access):
                 await self.scopes.change(home.scope, lambda _: Changes(threads={session: None}), home.ttl)
                 return False
-            copies, new = await self.scopes.of_home(home), said.after(known.tip)
+            copies = await self.scopes.of_home(home)
             index = await asyncio.to_thread(ItemIndex, copies[0].items.values())
             found = list[_Found]()
-            for lines in pieces_of(new, self.counter, _MOST_PIECES):
+            for lines in pieces_of(said.after(known.tip), self.counter, _MOST_PIECES):
                 shown = await asyncio.to_thread(index.near, " ".join(line.text for line in lines))
                 found.append(_Found(await self.questions.items(access, lines, shown), shown))
-            texts = await self._thread_texts(known, said, new, copies, access)
+            kind, before, background = ScopeKind.THREAD, known.texts, _background(copies[::-1])
+            unmerged = [line for line in said.lines if line.at > before.read_up_to]
+            of_new, of_all = newest(unmerged, self.counter.count), newest(said.lines, self.counter.count)
+            long = await self._text(access, TextRequest(kind, LONG, of_new, before.long, background))
+            short = await self._text(access, TextRequest(kind, SHORT, of_all, before.short, background))
+            texts = self._after(before, long, short, said.session.updated)
             await self._write_thread(home, session, replace(known, texts=texts), said, found, access)
         return True
 
@@ -121,22 +126,6 @@ class MemoryWriter:
                 if any(text in each for text in theirs if len(text) >= _TELLING for each in own):
                     return True
         return False
-
-    async def _thread_texts(
-        self,
-        known: Thread,
-        said: Conversation,
-        new: Sequence[Utterance],
-        copies: Sequence[CachedScope],
-        access: ModelAccess,
-    ) -> Texts:
-        count, background = self.counter.count, _background(copies[::-1])
-        kind, before = ScopeKind.THREAD, known.texts
-        unmerged = [line for line in said.lines if line.at > before.read_up_to]
-        of_new, of_all = newest(unmerged, count), newest(said.lines, count)
-        long = await self._text(access, TextRequest(kind, LONG, of_new, before.long, background))
-        short = await self._text(access, TextRequest(kind, SHORT, of_all, before.short, background))
-        return self._after(before, long, short, said.session.updated)
 
     async def _write_thread(
         self,
