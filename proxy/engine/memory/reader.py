@@ -68,14 +68,12 @@ class MemoryReader:
     background: Background
     sources: Conversations
 
-    def home(self, incoming: Incoming, history: History, session: SessionKey) -> MemoryHome | None:
-        """Return the memory home that a request names, else its session's; None if memory is off."""
-        envelope, policy = incoming.envelope, incoming.policy
-        if not policy.memory.enabled:
-            return None
+    def home(self, incoming: Incoming, history: History, session: SessionKey) -> MemoryHome:
+        """Return the memory home that a request names, else its session's."""
+        envelope = incoming.envelope
         names = {"channel": envelope.channel, "workspace": envelope.workspace, "person": history.body.person}
         named = named_home(self.naming, envelope.headers, **names)
-        return named or own_home(self.naming, envelope.headers, session, policy.store.ttl)
+        return named or own_home(self.naming, envelope.headers, session, incoming.policy.store.ttl)
 
     async def opening(self, home: MemoryHome, history: History, session: SessionKey, room: int) -> str:
         """Return a session's first briefing in ``room`` counted tokens, chosen by its first user message.

@@ -72,7 +72,6 @@ class Place:
         incoming = Incoming(envelope, raw, policy, 0.0)
         history = await history_of(raw)
         home = self.reading.home(incoming, history, session)
-        assert home is not None
         told = await self.reading.opening(home, history, session, room)
         await self.background.drain()
         return told
