@@ -10,6 +10,7 @@ serves law 8 (a turn costs what it brings).
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, cast
 
 import msgspec
@@ -33,6 +34,7 @@ from proxy.errors import (
     InvalidType,
     JSONTooDeep,
     MissingParameter,
+    RequestError,
     TooManyMessages,
 )
 
@@ -211,34 +213,33 @@ def read_body(raw: bytes, max_messages: int) -> Body:
             raw.decode()
         except UnicodeDecodeError as error:
             raise InvalidEncoding(f"The request body is not UTF-8 (byte {error.start}).") from error
+    written: JSONObject | None = None
     try:
         written = JSONObject.read(raw)
         if "messages" not in written.members:
             raise MissingParameter("Missing required parameter: 'messages'.", param="messages")
-        return Body(written, Grown(_messages_of(written, max_messages)))
+        messages = element_slices(written.members["messages"])
     except msgspec.ValidationError as error:
-        raise InvalidType("The request body must be a JSON object.") from error
+        if written is None:
+            raise InvalidType("The request body must be a JSON object.") from error
+        expected = "Invalid type for 'messages': expected an array of objects."
+        raise InvalidType(expected, param="messages") from error
     except msgspec.DecodeError as error:
         found = _OFFSET.search(str(error))
         offset = int(found[1]) + (len(BOM) if raw.startswith(BOM) else 0) if found else len(raw)
         raise InvalidJSON(f"The request body is not valid JSON (byte {offset}).", offset=offset) from error
     except RecursionError as error:
         raise JSONTooDeep("The request body is nested too deeply.") from error
+    if len(messages) > max_messages or {*map(itemgetter(0), messages)} != {OPENING}:
+        raise _fault_of(messages, max_messages)
+    return Body(written, Grown(messages))
 
 
-def _messages_of(written: JSONObject, max_messages: int) -> list[bytes]:
-    """Return the messages, at least one and at most ``max_messages``, each checked to be an object."""
-    try:
-        messages = element_slices(written.members["messages"])
-    except msgspec.ValidationError as error:
-        expected = "Invalid type for 'messages': expected an array of objects."
-        raise InvalidType(expected, param="messages") from error
+def _fault_of(messages: Sequence[bytes], most: int) -> RequestError:
+    """Return what is wrong with messages: there are none, or more than ``most``, or one is not an object."""
     if not messages:
-        raise EmptyArray("Invalid 'messages': empty array.", param="messages")
-    if len(messages) > max_messages:
-        raise TooManyMessages(f"Too many messages: {len(messages)}, limit {max_messages}.", param="messages")
-    for index, message in enumerate(messages):
-        if message[0] != OPENING:
-            name = f"messages[{index}]"
-            raise InvalidType(f"Invalid type for '{name}': expected an object.", param=name)
-    return messages
+        return EmptyArray("Invalid 'messages': empty array.", param="messages")
+    if len(messages) > most:
+        return TooManyMessages(f"Too many messages: {len(messages)}, limit {most}.", param="messages")
+    name = f"messages[{next(index for index, each in enumerate(messages) if each[0] != OPENING)}]"
+    return InvalidType(f"Invalid type for '{name}': expected an object.", param=name)

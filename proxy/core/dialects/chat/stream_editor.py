@@ -180,7 +180,10 @@ class StreamEditor(Editor):
         if self._passes_all or self.is_over:
             return raw if self._passes_all else b""
         if _is_done(raw):
-            return self._over(raw)
+            passed = b"" if self.has_ended else self._close()
+            self.is_over, self._passes_all = True, not self._waits
+            self._done = raw if self._waits else b""
+            return passed if self._waits else passed + raw
         chunk = Chunk.read(raw)
         if chunk is None or chunk.is_error:
             return raw if chunk is None else self._release() + raw
@@ -196,15 +199,6 @@ class StreamEditor(Editor):
         if not chunk.usage or not self._waits:
             return chunk.encoded()
         return self._for_client(chunk, []) if self.has_ended else b""
-
-    def _over(self, raw: bytes) -> bytes:
-        passed = b"" if self.has_ended else self._close()
-        self.is_over = True
-        if self._waits:
-            self._done = raw
-            return passed
-        self._passes_all = True
-        return passed + raw
 
     def _share(self, chunk: Chunk) -> None:
         """Give the chunk the members that all rounds share, and the summed usage of the rounds."""
