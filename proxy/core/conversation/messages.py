@@ -89,21 +89,14 @@ def read_message(content: Content) -> Message:
     return Message(content.role, hashlib.sha256(dumps(identifying)).digest(), calls, tuple(content.result_of))
 
 
-def canonical_arguments(text: str) -> object:
+def canonical_arguments(text: str, *, keeps_empty: bool = False) -> object:
     """Return arguments in a form to compare them by: parsed where they are JSON, else as stripped text.
 
-    A tag keeps text apart from a JSON string with the same characters.
+    A tag keeps text apart from a JSON string with the same characters. Null and empty members are left out
+    unless it ``keeps_empty`` ones: to a tool they may differ from none.
     """
     try:
-        return ["json", _canonical(loads(text.strip() or "{}"))]
-    except ValueError:
-        return ["text", text.strip()]
-
-
-def exact_arguments(text: str) -> object:
-    """As :func:`canonical_arguments`, with null and empty members: to a tool they may differ from none."""
-    try:
-        return ["json", _canonical(loads(text.strip() or "{}"), keeps_empty=True)]
+        return ["json", _canonical(loads(text.strip() or "{}"), keeps_empty=keeps_empty)]
     except ValueError:
         return ["text", text.strip()]
 

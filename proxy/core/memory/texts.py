@@ -8,7 +8,7 @@ survives every merge.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -110,11 +110,24 @@ class TextRequest(NamedTuple):
     def read(self, answer: str, most: int, language: str, count: Callable[[str], int]) -> str:
         """Return the bullets of an answer that the source supports, as many as fit into ``most`` tokens.
 
-        Raises Refused where there is none.
+        Each comes once; those that only the model said get a mark. Raises Refused where there is none.
         """
         existing = lines_of_text(self.existing) if self.is_long else []
-        bullets: list[str] = []
-        for bullet in _kept(answer, Statements([*self.source, *existing]), language):
+        statements = Statements([*self.source, *existing])
+        seen, bullets = set[str](), list[str]()
+        for line in redacted(answer).splitlines():
+            text = " ".join(_BULLET.sub("", line).split())
+            for mark in _MARKS:
+                text = text.removesuffix(mark)
+            text = text.rstrip()
+            is_heading = _HEADING.search(line) and not _BULLET.match(line)
+            if not text or text in seen or is_heading or is_blotted_out(text):
+                continue
+            seen.add(text)
+            support = statements.support(text, together=_TOGETHER)
+            if support is None or (support.trust is not Trust.USER and lays_down(text)):
+                continue
+            bullet = f"- {text}" if support.trust is Trust.USER else f"- {text} {SAID_BY_MODEL[language]}"
             if count("\n".join([*bullets, bullet])) > most:
                 break
             bullets.append(bullet)
@@ -149,21 +162,3 @@ def without(texts: Texts, sayings: Iterable[str]) -> Texts:
         return "\n".join(kept)
 
     return replace(texts, long=left(texts.long), short=left(texts.short))
-
-
-def _kept(answer: str, statements: Statements, language: str) -> Iterator[str]:
-    """Yield the bullets that the source supports, each once; those that only the model said get a mark."""
-    seen = set[str]()
-    for line in redacted(answer).splitlines():
-        text = " ".join(_BULLET.sub("", line).split())
-        for mark in _MARKS:
-            text = text.removesuffix(mark)
-        text = text.rstrip()
-        is_heading = _HEADING.search(line) and not _BULLET.match(line)
-        if not text or text in seen or is_heading or is_blotted_out(text):
-            continue
-        seen.add(text)
-        support = statements.support(text, together=_TOGETHER)
-        if support is None or (support.trust is not Trust.USER and lays_down(text)):
-            continue
-        yield f"- {text}" if support.trust is Trust.USER else f"- {text} {SAID_BY_MODEL[language]}"

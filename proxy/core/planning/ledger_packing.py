@@ -67,21 +67,12 @@ class Standing:
         self._searches += 1
         if self._searches < OFTEN or len(word) < _GRAM:
             return word in self._joined and (word == value or value in self.text)
-        holding = self._holding_all_of(word)
+        # Of the words that contain four characters of it, those of the rarest four.
+        grams = (word[at : at + _GRAM] for at in range(len(word) - _GRAM + 1))
+        holding = min((self._holding.get(gram, ()) for gram in grams), key=len)
         if word == value:
             return word in self._words or any(word in each for each in holding)
         return any(self._stands_at(value, word, each) for each in holding)
-
-    def _holding_all_of(self, word: str) -> Sequence[str]:
-        """The words that contain the rarest four characters of a word; none if the text lacks any four."""
-        fewest: Sequence[str] | None = None
-        for at in range(len(word) - _GRAM + 1):
-            holding = self._holding.get(word[at : at + _GRAM])
-            if holding is None:
-                return ()
-            if fewest is None or len(holding) < len(fewest):
-                fewest = holding
-        return fewest or ()
 
     def _stands_at(self, value: str, word: str, holding: str) -> bool:
         """Whether the text has ``value`` at a place where its ``word`` is within the word ``holding``."""

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from proxy.core.budget.budget import MESSAGE_TOKENS
-from proxy.core.conversation.messages import TOOL_ROLES, exact_arguments
+from proxy.core.conversation.messages import TOOL_ROLES, canonical_arguments
 from proxy.core.dialects.dialect import Content, Size
 from proxy.core.formats.json import dumps
 from proxy.core.planning.plan import Plan, Replacement, view_tokens
@@ -109,7 +109,7 @@ def _results(situation: Situation) -> list[_Result]:
         if not after or not all(each.result_of or each.role in TOOL_ROLES for each in after.values()):
             continue  # an irregular unit is left unchanged
         calls = {
-            call: (name, dumps(exact_arguments(arguments)))
+            call: (name, dumps(canonical_arguments(arguments, keeps_empty=True)))
             for call, name, arguments in situation.content(unit.start).calls
         }
         for place in reversed(after):

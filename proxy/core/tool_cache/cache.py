@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 
-from proxy.core.conversation.messages import exact_arguments
+from proxy.core.conversation.messages import canonical_arguments
 from proxy.core.formats.json import dumps
 from proxy.core.policy.sections import Tool
 
@@ -192,7 +192,7 @@ class Entries:
 
 def key_of(tool: str, arguments: str) -> bytes:
     """Return the SHA-256 of a call; equal for equivalent JSON arguments, else by the arguments' bytes."""
-    return hashlib.sha256(dumps([tool, exact_arguments(arguments)])).digest()
+    return hashlib.sha256(dumps([tool, canonical_arguments(arguments, keeps_empty=True)])).digest()
 
 
 def _weight(entry: Fresh) -> int:
