@@ -73,8 +73,10 @@ def last_user(messages: Sequence[Message]) -> int | None:
 def read_message(content: Content) -> Message:
     """Return the :class:`Message` for a decoded message."""
     exact = content if content.is_exact else content.exact
-    made = [(call_id, name, canonical_arguments(text)) for call_id, name, text in exact.calls]
-    parts: list[object] = []
+    made, parts = list[object](), list[object]()
+    for call_id, name, written in exact.calls:
+        arguments = canonical_arguments(written)
+        made.append((call_id, name, arguments))
     for part in exact.parts:
         text: object = part.get("text")
         if isinstance(text, str):

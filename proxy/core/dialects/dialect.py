@@ -99,7 +99,12 @@ class Content(ABC):
 
     def texts(self) -> list[str]:
         """The text parts."""
-        return [part["text"] for part in self.parts if isinstance(part.get("text"), str)]
+        found: list[str] = []
+        for part in self.parts:
+            text = part.get("text")
+            if isinstance(text, str):
+                found.append(text)
+        return found
 
     @property
     def text(self) -> str:
