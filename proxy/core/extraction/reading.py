@@ -123,24 +123,22 @@ def sentences_of(text: str) -> Iterator[str]:
     for line in text.splitlines():
         if _FENCE.match(line):
             in_fence = not in_fence
-        elif not in_fence and len(line) >= _SHORTEST and not PROGRAM.search(line):
-            yield from _split(_BULLET.sub("", line).strip())
-
-
-def _split(line: str) -> Iterator[str]:
-    found: list[str] = []
-    start = 0
-    for end in _END.finditer(line):
-        if not _ABBREVIATED.search(line[start : end.start()]):
-            found.append(line[start : end.start()].strip())
-            start = end.end()
-    found.append(line[start:].strip())
-    if len(line) <= _SHORT_LINE and not any(map(QUESTION.search, found)):
-        found = [line]
-    for each in found:
-        is_program = len(SYMBOLS.findall(each)) * 10 > len(each)
-        if _SHORTEST <= len(each) <= _LONGEST and not is_program:
-            yield each
+            continue
+        if in_fence or len(line) < _SHORTEST or PROGRAM.search(line):
+            continue
+        prose = _BULLET.sub("", line).strip()
+        found, start = list[str](), 0
+        for end in _END.finditer(prose):
+            if not _ABBREVIATED.search(prose[start : end.start()]):
+                found.append(prose[start : end.start()].strip())
+                start = end.end()
+        found.append(prose[start:].strip())
+        if len(prose) <= _SHORT_LINE and not any(map(QUESTION.search, found)):
+            found = [prose]
+        for each in found:
+            is_program = len(SYMBOLS.findall(each)) * 10 > len(each)
+            if _SHORTEST <= len(each) <= _LONGEST and not is_program:
+                yield each
 
 
 # --- messages ---
