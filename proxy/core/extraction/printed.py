@@ -188,15 +188,12 @@ class Lines:
                 last = blank.start() if blank else until
             self._mark(label.start(), last)
         if ends and not labels:
-            self._mark(self._attached(ends[-1]), ends[-1])
+            first = bisect_right(self._starts, ends[-1]) - 1
+            while first and self._lines[first - 1].strip():
+                first -= 1
+            printed = (number for number in range(first) if _kind(self._lines[number]) == _PRINTED_LINE)
+            self._mark(self._starts[next(printed, first)], ends[-1])
         return bool(labels or ends)
-
-    def _attached(self, end: int) -> int:
-        first = bisect_right(self._starts, end) - 1
-        while first and self._lines[first - 1].strip():
-            first -= 1
-        printed = (number for number in range(first) if _kind(self._lines[number]) == _PRINTED_LINE)
-        return self._starts[next(printed, first)]
 
     def _mark_printed(self) -> None:
         """Mark paragraphs that are mostly printed, except possible sentences at their ends."""

@@ -354,20 +354,17 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
     def requests(self) -> dict[int, int | None]:
         """By unit of the view, the user unit that it helps to answer; None if there is none."""
         found: dict[int, int | None] = {}
-        before, request = -1, None
+        before, request, users = -1, None, self.users
         for index in self.standing:
-            found[index] = request if index == before + 1 else self._request_of(index)
-            before, request = index, index if self.is_user(index) else found[index]
+            if index != before + 1:  # what stands between them is cut
+                request, start = None, self.units[index].start
+                while request is None and (place := bisect_left(users, start)):
+                    earlier = self.unit_at(users[place - 1])
+                    request = earlier if self.is_user(earlier) else None
+                    start = self.units[earlier].start  # a user message inside another's unit is no request
+            found[index] = request
+            before, request = index, index if self.is_user(index) else request
         return found
-
-    def _request_of(self, index: int) -> int | None:
-        users, before = self.users, self.units[index].start
-        while place := bisect_left(users, before):
-            earlier = self.unit_at(users[place - 1])
-            if self.is_user(earlier):
-                return earlier
-            before = self.units[earlier].start  # a user message inside another's unit is no request
-        return None
 
     def answer_to(self, index: int) -> list[int]:
         """Return the units that answer user unit ``index``: up to the next user one, without system ones."""
