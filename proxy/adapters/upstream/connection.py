@@ -77,11 +77,10 @@ class Answer(msgspec.Struct, eq=False):
         if task.done():
             task.result()
 
-    def chunks(self) -> AsyncIterator[bytes]:
+    def chunks(self) -> Self:
         return self
 
-    def __aiter__(self) -> Self:
-        return self
+    __aiter__ = chunks
 
     async def __anext__(self) -> bytes:
         """All of the body that has arrived since the last call."""

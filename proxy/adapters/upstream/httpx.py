@@ -238,11 +238,10 @@ class HttpxResponse:
         self._is_complete = False
         self._is_ended = False
 
-    def chunks(self) -> AsyncIterator[bytes]:
+    def chunks(self) -> Self:
         return self
 
-    def __aiter__(self) -> Self:
-        return self
+    __aiter__ = chunks
 
     async def __anext__(self) -> bytes:
         try:
