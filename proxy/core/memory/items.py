@@ -84,26 +84,27 @@ def proposed_items_in(answer: str) -> list[ProposedItem]:
     objects = _OBJECT.findall(answer)
     if not objects:
         raise Refused("no_items")
-    found = (_proposal(each) for each in objects)
-    return [each for each in found if each.text and not is_blotted_out(each.text)][:MOST_ITEMS]
-
-
-def _proposal(written: str) -> ProposedItem:
-    try:
-        members = as_mapping(loads_writable(written))
-    except ValueError:
-        members = as_mapping(None)
-    kind = text_or_empty(members.get("kind"))
-    numbers: object = members.get("from")
-    lines = cast("list[object]", numbers) if isinstance(numbers, list) else [numbers]
-    return ProposedItem(
-        text=head_of(" ".join(redacted(text_or_empty(members.get("text"))).split()), TEXT_BYTES),
-        kind=Kind(kind) if kind in {each.value for each in Kind} else Kind.FACT,
-        is_standing=members.get("standing") is True,
-        lines=tuple(each for each in lines if isinstance(each, int)),
-        replaces=text_or_empty(members.get("replaces")),
-        repeats=text_or_empty(members.get("repeats")),
-    )
+    found: list[ProposedItem] = []
+    for written in objects:
+        try:
+            members = as_mapping(loads_writable(written))
+        except ValueError:
+            continue
+        text = head_of(" ".join(redacted(text_or_empty(members.get("text"))).split()), TEXT_BYTES)
+        if not text or is_blotted_out(text):
+            continue
+        kind, numbers = text_or_empty(members.get("kind")), members.get("from")
+        lines = cast("list[object]", numbers) if isinstance(numbers, list) else [numbers]
+        item = ProposedItem(
+            text=text,
+            kind=Kind(kind) if kind in {each.value for each in Kind} else Kind.FACT,
+            is_standing=members.get("standing") is True,
+            lines=tuple(each for each in lines if isinstance(each, int)),
+            replaces=text_or_empty(members.get("replaces")),
+            repeats=text_or_empty(members.get("repeats")),
+        )
+        found.append(item)
+    return found[:MOST_ITEMS]
 
 
 # --- which items are accepted ---
