@@ -251,7 +251,8 @@ def clip(message: Content, tokens: int, allowed: int, count: Count) -> tuple[byt
     Returns the new bytes and their counted tokens; None if there is no text to clip.
     """
     exact = message.exact
-    texts = exact.texts()
+    texts, whole = exact.texts(), exact.countable()
+    is_one_text = texts == [whole]
     sizes = {place: count(text) for place, text in enumerate(texts) if text}
     if not sizes:
         return None
@@ -262,7 +263,10 @@ def clip(message: Content, tokens: int, allowed: int, count: Count) -> tuple[byt
             break
         left = max(sizes[place] - excess, 1)
         texts[place], sizes[place] = _shorten(texts[place], sizes[place], left, count)
-    return exact.with_texts(texts).written(), beside + sum(sizes.values())
+    clipped = exact.with_texts(texts)
+    if is_one_text:
+        return clipped.written(), beside + sum(sizes.values())
+    return clipped.written(), tokens - count(whole) + count(clipped.countable())  # tokens may span two texts
 
 
 def _shorten(text: str, whole: int, allowed: int, count: Count) -> tuple[str, int]:
