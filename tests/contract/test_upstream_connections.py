@@ -70,6 +70,22 @@ async def test_an_unfinished_answer_takes_its_connection_with_it(
     await asyncio.wait_for(gone.wait(), PATIENCE)
 
 
+async def test_a_large_answer_that_nobody_read_holds_up_no_later_request(
+    server: FakeUpstream, upstream: Upstream
+) -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.raw(b"HTTP/1.1 200 OK\r\nContent-Length: 263000\r\n\r\n" + b"x" * 262_000)
+        await asyncio.sleep(0.05)  # so that the end arrives by itself
+        await exchange.raw(b"x" * 1_000)
+
+    server.script = script
+    unread = await upstream.send("GET", "/x", [], None)
+    await asyncio.sleep(0.15)
+    await unread.aclose()
+    async with asyncio.timeout(PATIENCE):
+        assert len(await whole(await upstream.send("GET", "/x", [], None))) == 263_000
+
+
 @pytest.mark.parametrize("begun", [False, True], ids=["before the answer", "in the answer"])
 async def test_a_cancelled_request_closes_its_connection(
     server: FakeUpstream, upstream: Upstream, begun: bool

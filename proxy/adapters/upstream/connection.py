@@ -232,7 +232,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_reusable(self) -> bool:
-        """Whether it may serve another request after a complete answer: no bytes followed that."""
+        """Whether it may serve another request: the answer allowed that, and nothing came behind it."""
         return not (self._is_spoiled or self._transport.is_closing())
 
     @property
@@ -271,7 +271,7 @@ class Connection(asyncio.Protocol):
         elif self._framing > HEAD_BYTES:
             self._refuse(answer, TOO_LARGE)
         self._body.clear()
-        if answer.waiting > _BUFFERED and not self._transport.is_closing():
+        if answer.waiting > _BUFFERED and not (answer.is_complete or self._transport.is_closing()):
             self._transport.pause_reading()
         self._due = inf
         answer.wake()
