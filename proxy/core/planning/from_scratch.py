@@ -1,6 +1,7 @@
 """Plan a chain without stored epochs by replaying its past, with notices in place of summaries.
 
-So a worker without a store cuts today what it would have cut yesterday (law 7).
+So a worker without a store goes on cutting what it cut before (law 7). It plans anew, once, each time the
+chain passes another 32 budgets.
 """
 
 from dataclasses import dataclass, field
@@ -18,7 +19,8 @@ from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Situation
 from proxy.core.planning.strategies import strategy_of
 
 _LEADING_BITS = 3
-"""A replay writes an epoch's ledger if all but this many leading bits of the epoch's number are zero."""
+"""Of its epochs a replay from the start writes the ledger of those whose number has only zeros behind this
+many leading bits."""
 _DECODED = 512
 """Number of decoded messages that a replay keeps for its next requests."""
 _SPAN = 32
@@ -29,8 +31,8 @@ def plan_from_scratch(given: Situation) -> tuple[Plan, int]:
     """Return the plan that the chain's past leads to, with notices only, and the number of epochs.
 
     ``given`` has no plan. Its conditions are those of the chain's last request; those of earlier requests are
-    unknown. Of a past of more than 32 budgets only what exceeds a multiple of them is replayed: the first
-    epoch cuts all that is older, so that it costs little more than reading it.
+    unknown. Of a past of more than 32 budgets only what exceeds a multiple of 32 budgets is replayed: the
+    first epoch cuts all that is older, so that planning costs little more than reading the messages.
     """
     chain, policy = given.chain, given.policy
     strategy = strategy_of(policy.strategy.name)
@@ -50,7 +52,7 @@ class _Replay:
 
     given: Situation
     measures: bool
-    """Whether the first ledgers are written, to know their size."""
+    """Whether ledgers are written on the way, to know their size; the last one always is."""
     epochs: int = 0
     _length: int = 0
     _view_tokens: int = 0
@@ -89,9 +91,18 @@ class _Replay:
                 self._is_late = True
         self._length = length
         is_last = length == len(chain)
-        if not (is_marked or is_last or self._is_late or self._stage.is_pressing):
+        if self._is_late:
+            self._check_late_results()
+        if not (is_marked or is_last or self._stage.is_pressing):
             return
-        situation = self._situation(is_last=is_last)
+        situation = replace(
+            self.given,
+            chain=chain.prefix(length),
+            plan=self._plain,
+            conditions=self.given.conditions if is_last else UNKNOWN_CONDITIONS,
+            unwritten=self._ledger,
+            past=self._past,
+        )
         is_known, strategy = situation.conditions != UNKNOWN_CONDITIONS, self.given.policy.strategy.name
         acts_now = is_known and strategy_of(strategy).acts_now(situation)
         if is_marked or self._stage.is_pressing or acts_now:
@@ -109,21 +120,13 @@ class _Replay:
         """Upper bound of the counted tokens of the next ledger, if it is not written."""
         return self._ledger + SPARE if self._begun else self.given.budget.limit
 
-    def _situation(self, *, is_last: bool) -> Situation:
-        """Return the situation of the current request; discard the plan if it no longer applies."""
+    def _check_late_results(self) -> None:
+        """Discard the plan if, with a late result, it cuts what must stay in the current request."""
+        self._is_late = False
         prefix = self.given.chain.prefix(self._length)
-        if self._is_late and not prefix.is_spared_by(self._plain):
-            self._plain, self._past, self._begun, self._ledger = EMPTY, NO_PAST, None, 0
-            self._open, self._is_late = 0, False
-            self._view_tokens = prefix.tokens.total
-        return replace(
-            self.given,
-            chain=prefix,
-            plan=self._plain,
-            conditions=self.given.conditions if is_last else UNKNOWN_CONDITIONS,
-            unwritten=self._ledger,
-            past=self._past,
-        )
+        if not prefix.is_spared_by(self._plain):
+            self._plain, self._past, self._begun, self._written = EMPTY, NO_PAST, None, None
+            self._ledger, self._open, self._view_tokens = 0, 0, prefix.tokens.total
 
     @property
     def _is_next_written(self) -> bool:
@@ -136,7 +139,7 @@ class _Replay:
         return self.measures and number % (1 << max(number.bit_length() - _LEADING_BITS, 0)) == 0
 
     def _begin(self, decided: Draft) -> None:
-        """Begin an epoch; a ledger that is not written may grow by at most ``SPARE`` tokens."""
+        """Begin an epoch; a ledger that is not written is assumed to be as large as ``_bound`` allows."""
         situation, plain = decided.situation, written(decided, {})
         is_written = self._is_next_written
         self.epochs += 1

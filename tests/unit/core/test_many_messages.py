@@ -20,8 +20,16 @@ from proxy.core.planning.planner import draft, finish
 from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Stages, Strategy
-from tests.bench.messages import KINDS, conversation
-from tests.support.conversations import chain_from, count, from_scratch
+from tests.bench.messages import KINDS, conversation, work
+from tests.support.conversations import (
+    Sent,
+    calling,
+    chain_from,
+    count,
+    from_scratch,
+    result,
+    user,
+)
 
 FEW, MANY = 1_500, 4_500
 """Of fewer, some kinds leave nothing exact for a ledger, and the step to the first is no growth."""
@@ -85,6 +93,18 @@ def test_a_long_past_is_decoded_little_more_than_once() -> None:
     profile.runcall(from_scratch, chain, POLICIES["importance"], Budget(2_000, 1.0, 0), count)
     decoded = sum(each.callcount for each in profile.getstats() if each.code is Content.of.__code__)
     assert decoded <= 1.3 * len(chain)
+
+
+def test_a_late_result_adds_no_work_to_every_request_after_it() -> None:
+    rounds = [message for number in range(1, 1_000) for message in work(number)]
+    policy = Policy(strategy=Strategy(name="exchanges", exchanges=12))
+    begun = [user("Look."), calling("late"), *conversation("talk", 40)]
+
+    def calls_with(late: list[Sent]) -> int:
+        chain = chain_from([*begun, *late, *conversation("talk", 4), user("Look it all up."), *rounds])
+        return calls(lambda: from_scratch(chain, policy, Budget(1_000_000, 1.0, 0), count))
+
+    assert calls_with([result("late", "found")]) <= 1.2 * calls_with([result("early", "found")])
 
 
 @pytest.mark.parametrize("kind", ["mixed", "talk", "tools"])

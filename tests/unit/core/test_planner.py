@@ -11,7 +11,7 @@ from proxy.core.conversation.units import request_points
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.planning.plan import EMPTY, apply, view_tokens
 from proxy.core.policy.policy import Policy
-from proxy.core.policy.sections import Stages, Summary
+from proxy.core.policy.sections import Stages, Strategy, Summary
 from tests.support.conversations import (
     Sent,
     assistant,
@@ -202,16 +202,22 @@ def test_the_view_of_a_very_long_past_changes_only_at_epochs_and_every_32_budget
     assert len(seen) < 16
 
 
-@pytest.mark.parametrize("exchanges", [16, 20, 26])
-def test_a_cut_that_a_late_result_undoes_stays_undone_in_later_plans_from_scratch(exchanges: int):
+@pytest.mark.parametrize("strategy", ["importance", "exchanges"])
+@pytest.mark.parametrize("exchanges", [14, 16, 20, 26])
+def test_a_cut_that_a_late_result_undoes_stays_undone_in_later_plans_from_scratch(
+    exchanges: int, strategy: str
+):
     messages = [user("Start the build."), calling("a"), *talk(exchanges), result("a", "built")]
-    messages += [assistant("It is built."), *talk(3)]
-    chain, budget = chain_from(messages), Budget(1500, 1.0, 0)
-    epochs = [
-        from_scratch(chain.prefix(length), BALANCED, budget, count)[1]
-        for length in request_points(chain.messages)
+    messages += [assistant("It is built."), *talk(4)]
+    chain, budget = chain_from(messages), Budget(1500 if strategy == "importance" else 100_000, 1.0, 0)
+    policy = BALANCED.model_copy(update={"strategy": Strategy(name=strategy, exchanges=12)})
+    planned = [
+        (prefix, *from_scratch(prefix, policy, budget, count))
+        for prefix in map(chain.prefix, request_points(chain.messages))
     ]
-    assert all(later - earlier in (0, 1) for earlier, later in pairwise(epochs))
+    assert any(plan.gaps for _, plan, _ in planned)
+    assert all(prefix.is_spared_by(plan) for prefix, plan, _ in planned)
+    assert all(later[2] - earlier[2] in (0, 1) for earlier, later in pairwise(planned))
 
 
 def test_emergency_without_anything_to_cut_changes_nothing():
