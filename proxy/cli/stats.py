@@ -21,7 +21,7 @@ _PAIRS = (
     ">difference",
 )
 _MISSED = ("policy", "model", "message", "class", "how", ">while cut", ">while shown")
-_NAME = 40
+_NAME = 60
 UNKNOWN = "unknown"
 
 

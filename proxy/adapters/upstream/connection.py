@@ -204,7 +204,7 @@ class Connection(asyncio.Protocol):
     def news(self, answer: Answer) -> asyncio.Future[None]:
         """A future that is done once anything of an answer has arrived or failed.
 
-        Raises the fault of an answer that has failed. If nothing arrives in time, it fails: UpstreamTimeout.
+        Raises the fault of an answer that has failed. If nothing arrives in time, the answer fails: UpstreamTimeout.
         """
         if answer.fault is not None:
             raise answer.fault

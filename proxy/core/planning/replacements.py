@@ -266,7 +266,7 @@ def clip(message: Content, tokens: int, allowed: int, count: Count) -> tuple[byt
     clipped = exact.with_texts(texts)
     if is_one_text:
         return clipped.written(), beside + sum(sizes.values())
-    return clipped.written(), tokens - count(whole) + count(clipped.countable())  # tokens may span two texts
+    return clipped.written(), tokens - count(whole) + count(clipped.countable())  # a token may span two texts
 
 
 def _shorten(text: str, whole: int, allowed: int, count: Count) -> tuple[str, int]:
