@@ -204,7 +204,8 @@ class Connection(asyncio.Protocol):
     def news(self, answer: Answer) -> asyncio.Future[None]:
         """A future that is done once anything of an answer has arrived or failed.
 
-        Raises the fault of an answer that has failed. If nothing arrives in time, the answer fails: UpstreamTimeout.
+        Raises the fault of an answer that has failed. If nothing arrives in time,
+        the answer fails with UpstreamTimeout.
         """
         if answer.fault is not None:
             raise answer.fault
