@@ -2,7 +2,7 @@
 
 Usually a source is anchored: it has earlier summaries in place of the messages that they cover, and a
 transcript only of newly cut messages. To keep summaries of summaries from drifting, a summary is rebuilt from
-the originals at every fourth epoch of a gap, but only if reading them costs at most a fiftieth of the
+the originals at every fourth epoch of a gap, but only if reading them costs at most a hundredth of the
 session's prompts in as many epochs. Small budgets with long messages fail that test, because there a rebuild
 would be most of the cost of summaries. No request waits for a rebuild; it replaces the old summary when the
 next epoch begins.
@@ -228,7 +228,7 @@ def _shortened(text: str, characters: int) -> str:
 GENERATIONS = 3
 """Number of summaries built on the first one, after which the originals are read again."""
 MOST_PIECES = 16
-_SHARE = 0.02
+_SHARE = 0.01
 """Maximal cost of a rebuild, as a share of the cost of prompts since the originals were last read."""
 
 
