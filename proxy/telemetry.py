@@ -46,6 +46,18 @@ class Metrics:
         counter = partial(Counter, registry=self.registry)
         gauge = partial(Gauge, registry=self.registry)
         histogram = partial(Histogram, registry=self.registry)
+        self._declare_requests(counter, gauge, histogram)
+        self._declare_contexts(counter)
+        self._declare_money(counter)
+        self._declare_evidence(counter)
+        self._declare_memory(gauge)
+        self._declare_store(counter, gauge, histogram, cached)
+        self._declare_files(counter, gauge)
+
+    def _declare_requests(
+        self, counter: Declare[Counter], gauge: Declare[Gauge], histogram: Declare[Histogram]
+    ) -> None:
+        """How many requests there are, and how long they take."""
         self.requests = counter("unabridged_requests", "Requests answered.", ("route", "status"))
         self._relayed = cache(partial(self.requests.labels, "relay"))
         self.overhead = histogram(
@@ -60,9 +72,6 @@ class Metrics:
         )
         gauge("unabridged_streams_active", "Answers on their way.").set_function(lambda: self.streams_active)
         gauge("unabridged_tasks", "Tasks that are alive.").set_function(_tasks)
-        self._declare_contexts(counter)
-        self._declare_evidence(counter, gauge)
-        self._declare_storage(counter, gauge, histogram, cached)
 
     def _declare_contexts(self, counter: Declare[Counter]) -> None:
         """What happens to the conversations that clients send."""
@@ -87,8 +96,8 @@ class Metrics:
             "unabridged_tool_cache", "Tool results that came in, and what became of them.", ("result",)
         )
 
-    def _declare_evidence(self, counter: Declare[Counter], gauge: Declare[Gauge]) -> None:
-        """What requests cost, what is found out about cuts, and what is remembered beyond sessions."""
+    def _declare_money(self, counter: Declare[Counter]) -> None:
+        """What requests cost, and what doing nothing would have cost."""
         text = "Money by the price list, and what doing nothing would have cost."
         self.dollars = counter("unabridged_dollars", text, ("kind",))
         self.would_have_failed = counter(
@@ -98,6 +107,9 @@ class Metrics:
         self.unpriced = counter(
             "unabridged_price_unknown", "Requests, and calls of our own, whose price nobody knows."
         )
+
+    def _declare_evidence(self, counter: Declare[Counter]) -> None:
+        """What is found out about cuts."""
         self.regret = counter(
             "unabridged_regret",
             "Messages that were asked for again while they were cut.",
@@ -108,20 +120,23 @@ class Metrics:
             "Answers asked for once more, by what was asked: same, different, or why not compared.",
             ("policy", "arm", "result"),
         )
+
+    def _declare_memory(self, gauge: Declare[Gauge]) -> None:
+        """What is remembered beyond sessions."""
         self.memory_items, self.memory_archive, self.memory_compression = (
             gauge("unabridged_memory_items", "What is remembered, by state.", ("state",)),
             gauge("unabridged_memory_archive_count", "Items that are in the archive."),
             gauge("unabridged_memory_compression_rate", "What compressing archived items saved, as a share."),
         )
 
-    def _declare_storage(
+    def _declare_store(
         self,
         counter: Declare[Counter],
         gauge: Declare[Gauge],
         histogram: Declare[Histogram],
         cached: Callable[[], int],
     ) -> None:
-        """The store, the caches before it, and the files of policies and settings."""
+        """The store, and the caches before it."""
         gauge("unabridged_cache_bytes", "What this process remembers of sessions.").set_function(cached)
         self.store = histogram("unabridged_store_seconds", "Time of store calls.", ("op",), buckets=_QUICK)
         self._stored = cache(self.store.labels)
@@ -131,6 +146,9 @@ class Metrics:
         self.lost_turns = counter(
             "unabridged_lost_turns", "Turns whose writing failed (the next body heals them)."
         )
+
+    def _declare_files(self, counter: Declare[Counter], gauge: Declare[Gauge]) -> None:
+        """The files of policies and settings."""
         self.policy_reloads = counter(
             "unabridged_policy_reloads",
             "Policies whose files were edited: loaded, or refused and kept as they were.",

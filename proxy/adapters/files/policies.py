@@ -130,7 +130,7 @@ class PolicyLibrary:
             directories.append(path.parent)
         for directory in directories:
             files += directory.glob("*.toml")
-        return dict(zip(files, map(stamp_of, files), strict=True))
+        return {file: stamp_of(file) for file in files}
 
     def load(self, name_or_path: str | Path) -> Policy:
         """Return a policy by its name, or by a path (it contains a separator or ends in `.toml`).

@@ -13,7 +13,7 @@ import re
 from binascii import a2b_base64
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, cached_property, lru_cache, partial
+from functools import cache, cached_property, lru_cache
 from importlib.resources import files
 from threading import Lock
 
@@ -56,7 +56,8 @@ class TiktokenCounter:
         await asyncio.get_running_loop().run_in_executor(self._threads, lambda: self._encoding)
 
     def _count_all(self, texts: Sequence[str]) -> list[int]:
-        return list(map(partial(_count, self._encoding), texts))
+        encoding = self._encoding
+        return [_count(encoding, text) for text in texts]
 
     @cached_property
     def _encoding(self) -> tiktoken.Encoding:

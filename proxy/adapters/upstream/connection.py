@@ -238,7 +238,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_quiet(self) -> bool:
-        return not (self._is_spoiled or self._transport.is_closing() or self._poll.poll(0))
+        return self.is_reusable and not self._poll.poll(0)
 
     def close(self) -> None:
         self._transport.abort()

@@ -220,10 +220,8 @@ class Ratio(msgspec.Struct):
 
     def observe(self, counted: int, real: int) -> None:
         """Learn from a usage: `counted` are our prompt tokens (before the ratio), `real` the upstream's."""
-        if counted < SMALL or real <= 0:
+        if not self._sampled(counted, real):
             return
-        self.samples += 1
-        self.recent = [*self.recent[1 - WINDOW :], real * STEPS / counted]
         estimate = median(self.recent)
         covering = math.ceil(estimate - TOLERANCE)  # the lowest ratio that covers it
         if covering > self.steps:
@@ -240,6 +238,13 @@ class Ratio(msgspec.Struct):
             return
         raised = -(-self.steps * 5 // 4)
         if real is not None:
+            self._sampled(counted, real)
             raised = max(self.steps, -(-real * STEPS // counted))
-            self.observe(counted, real)  # of this only the sample counts
         self.steps = min(raised, HIGHEST)
+
+    def _sampled(self, counted: int, real: int) -> bool:
+        if counted < SMALL or real <= 0:
+            return False
+        self.samples += 1
+        self.recent = [*self.recent[1 - WINDOW :], real * STEPS / counted]
+        return True

@@ -11,7 +11,6 @@ message has the same identity, and a history continues another, whichever SDK se
 import hashlib
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from operator import itemgetter
 from typing import cast
 
 import msgspec
@@ -73,10 +72,8 @@ def last_user(messages: Sequence[Message]) -> int | None:
 def read_message(content: Content) -> Message:
     """Return the :class:`Message` for a decoded message."""
     exact = content if content.is_exact else content.exact
-    made, parts = list[object](), list[object]()
-    for call_id, name, written in exact.calls:
-        arguments = canonical_arguments(written)
-        made.append((call_id, name, arguments))
+    made = [(call_id, name, canonical_arguments(text)) for call_id, name, text in exact.calls]
+    parts: list[object] = []
     for part in exact.parts:
         text: object = part.get("text")
         if isinstance(text, str):
@@ -87,7 +84,7 @@ def read_message(content: Content) -> Message:
             parts.append(text)
     result_of: object = exact.result_of[0] if len(exact.result_of) == 1 else exact.result_of
     identifying = [exact.role, exact.name, parts, made, result_of or None]
-    calls = tuple(map(itemgetter(0), content.calls))
+    calls = tuple([call_id for call_id, _, _ in content.calls])
     return Message(content.role, hashlib.sha256(dumps(identifying)).digest(), calls, tuple(content.result_of))
 
 

@@ -99,12 +99,7 @@ class Content(ABC):
 
     def texts(self) -> list[str]:
         """The text parts."""
-        found: list[str] = []
-        for part in self.parts:
-            text = part.get("text")
-            if isinstance(text, str):
-                found.append(text)
-        return found
+        return [part["text"] for part in self.parts if isinstance(part.get("text"), str)]
 
     @property
     def text(self) -> str:

@@ -60,11 +60,7 @@ class Body(dialect.Body):
         self.raw = written.raw
         self.members = members = written.members
         self.messages = messages
-        given = dict[str, Any]()
-        for name in _PARAMETERS:
-            if name in members:
-                given[name] = self.get(name)
-        said = given.get
+        said = {name: self.get(name) for name in _PARAMETERS if name in members}.get
         several, choice = said("n"), said("tool_choice")
         self.model = text_or_empty(loads(writable(bytes(members.get("model", b"null")))))
         self.person = text_or_empty(said("safety_identifier")) or text_or_empty(said("user"))
@@ -72,9 +68,8 @@ class Body(dialect.Body):
         self.wants_usage = bool(as_mapping(said("stream_options")).get("include_usage"))
         self.wants_several = isinstance(several, int) and several > 1
         self.names_cache = "prompt_cache_key" in members
-        for limit in (said("max_tokens"), said("max_completion_tokens")):  # the latter counts first
-            if type(limit) is int and limit > 0:
-                self.output_limit = limit
+        limits = said("max_completion_tokens"), said("max_tokens")
+        self.output_limit = next((each for each in limits if type(each) is int and each > 0), None)
         self.has_tools = bytes(members.get("tools", b"null")) not in (b"null", b"[]")
         self.may_hide_calls = several in (None, 1) and choice in _LEFT_TO_THE_MODEL
         needs_no_call = choice in _NO_CALL_NEEDED and said("function_call") in _NO_CALL_NEEDED

@@ -160,9 +160,8 @@ def read_completion(body: bytes) -> Answer:
     completion, is_whole = _read(body)
     if completion is None:
         return Answer()
-    choice = _Choice()
-    for each in reversed(completion.choices or []):
-        choice = choice if each.index else each  # the first, which some upstreams do not number
+    choices = completion.choices or []
+    choice = next((each for each in choices if not each.index), _Choice())  # some upstreams do not number it
     fields, written = members(choice.message), bytes(choice.message)
     if fields is not None and not string(fields.get("role")):  # requests need a role in each message
         written = object_of(
@@ -179,7 +178,7 @@ def read_completion(body: bytes) -> Answer:
         complete=fields is not None and error is None and not is_odd,
         is_odd=is_odd,
         tool_calls=has_calls,
-        choices=len(completion.choices or []),
+        choices=len(choices),
         error=error,
         id=completion.id,
         model=completion.model,
