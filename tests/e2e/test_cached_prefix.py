@@ -124,17 +124,32 @@ async def test_what_was_asked_for_so_stands_in_a_note_and_the_next_one_goes_on_f
         assert (await result_counts(url))["reused"] >= 1
 
 
-async def test_a_model_that_shows_no_cached_tokens_is_not_asked_so_again(model: Model, small: Small) -> None:
+async def test_a_model_whose_answers_show_no_cached_tokens_is_never_asked_so(
+    model: Model, small: Small
+) -> None:
+    async with talking(await small(BUDGET, extra=DEEP)) as talk:
+        await talk.go_on(model, summaries=3)
+    assert behind(model)[:3] == [False, False, False]
+
+
+async def test_a_model_that_shows_none_for_the_summary_is_not_asked_so_again(
+    model: Model, small: Small
+) -> None:
+    model.caches, model.summary = (
+        True,
+        plainly(200, [JSON], json.dumps(completion(said("They spoke of items."))).encode()),
+    )
     async with talking(await small(BUDGET, extra=DEEP)) as talk:
         await talk.go_on(model, summaries=3)
     assert behind(model)[:3] == [True, False, False]
 
 
 async def test_what_one_tenant_was_refused_says_nothing_of_another(model: Model, small: Small) -> None:
+    model.caches, model.summary = True, going_on(calling(("c1", "look", "{}")))
     url = await small(BUDGET, extra=DEEP)
     async with talking(url) as talk:
         await talk.go_on(model, summaries=3)
-    model.caches = True
+    model.summary = said("They spoke of items.")
     async with talking(url, "sk-another") as talk:
         await talk.go_on(model, summaries=5)
     assert behind(model)[:5] == [True, False, False, True, True]
@@ -172,7 +187,7 @@ def behind_a_conversation(exchange: Exchange) -> bool:
 async def test_what_will_not_do_is_read_afresh(
     model: Model, small: Small, answer: Message | Behaviour, is_asked_again: bool
 ) -> None:
-    model.summary = going_on(answer)
+    model.caches, model.summary = True, going_on(answer)
     async with talking(await small(BUDGET, extra=DEEP)) as talk:
         talk.messages[0]["content"] = "You sit at the desk 4711-ZQ."
         await talk.go_on(model, summaries=3)
@@ -186,7 +201,7 @@ async def test_what_will_not_do_is_read_afresh(
 async def test_a_refusal_of_it_says_nothing_of_the_parameters_that_a_model_takes(
     model: Model, small: Small
 ) -> None:
-    model.summary = going_on(plainly(400, [JSON], b'{"error":{"message":"no"}}'))
+    model.caches, model.summary = True, going_on(plainly(400, [JSON], b'{"error":{"message":"no"}}'))
     async with talking(await small(BUDGET, extra=DEEP)) as talk:
         await talk.go_on(model, summaries=3)
     assert behind(model)[:3] == [True, True, False]

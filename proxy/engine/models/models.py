@@ -65,6 +65,8 @@ class Model(msgspec.Struct, kw_only=True):
     """Whether the upstream does not take ``tools``."""
     refuses_usage: bool = False
     """Whether the upstream does not take ``include_usage``."""
+    shows_cache: bool = False
+    """Whether usage has ever shown tokens that the provider read from its cache."""
 
     @property
     def label(self) -> str:
@@ -154,6 +156,7 @@ class Models:
         """Compare our count of a request's tokens with the upstream's; ``growth`` is that of its lane."""
         if usage is None or not usage.prompt_tokens:
             return
+        model.shows_cache |= bool(usage.cached_tokens)
         prompt, evidence = usage.prompt_tokens, model.evidence
         # Whether any recent sample is close enough to our own count to be another tokenizer's.
         is_plausible = max(model.ratio.recent, default=0.0) >= PLAUSIBLE

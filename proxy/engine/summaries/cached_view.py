@@ -136,7 +136,7 @@ class CachedView:
         request, situation, epoch = self.request, self.situation, self.epoch
         rules, plan, history = situation.policy.summary, situation.plan, request.history
         is_plain = history.body.leaves_answer_open and not request.alternates(epoch)
-        if not is_plain or (epoch is not None and epoch.without_reasoning):
+        if not (is_plain and request.model.shows_cache) or (epoch is not None and epoch.without_reasoning):
             return None
         if rules.model not in ("", request.model.name) or len(source.pieces) != 1:
             return None

@@ -38,12 +38,14 @@ def question(
     members: bytes = b"",
     plan: Plan = EMPTY,
     span: tuple[int, int] = SPAN,
+    shows_cache: bool = True,
 ) -> CachedQuestion | None:
     """That for the summary of a gap, as it is asked at the next request."""
     chain = chain_from([*said, user("And?")])
     budget = Budget(8_000, 1.0, 0, Window(window, WindowSource.POLICY))
     rules = Policy.model_validate(policy or {})
     request = a_request(chain, budget, policy=rules)
+    request.model.shows_cache = shows_cache
     body = read_body(request.incoming.body[:-1] + members + b"}", 100)
     request = replace(request, history=replace(request.history, body=body))
     situation = Situation(chain, plan, rules, budget, count, conditions=conditions)
@@ -69,6 +71,7 @@ def test_it_is_asked_after_the_messages_of_the_request_before():
         {"span": (1, 5)},
         {"span": (1, 40)},
         {"window": 2_500},
+        {"shows_cache": False},
         {"policy": {"summary": {"cached_prefix": False}}},
         {"policy": {"summary": {"model": "gpt-small"}}},
         {"policy": {"summary": {"alternate": True}}},
