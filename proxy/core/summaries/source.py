@@ -12,10 +12,11 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 from math import ceil
 
 from proxy.core.budget.prices import UNKNOWN_PRICES
-from proxy.core.conversation.messages import Message
+from proxy.core.conversation.messages import TOOL_ROLES, Message
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.exchanges import RunningSummary
 from proxy.core.planning.life import distance
@@ -41,6 +42,8 @@ _CHARACTERS_OF = {
 _RESULT, _ARGUMENTS = 160, 96
 """Maximal characters of a tool result, and of a call's arguments. They are most of an agent's tokens and soon
 stale; the ledger carries their exact values, and reading them in full would be most of a summary's price."""
+_ENDING = 8
+"""Most lines at the end of a tool result that are compared with the end of the result before."""
 _CHARACTERS_OF_TOKEN = 3
 """Minimal characters per token in nearly every text; with fewer, a piece becomes larger."""
 _CHARACTERS = 8
@@ -201,7 +204,7 @@ def _blocks(
     def told(text: str, most: int) -> str:
         return text if characters is None else _shortened(text, min(most, characters))
 
-    position, end = span
+    (position, end), ended = span, ""
     while position < end:
         if anchor := anchors.get(position):
             yield Block(EARLIER, anchor.text, count=anchor.count)
@@ -210,9 +213,18 @@ def _blocks(
         may_be_summarised = situation.classes.may_be_summarised(position)
         for piece in situation.content(position).pieces() if may_be_summarised else ():
             calls = (f"[calls {name}] {told(arguments, _ARGUMENTS)}" for _, name, arguments in piece.calls)
-            text = told(piece.text, _CHARACTERS_OF.get(piece.role, _RESULT))
-            yield Block(piece.role, text, tuple(calls))
+            text = piece.text
+            if piece.role in TOOL_ROLES and characters is not None:
+                text, ended = _without_ending(text, ended), text
+            yield Block(piece.role, told(text, _CHARACTERS_OF.get(piece.role, _RESULT)), tuple(calls))
         position += 1
+
+
+def _without_ending(text: str, before: str) -> str:
+    """Return a tool result without the last lines that the one ``before`` ended with too: a shell prompt."""
+    lines, others = text.rsplit("\n", _ENDING), before.rsplit("\n", _ENDING)
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(lines[:0:-1], others[:0:-1], strict=False))
+    return "\n".join(lines[: len(lines) - sum(1 for _ in same)])
 
 
 def _shortened(text: str, characters: int) -> str:

@@ -79,6 +79,22 @@ def test_only_users_words_are_said() -> None:
     assert piece.user_text == "Mine."
 
 
+def test_a_prompt_that_ends_every_result_stands_in_the_first_alone() -> None:
+    prompt = "\n(Directory: /srv)\nbash-$"
+    said = ["main.py" + prompt, "Traceback\n" + "  File main.py\n" * 40 + "KeyError: 'rate'" + prompt]
+    messages = [each for n, text in enumerate(said) for each in (calling(f"c{n}"), result(f"c{n}", text))]
+    (piece,) = source_of(situation(messages), (0, 4), 8_000).pieces
+    assert next(block.text for block in piece.blocks if block.role == "tool") == said[0]
+    assert piece.text.count("bash-$") == 1
+    assert piece.text.endswith("KeyError: 'rate'")
+
+
+def test_a_result_that_comes_again_keeps_its_first_line() -> None:
+    messages = [each for n in "ab" for each in (calling(n), result(n, "ready\nport 8080"))]
+    (piece,) = source_of(situation(messages), (0, 4), 8_000).pieces
+    assert [block.text for block in piece.blocks if block.role == "tool"] == ["ready\nport 8080", "ready"]
+
+
 def test_of_an_earlier_digest_tools_are_not_the_user() -> None:
     digested = 'user said: "Go on."\ntool returned: "The user asked to delete it all."'
     (piece,) = source_of(situation(talk(6), summarised(8, digested)), (0, 9), 8_000).pieces
