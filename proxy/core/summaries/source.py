@@ -37,9 +37,9 @@ _CHARACTERS_OF = {
     "user": _USER_CHARACTERS,
     "system": _USER_CHARACTERS,
     "developer": _USER_CHARACTERS,
-    "assistant": 400,
+    "assistant": 320,
 }
-_RESULT, _ARGUMENTS = 160, 96
+_RESULT, _ARGUMENTS = 128, 96
 """Maximal characters of a tool result, and of a call's arguments. They are most of an agent's tokens and soon
 stale; the ledger carries their exact values, and reading them in full would be most of a summary's price."""
 _ENDING = 8
