@@ -64,9 +64,12 @@ def confirm(what: str, refused: str) -> None:
 
 
 def print_json(value: object) -> None:
-    """Print a JSON document on stdout."""
-    json.dump(value, sys.stdout, indent=2, ensure_ascii=False)
-    sys.stdout.write("\n")
+    """Print a JSON document on stdout; what its encoding lacks, lone surrogates above all, is escaped."""
+    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    try:
+        sys.stdout.write(text)
+    except UnicodeEncodeError:
+        sys.stdout.write(json.dumps(value, indent=2) + "\n")
 
 
 def show(*things: RenderableType, wraps: bool = True) -> None:

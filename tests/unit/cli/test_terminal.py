@@ -1,11 +1,13 @@
 """What goes to a terminal."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.cli.sessions import printable
-from proxy.cli.terminal import bar, stage_marks, words
+from proxy.cli.terminal import bar, print_json, stage_marks, words
 from proxy.core.policy.sections import Stages
 from proxy.core.text.words import one_line
 
@@ -42,6 +44,14 @@ def test_no_text_of_a_client_commands_the_terminal(text: str) -> None:
     assert one_line(text, 40).isprintable()
     assert len(one_line(text, 40)) <= 40
     assert printable(text).replace("\t", "").isprintable()
+
+
+@pytest.mark.parametrize("text", ["日本 😀 \u202e", "half an emoji \ud83d, and a whole one 😀"])
+def test_json_is_printed_exactly_whatever_a_client_has_said(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_json({"content": text})
+    assert json.loads(capsys.readouterr().out) == {"content": text}
 
 
 def test_cells_read_as_people_write() -> None:
