@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from math import ceil
@@ -24,6 +25,10 @@ DEFAULT_SERVER = "http://127.0.0.1:8080"
 _LOOKING, _CHANGING = 30.0, 120.0
 """Timeouts in seconds for reading and for changing; a change may wait for turns and summaries."""
 _UNAUTHORIZED = (401, 403)
+_NO_SEGMENT = re.compile(r"[/\\]|\A\.{1,2}\Z")
+"""Names that the server takes for an ambiguous path, encoded or not."""
+_LISTED = 1_000
+"""The most sessions that the server lists."""
 
 Json = dict[str, Any]
 
@@ -63,18 +68,18 @@ class AdminApi:
 
     def session(self, name: str, part: str = "") -> Json:
         """Return a session by id or name, or a `part` of it: transcript, view, explain."""
-        return self._get(f"{_path(name)}{'/' if part else ''}{part}", {})
+        return self._get(f"{self._path(name)}{'/' if part else ''}{part}", {})
 
     def export(self, name: str) -> bytes:
         """Return the export of a session as it was received."""
-        return self._ask("GET", f"{_path(name)}/export").content
+        return self._ask("GET", f"{self._path(name)}/export").content
 
     def change(self, name: str, verb: str, body: Json) -> Json:
         """Fork, compact, restore, pause or resume a session."""
-        return self._read(self._ask("POST", f"{_path(name)}/{verb}", body=body))
+        return self._read(self._ask("POST", f"{self._path(name)}/{verb}", body=body))
 
     def delete(self, name: str) -> Json:
-        return self._read(self._ask("DELETE", _path(name)))
+        return self._read(self._ask("DELETE", self._path(name)))
 
     def stats(self, since: str, by: str) -> Json:
         """Return the bills of a period, by hour, day, model or session."""
@@ -124,6 +129,24 @@ class AdminApi:
             self._check(response)
             yield from map(json.loads, response.iter_lines())
 
+    def _path(self, name: str) -> str:
+        """Return the path of a session, by its id where the server takes no path with such a name."""
+        if not name:
+            raise UsageError("the session's id or name is empty")
+        is_of_a_path = not _NO_SEGMENT.search(name)
+        return f"/sessions/{quote(name if is_of_a_path else self._id_of(name), safe='')}"
+
+    def _id_of(self, name: str) -> str:
+        """Return the id of the session of this name among those used last."""
+        found = [each for each in self.sessions(_LISTED)["sessions"] if each["name"] == name]
+        if len(found) == 1:
+            return found[0]["id"]
+        if not found:
+            raise CommandError(f"none of the {_LISTED} sessions used last has the name {one_line(name)}")
+        raise CommandError(
+            _candidates(f'"{one_line(name)}" may mean {len(found)} sessions: give an id.', found)
+        )
+
     def _get(self, path: str, query: Mapping[str, str]) -> Json:
         return self._read(self._ask("GET", path, query))
 
@@ -158,11 +181,8 @@ class AdminApi:
         response.read()
         status, error = response.status_code, as_mapping(as_mapping(self._read(response)).get("error"))
         hint = f" Set {PREFIX}ADMIN_TOKEN to the server's." if status in _UNAUTHORIZED else ""
-        lines = [f"{self._server} answers {status}: {error.get('message') or 'no reason given.'}{hint}"]
-        for each in cast("list[Json]", error.get("candidates") or []):  # the sessions that may be meant
-            named = (one_line(each["name"]), one_line(each["began_with"]))
-            lines.append("  ".join([each["id"], *filter(None, named)]))
-        raise CommandError("\n".join(lines))
+        said = f"{self._server} answers {status}: {error.get('message') or 'no reason given.'}{hint}"
+        raise CommandError(_candidates(said, cast("list[Json]", error.get("candidates") or [])))
 
     def _read(self, response: httpx2.Response) -> Any:
         try:
@@ -174,10 +194,13 @@ class AdminApi:
         return CommandError(f"{self._server} is not the address of a proxy")
 
 
-def _path(name: str) -> str:
-    if not name:
-        raise UsageError("the session's id or name is empty")
-    return f"/sessions/{quote(name, safe='')}"
+def _candidates(said: str, sessions: list[Json]) -> str:
+    """Return a message with the sessions that may be meant, a line each."""
+    lines = [said]
+    for each in sessions:
+        named = (one_line(each["name"]), one_line(each["began_with"] or ""))
+        lines.append("  ".join([each["id"], *filter(None, named)]))
+    return "\n".join(lines)
 
 
 def _item_path(name: str) -> str:

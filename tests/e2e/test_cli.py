@@ -69,6 +69,17 @@ async def test_a_session_is_found_by_a_name_that_needs_encoding(cli: Run) -> Non
     assert "prune_count" in out
 
 
+@pytest.mark.parametrize("name", ["team/chat 7", "..", "back\\slash"])
+async def test_a_session_is_found_by_a_name_that_no_path_can_hold(cli: Run, name: str) -> None:
+    assert (await cli("sessions", "fork", "trip? to #1 & 100%", "--at", "2", "--name", name))[0] == 0
+    code, out, _ = await cli("sessions", "show", name, "--json")
+    assert (code, json.loads(out)["name"]) == (0, name)
+    assert (await cli("sessions", "delete", name))[0] == 0
+    code, _, said = await cli("explain", name)
+    assert code == 1
+    assert name in said
+
+
 async def test_a_listing_shows_the_whole_id_and_how_the_session_began(cli: Run) -> None:
     _, out, _ = await cli("sessions", "list")
     line = out.splitlines()[1]
