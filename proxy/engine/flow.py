@@ -51,6 +51,12 @@ class Incoming(msgspec.Struct, frozen=True):
     is_shadow: bool = False
     """Whether the request is decided on and recorded, but forwarded unchanged whatever was decided."""
 
+    @property
+    def lower_budget(self) -> int | None:
+        """The budget in tokens that the request asks for; None where the policy allows no more than that."""
+        asked, allowed = self.envelope.budget, self.policy.budget.tokens
+        return None if asked is not None and isinstance(allowed, int) and asked >= allowed else asked
+
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """A request to decide on: what came in, its budget, and the state of its lane."""

@@ -138,7 +138,7 @@ class Pipeline:
         """
         policy, envelope, now = incoming.policy, incoming.envelope, self.recorder.clock.monotonic
         # Requests of one lane share their plans. Plans of requests in shadow are in force for nothing else.
-        parts = f"{history.model}\0{policy.name}\0{envelope.budget or ''}"
+        parts = f"{history.model}\0{policy.name}\0{incoming.lower_budget or ''}"
         parts += "\0shadow" if incoming.is_shadow else ""
         lane = hashlib.sha256(parts.encode(errors="surrogatepass")).hexdigest()[:16]
         needs_store = incoming.appended is not None or policy.store.on_fault == "closed"

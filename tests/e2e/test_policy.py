@@ -133,6 +133,18 @@ async def test_a_budget_that_is_asked_for_beyond_the_policys_counts_as_the_polic
         assert "x-unabridged-degraded" not in response.headers
 
 
+async def test_a_budget_that_is_asked_for_beyond_the_policys_leaves_cuts_as_they_are(
+    model: Model, chats: Chats, small: Small
+) -> None:
+    chat = chats(await small(BUDGET), X_Unabridged_Session="asks")
+    responses = await talk(chat, 20)
+    assert epochs_of(responses)[-1] >= 2
+    chat.headers["X-Unabridged-Budget"] = str(BUDGET + 1)
+    responses += [await chat.ask(question(number)) for number in range(20, 24)]
+    check_sticky(model, responses)
+    assert epochs_of(responses) == sorted(epochs_of(responses))
+
+
 async def test_an_agent_with_one_user_message_and_many_tool_rounds_stays_within_the_budget(
     model: Model, chats: Chats, small: Small
 ) -> None:

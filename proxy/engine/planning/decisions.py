@@ -81,15 +81,15 @@ class Decisions:
         self, incoming: Incoming, history: History, chain: Chain, model: Model, tool: bytes
     ) -> Budget:
         """Return the request's budget: what the policy allows, or less where the client asks for less."""
-        policy, explicit = incoming.policy, incoming.envelope.budget
+        policy, lowest = incoming.policy, incoming.lower_budget
         reserve = reserve_of(history, policy)
         window, ratio = self.models.window(model, policy), model.ratio.value
         limit = None if window.is_least else window.tokens
         head, last_user = await self.reader.head_tokens(history, tool), chain.last_user_tokens
         needed = ceil((head + last_user) * ratio)
-        lowest, counts_answer = explicit, model.evidence.counts_answer
-        if isinstance(policy.budget.tokens, int):
-            lowest = min(policy.budget.tokens, explicit or policy.budget.tokens)
+        counts_answer = model.evidence.counts_answer
+        if lowest is None and isinstance(policy.budget.tokens, int):
+            lowest = policy.budget.tokens
         tokens = budget_tokens(lowest, limit, reserve, needed, counts_answer=counts_answer)
         budget = Budget(tokens, ratio, head, window, last_user, chain.tokens.total)
         if limit is not None and needed > limit and not model.is_overrun_logged:
