@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module, metadata
+from io import TextIOWrapper
 from typing import Any, Protocol, cast
 
 from proxy.core.text.similarity import nearest
@@ -65,6 +66,8 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; argparse itself exits with 2 on wrong usage."""
+    if hasattr(sys.stdout, "reconfigure"):  # a terminal may not have every character
+        cast("TextIOWrapper", sys.stdout).reconfigure(errors="backslashreplace")
     words = list(sys.argv[1:] if argv is None else argv)
     name = next((word for word in words if not word.startswith("-")), "")
     command = cast("Command", import_module(_COMMANDS[name][0])) if name in _COMMANDS else None

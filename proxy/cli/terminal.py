@@ -65,11 +65,12 @@ def confirm(what: str, refused: str) -> None:
 
 def print_json(value: object) -> None:
     """Print a JSON document on stdout; what its encoding lacks, lone surrogates above all, is escaped."""
-    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(value, indent=2, ensure_ascii=False)
     try:
-        sys.stdout.write(text)
+        text.encode(sys.stdout.encoding)
     except UnicodeEncodeError:
-        sys.stdout.write(json.dumps(value, indent=2) + "\n")
+        text = json.dumps(value, indent=2)
+    sys.stdout.write(text + "\n")
 
 
 def show(*things: RenderableType, wraps: bool = True) -> None:

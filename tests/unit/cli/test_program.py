@@ -31,6 +31,16 @@ def test_help_loads_no_command_and_nothing_heavy() -> None:
     assert all(f"\n    {name} " in done.stdout for name in GROUPS)
 
 
+@pytest.mark.parametrize("option", [[], ["--json"]])
+def test_what_a_terminal_has_no_character_for_is_escaped(
+    option: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    done = run("-m", "proxy", "check", "default", *option)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\\u" in done.stdout
+
+
 def test_python_m_proxy_is_the_same_command() -> None:
     done = run("-m", "proxy", "check", "no-such-policy")
     assert (done.returncode, done.stdout) == (1, "")
