@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from proxy.core.conversation.notes import remembered
@@ -75,15 +73,14 @@ def test_one_reading_of_all_of_it_comes_to_the_same_as_many(said: list[tuple[str
 
 
 @given(sayings)
+@example([("Ana lives in Bergen.", False), ("Ana lives in Bergen.", True), ("Ana lives in Oslo.", True)])
+@example(
+    [("Ana lives in Bergen.", True)] * 2 + [("Ana lives in Oslo.", True), ("Ana lives in Bergen.", True)]
+)
 def test_reading_it_again_changes_nothing(said: list[tuple[str, bool]]) -> None:
     found = [believed(text, place, is_user=is_user) for place, (text, is_user) in enumerate(said)]
     first = merge(found, ItemIndex([]), session="s", digest=b"s", now=NOW)
-    born = [each for each in found if each.source("s").messages in sources_of(first.items)]
-    assert merge(born, ItemIndex(first.items.values()), session="s", digest=b"s", now=NOW) == ({}, [])
-
-
-def sources_of(items: Mapping[str, Item]) -> set[tuple[bytes, ...]]:
-    return {item.source.messages for item in items.values()}
+    assert merge(found, ItemIndex(first.items.values()), session="s", digest=b"s", now=NOW) == ({}, [])
 
 
 @given(st.lists(texts, max_size=4), sayings, st.integers(0, 400))

@@ -35,22 +35,28 @@ _ABOUT = 0.34
 
 
 class ItemIndex:
-    """An index of a scope's items that are not superseded, by their words."""
+    """An index of a scope's items: by their words, and of those that are superseded by what.
+
+    Only items that are not superseded are found as the same or as near.
+    """
 
     def __init__(self, items: Iterable[Item]) -> None:
-        self.ids: set[str] = set()
-        """The ids of all items of the scope, superseded or not."""
+        self.all: dict[str, Item] = {}
+        """All items of the scope by id, superseded or not."""
         self._items: dict[str, Item] = {}
         self._same: dict[str, str] = {}
         self._naming: dict[str, list[str]] = {}
+        self._newer: dict[str, set[str]] = {}
+        """By sentence, the ids of the items that superseded an item of this sentence."""
         for item in items:
             self.add(item)
 
     def add(self, item: Item) -> None:
         """Add an item, or replace it by its new state."""
-        self.ids.add(item.id)
+        self.all[item.id] = item
         if item.superseded_by:
             self._items.pop(item.id, None)
+            self._newer.setdefault(normal(stated(item)), set()).add(item.superseded_by)
             return
         if item.id not in self._items:
             self._same[normal(stated(item))] = item.id
@@ -61,6 +67,11 @@ class ItemIndex:
     def same(self, text: str) -> Item | None:
         """Return the item that says this in the same words; ``text`` comes from :func:`stated`."""
         return self._items.get(self._same.get(normal(text), ""))
+
+    def is_outdated(self, item: Item) -> bool:
+        """Whether the same sentence is known, and something that counts more than ``item`` superseded it."""
+        newer = (self.all.get(name) for name in self._newer.get(normal(stated(item)), ()))
+        return any(_weight(each) > _weight(item) for each in newer if each is not None)
 
     def near(self, text: str, most: int = MOST_NEAR) -> list[Item]:
         """Return the ``most`` items that share most words with a text, those that share more first."""
@@ -88,8 +99,8 @@ def merge(
 ) -> MergedItems:
     """Merge a session's verified items into the known ones; ``shown`` are those that the model was shown.
 
-    ``digest`` is a digest of the session's name, to count uses once a session. Merging the same items twice
-    gives the same ids.
+    ``digest`` is a digest of the session's name, to count uses once a session. Merging the same items again,
+    because the store's reply was lost, changes nothing.
     """
     learning = _Learning(known, {short_id(place): item.id for place, item in enumerate(shown)}, now)
     for each in found:
@@ -113,10 +124,12 @@ class _Learning:
         text = stated(item)
         near = self._known.near(text, _COMPARED)
         again = self._known.same(text) or self._meant(believed.proposal.repeats, text, near)
-        if item.id in self._known.ids:
-            return  # learned by this very reading, whose reply was lost
+        if item.id in self._known.all or (again is None and self._known.is_outdated(item)):
+            return
         if again is not None:
-            after, event = used(again, digest, self._now, "said again")
+            # Its own session uses an item where it says it later, not where this reading is merged again.
+            is_later = again.source.session != session or item.source.at > again.source.at
+            after, event = used(again, digest, self._now, "said again") if is_later else (again, None)
             if believed.trust is Trust.USER and again.trust is not Trust.USER:
                 after = replace(after, trust=Trust.USER, source=believed.source(session))
             after = replace(after, is_standing=after.is_standing or believed.is_standing)
@@ -128,9 +141,7 @@ class _Learning:
         meant = self._meant(believed.proposal.replaces, text, near)
         for older in near:
             if older is meant or contradicts(text, stated(older)):
-                loser, winner = sorted(
-                    (older, item), key=lambda each: (each.trust is Trust.USER, each.source.at)
-                )
+                loser, winner = sorted((older, item), key=_weight)
                 self._keep(*superseded(self.items.get(loser.id, loser), winner.id, self._now))
 
     def _meant(self, name: str, text: str, near: Sequence[Item]) -> Item | None:
@@ -144,6 +155,11 @@ class _Learning:
         self.items[item.id] = item
         self.events += [event] if event is not None else []
         self._known.add(item)
+
+
+def _weight(item: Item) -> tuple[bool, float]:
+    """What decides which of two items supersedes the other: first trust, then when it was said."""
+    return item.trust is Trust.USER, item.source.at
 
 
 def _born(believed: VerifiedItem, session: str, now: float) -> Item:

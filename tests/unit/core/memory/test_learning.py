@@ -104,6 +104,13 @@ def test_a_session_that_says_it_twice_uses_it_once() -> None:
     assert [item.access_count for item in told.items.values()] == [1]
 
 
+def test_a_session_uses_its_own_item_only_by_saying_it_later() -> None:
+    known = an_item()
+    same = replace(known, source=replace(known.source, session="s2"))
+    assert learned(said(same.text, at=NOW - 1), same) == ({}, [])
+    assert [event.kind for event in learned(said(same.text), same).events] == [EventKind.USE]
+
+
 def test_what_a_person_says_of_what_the_model_said_is_theirs_from_then_on() -> None:
     known = an_item(trust=Trust.ASSISTANT)
     told = learned(said("Ana lives in Oslo."), known)
@@ -118,6 +125,13 @@ def test_what_contradicts_supersedes_and_the_older_one_stays_linked() -> None:
     assert told.items[known.id].superseded_by == new.id
     assert new.superseded_by == ""
     assert [event.kind for event in told.events] == [EventKind.CREATE, EventKind.SUPERSEDE]
+
+
+def test_what_has_been_superseded_by_something_said_later_is_not_learned_a_second_time() -> None:
+    superseded = an_item(superseded_by="Ana lives in Bergen.")
+    bergen = an_item("Ana lives in Bergen.")
+    assert learned(said("Ana lives in Oslo.", at=NOW - DAY), superseded, bergen) == ({}, [])
+    assert learned(said("Ana lives in Oslo.", Trust.ASSISTANT), superseded, bergen) == ({}, [])
 
 
 def test_a_model_may_say_what_replaces_what_if_both_are_about_the_same() -> None:
