@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -30,7 +30,15 @@ from proxy.engine.summaries.cached_view import PromptCache
 from proxy.engine.summaries.jobs import SummaryJobs
 from proxy.engine.summaries.pool import Summaries
 from proxy.telemetry import Metrics
-from tests.support.conversations import chain_from, count, is_reduced, valid_conversations
+from tests.support.conversations import (
+    assistant,
+    chain_from,
+    count,
+    is_reduced,
+    prose,
+    user,
+    valid_conversations,
+)
 from tests.support.requests import a_request
 from tests.support.upstreams import giving_way
 
@@ -72,10 +80,21 @@ def padded(draw: st.DrawFn) -> Chain:
     """A conversation of which some messages have far more bytes than tokens."""
     chain = chain_from(draw(valid_conversations()))
     pads = draw(st.lists(st.sampled_from([0, 0, 0, 300, 5_000]), min_size=8, max_size=8))
+    return with_pads(chain, pads)
+
+
+def with_pads(chain: Chain, pads: Sequence[int]) -> Chain:
     raws = [
         raw[:-1] + b',"x":"' + b"y" * pads[place % len(pads)] + b'"}' for place, raw in enumerate(chain.raws)
     ]
     return replace(chain, raws=raws)
+
+
+CUT_WHERE_TOKENS_ARE_DENSE = with_pads(
+    chain_from([user("so?"), assistant(prose("loud", 80)), user("on?"), assistant(prose("en", 300))]),
+    [0, 0, 200],
+)
+"""What is left after its first epoch has far fewer tokens a byte than what is cut."""
 
 
 class Engine:
@@ -162,6 +181,7 @@ def test_far_below_its_ceiling_a_body_is_whole(chain: Chain, keep: Keep) -> None
 
 
 @given(padded(), st.floats(0.3, 0.9))
+@example(CUT_WHERE_TOKENS_ARE_DENSE, 0.5)
 def test_a_body_that_was_cut_for_its_bytes_stays_so(chain: Chain, share: float) -> None:
     assume(len(chain) > 0)
     most = int(share * size(chain, EMPTY)) + BESIDE

@@ -38,6 +38,8 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
     dialect: Dialect
     """The dialect in which its messages are written."""
     gathered: Gathered = msgspec.field(default_factory=Gathered)
+    is_weighed: bool = False
+    """Whether its token counts are estimated from bytes, because its body is near a ceiling in bytes."""
 
     def __len__(self) -> int:
         return len(self.raws)
@@ -200,4 +202,5 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
         left = [place for place in range(len(self)) if place not in edited]
         tokens, size = sum(self.tokens[place] for place in left), sum(len(self.raws[place]) for place in left)
         share = tokens / max(size, 1)
-        return replace(self, tokens=Sizes.of(ceil(len(raw) * share) for raw in self.raws))
+        weighed = Sizes.of(ceil(len(raw) * share) for raw in self.raws)
+        return replace(self, tokens=weighed, is_weighed=True)

@@ -158,7 +158,7 @@ def allows(past: Past, tokens: Sizes, budget: Budget, stages: Stages) -> bool:
 def in_force(
     epochs: Sequence[Epoch],
     chain: Sequence[bytes],
-    counted: int,
+    counted: int | None,
     spares: Callable[[Plan], bool],
     settled: int = 0,
 ) -> Epoch | None:
@@ -168,7 +168,8 @@ def in_force(
     both apply, the one written first wins, on every worker. ``spares`` says whether a plan leaves alone the
     messages that this chain needs whole: a chain that was rolled back to a message that an epoch cut falls
     back to the epoch before. None is in force for a chain of fewer counted tokens than the epoch's
-    ``calm_below``. ``settled`` is how many of the oldest messages every plan may edit, as far as known.
+    ``calm_below``; ``counted`` is None if the chain is known not to be calm. ``settled`` is how many of the
+    oldest messages every plan may edit, as far as known.
     """
     # Epochs persist, because deciding anew at each request costs several times as much as not pruning: no
     # prefix stays in the provider's cache: https://github.com/headroomlabs-ai/headroom/issues/2438
@@ -183,4 +184,5 @@ def in_force(
             reaches = epoch.depth <= len(chain) and chain[epoch.depth - 1] == epoch.reach
             if epoch.parent == parent and reaches and spares(epoch.plan):
                 current, parent = epoch, epoch.id
-    return None if current is not None and counted < current.calm_below else current
+    is_calm = current is not None and counted is not None and counted < current.calm_below
+    return None if is_calm else current

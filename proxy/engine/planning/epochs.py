@@ -121,7 +121,9 @@ class Epochs:
         chain, conditions, epoch = request.chain, request.conditions, None
         hashes = chain.hashes
         if epochs:  # these properties are computed only where there is an epoch to choose
-            epoch = in_force(epochs, hashes, request.counted_tokens, chain.is_spared_by, chain.settled)
+            # Estimated counts are of another scale than the epoch's, and only of bodies that are not calm.
+            counted = None if chain.is_weighed else request.counted_tokens
+            epoch = in_force(epochs, hashes, counted, chain.is_spared_by, chain.settled)
         if request.incoming.policy.stages.max_units and epoch is not None:
             conditions = replace(conditions, since=epoch.length_at_start(hashes))
         situation = Situation(
