@@ -9,7 +9,7 @@ from proxy.core.conversation.messages import Message
 from proxy.core.conversation.units import OpenTurn, Unit, open_from, request_points, units_of
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.persistent import Incremental
-from proxy.core.planning.chain import Chain
+from proxy.core.planning.chain import Chain, Gathered
 from tests.support.conversations import Sent, assistant, calling, chain_from, result, user
 
 _ids = st.sampled_from(["a", "b", "c"])
@@ -148,7 +148,7 @@ def test_what_each_message_is_about_does_not_depend_on_the_requests_before(
             alone.tokens,
             alone.hashes,
             alone.dialect,
-            *([known.gathered] if known is not None else []),
+            known.gathered if known is not None else Gathered(),
         )
         contents = [Content.of(raw) for raw in alone.raws]
         assert known.addresses(contents.__getitem__) == alone.addresses(contents.__getitem__)
