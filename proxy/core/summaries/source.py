@@ -31,13 +31,13 @@ PIECE_TOKENS = 12_000
 _LEAST_PIECE = 200
 _PROMPT_TOKENS = 250
 """Counted tokens of the instruction around a piece."""
-_USER_CHARACTERS = 1_600
+_USER_CHARACTERS = 1_280
 """Maximal characters of a user's message in a transcript."""
 _CHARACTERS_OF = {
     "user": _USER_CHARACTERS,
     "system": _USER_CHARACTERS,
     "developer": _USER_CHARACTERS,
-    "assistant": 320,
+    "assistant": 256,
 }
 _RESULT, _ARGUMENTS = 128, 96
 """Maximal characters of a tool result, and of a call's arguments. They are most of an agent's tokens and soon
