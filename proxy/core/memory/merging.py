@@ -43,7 +43,6 @@ class ItemIndex:
     def __init__(self, items: Iterable[Item]) -> None:
         self.all: dict[str, Item] = {}
         """All items of the scope by id, superseded or not."""
-        self._items: dict[str, Item] = {}
         self._same: dict[str, str] = {}
         self._naming: dict[str, list[str]] = {}
         self._newer: dict[str, set[str]] = {}
@@ -53,20 +52,18 @@ class ItemIndex:
 
     def add(self, item: Item) -> None:
         """Add an item, or replace it by its new state."""
+        is_indexed = self._living(item.id) is not None
         self.all[item.id] = item
         if item.superseded_by:
-            self._items.pop(item.id, None)
             self._newer.setdefault(normal(stated(item)), set()).add(item.superseded_by)
-            return
-        if item.id not in self._items:
+        elif not is_indexed:
             self._same[normal(stated(item))] = item.id
             for word in words_of(stated(item)):
                 self._naming.setdefault(word, []).append(item.id)
-        self._items[item.id] = item
 
     def same(self, text: str) -> Item | None:
         """Return the item that says this in the same words; ``text`` comes from :func:`stated`."""
-        return self._items.get(self._same.get(normal(text), ""))
+        return self._living(self._same.get(normal(text), ""))
 
     def is_outdated(self, item: Item) -> bool:
         """Whether the same sentence is known, and something that counts more than ``item`` superseded it."""
@@ -76,8 +73,13 @@ class ItemIndex:
     def near(self, text: str, most: int = MOST_NEAR) -> list[Item]:
         """Return the ``most`` items that share most words with a text, those that share more first."""
         shared = Counter(name for word in words_of(text) for name in self._naming.get(word, ()))
-        items = (self._items[name] for name in shared if name in self._items)
+        items = [item for name in shared if (item := self._living(name)) is not None]
         return sorted(items, key=lambda item: (-shared[item.id], -item.created_at, item.id))[:most]
+
+    def _living(self, name: str) -> Item | None:
+        """Return the item of this id, unless something has superseded it."""
+        item = self.all.get(name)
+        return None if item is None or item.superseded_by else item
 
 
 class MergedItems(NamedTuple):
