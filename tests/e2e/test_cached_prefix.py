@@ -135,10 +135,8 @@ async def test_a_model_whose_answers_show_no_cached_tokens_is_never_asked_so(
 async def test_a_model_that_shows_none_for_the_summary_is_not_asked_so_again(
     model: Model, small: Small
 ) -> None:
-    model.caches, model.summary = (
-        True,
-        plainly(200, [JSON], json.dumps(completion(said("They spoke of items."))).encode()),
-    )
+    model.caches = True
+    model.summary = plainly(200, [JSON], json.dumps(completion(said("They spoke of items."))).encode())
     async with talking(await small(BUDGET, extra=DEEP)) as talk:
         await talk.go_on(model, summaries=3)
     assert behind(model)[:3] == [True, False, False]

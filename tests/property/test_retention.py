@@ -68,19 +68,6 @@ class Request:
     begun: Draft | None
     plan: Plan
 
-    def __repr__(self) -> str:
-        known = self.before
-        sizes = " ".join(
-            f"{message.role}:{tokens}"
-            for message, tokens in zip(self.chain.messages, self.chain.tokens, strict=True)
-        )
-        rules = [
-            f"{rule.match.role or rule.match.tool or rule.match.content}={rule.class_}"
-            for rule in known.policy.retention
-        ]
-        pins = sorted(known.pinned)
-        return f"{sizes} | {rules} {pins} {known.budget} | {self.stage.value} {list(self.plan.spans)}"
-
     @property
     def chain(self) -> Chain:
         return self.before.chain
