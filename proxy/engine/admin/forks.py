@@ -14,11 +14,12 @@ from msgspec.structs import replace
 
 from proxy.core.conversation.messages import chain_of, read_message, root
 from proxy.core.conversation.records import HiddenCalls, Node, Session, Turn
+from proxy.core.conversation.units import units_of
 from proxy.core.dialects.dialect import Dialect
 from proxy.core.planning.plan import Epoch
 from proxy.engine.admin.inspection import Branch, Inspected, Inspection
 from proxy.engine.intake.naming import SESSION_HEADER, Naming, session_header
-from proxy.errors import InvalidSessionId, InvalidType, NothingToChange, SessionExists
+from proxy.errors import InvalidSessionId, InvalidType, InvalidValue, NothingToChange, SessionExists
 from proxy.ports import NAMED, Clock, SessionKey, SessionStore
 
 
@@ -38,18 +39,19 @@ class Forks:
     ) -> Inspected:
         """Create a session with the messages of a branch up to number ``at`` inclusive (default: all).
 
-        Raises NotFound for an unknown tip, InvalidType for a number that does not exist, InvalidSessionId for
-        a name that no header can carry, SessionExists if the name is taken, and NothingToChange if the
-        session has no messages.
+        Raises NotFound for an unknown tip, InvalidType for a number that does not exist, InvalidValue for one
+        that parts the results of parallel calls, InvalidSessionId for a name that no header can carry,
+        SessionExists if the name is taken, and NothingToChange if the session has no messages.
         """
         await self.settled(found.key)
         whole = await self.inspection.branch(found, tip)
-        branch = _up_to(whole.nodes, at)
+        dialect = self.inspection.dialect_of(found.session)
+        branch = await asyncio.to_thread(_up_to, dialect, whole.nodes, at)
         key, shown = self._place(found, name)
         if await self.store.session(key) is not None:
             raise SessionExists
         start = root() if key.sid == NAMED else branch[0].parent
-        nodes = await asyncio.to_thread(_chained, self.inspection.dialect_of(found.session), branch, start)
+        nodes = await asyncio.to_thread(_chained, dialect, branch, start)
         ttl = self.inspection.policy_of(found.session).store.ttl
         copies = {old.hash: new.hash for old, new in zip(branch, nodes, strict=True)}
         in_lane = await self._copy_epochs(found, key, branch, copies, ttl)
@@ -143,18 +145,35 @@ class Forks:
         )
 
 
-def _up_to(branch: Sequence[Node], at: int | None) -> Sequence[Node]:
+def _up_to(dialect: Dialect, branch: Sequence[Node], at: int | None) -> Sequence[Node]:
     """Return the part of a branch that is copied. An incomplete answer at its end is left out.
 
-    Raises NothingToChange if no message is left, and InvalidType if there is no message ``at``.
+    Raises NothingToChange if no message is left, InvalidType if there is no message ``at``, and InvalidValue
+    if some of the results of parallel calls stand before its end and others after it.
     """
     if branch and not branch[-1].complete:
         branch = branch[:-1]
     if not branch:
         raise NothingToChange("The session has no messages.")
-    if at is not None and at >= len(branch):
+    if at is None:
+        return branch
+    if at >= len(branch):
         raise InvalidType(f"The messages are 0 to {len(branch) - 1}.", param="at")
-    return branch if at is None else branch[: at + 1]
+    messages = [read_message(dialect.read(node.raw)) for node in branch]
+    unit = next(each for each in units_of(messages) if at < each.end)
+    # Calls of the last message may be open: whoever goes on with the fork answers them.
+    called = {call for message in messages[unit.start : at] for call in message.calls}
+    answered, later = (
+        {call for message in messages[start:end] for call in message.result_of}
+        for start, end in ((unit.start, at + 1), (at + 1, unit.end))
+    )
+    if (called - answered) & later:
+        raise InvalidValue(
+            f"Message {at} stands between results that belong together: "
+            f"fork at {unit.start} or at {unit.end - 1}.",
+            param="at",
+        )
+    return branch[: at + 1]
 
 
 def _chained(dialect: Dialect, branch: Sequence[Node], start: bytes) -> tuple[Node, ...]:

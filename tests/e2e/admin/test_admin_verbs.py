@@ -26,7 +26,11 @@ from tests.support.clients import (
 from tests.support.operator import append, ask, code, do, talk, views
 from tests.support.servers import PATIENCE, Exchange
 from tests.support.stores import embedded_valkey, run
-from tests.support.upstreams import Message, Model, said
+from tests.support.upstreams import Message, Model, calling, said
+
+
+def result(call: str, text: str) -> Message:
+    return {"role": "tool", "tool_call_id": call, "content": text}
 
 
 class TestExport:
@@ -179,6 +183,37 @@ class TestFork:
         assert (fork["turns"], fork["exchanges"]) == (2, 2)
         assert fork["full_tokens"] < (await admin(url, "sessions/chat"))["full_tokens"]
         assert code(await ask(url, "POST", "sessions/chat/fork", {"at": 12})) == (400, "invalid_type")
+
+    async def test_it_does_not_part_the_results_of_parallel_calls(
+        self, url: str, chats: Chats, model: Model
+    ) -> None:
+        chat = chats(url, X_Unabridged_Session="chat")
+        model.replies.append(calling(*((name, "look", "{}") for name in ("c1", "c2", "c3"))))
+        await chat.ask("Look around.")
+        await chat.say(*(result(name, f"seen {name}") for name in ("c1", "c2", "c3")))
+        await chat.ask("And now?")
+        for at in (2, 3):
+            refused = await ask(url, "POST", "sessions/chat/fork", {"at": at})
+            assert code(refused) == (400, "invalid_value")
+            assert refused.json()["error"]["param"] == "at"
+            assert refused.json()["error"]["message"].endswith("fork at 1 or at 4.")
+        for at in (0, 1, 4, 5):
+            fork = await do(url, "fork", {"at": at})
+            copied = (await admin(url, f"sessions/{fork['id']}/transcript"))["messages"]
+            assert [entry["message"] for entry in copied] == chat.messages[: at + 1]
+
+    async def test_results_of_ones_own_answer_the_calls_that_it_ends_with(
+        self, url: str, chats: Chats, model: Model
+    ) -> None:
+        chat = chats(url, X_Unabridged_Session="chat")
+        model.replies.append(calling(("c1", "look", "{}"), ("c2", "look", "{}")))
+        await chat.ask("Look around.")
+        await chat.say(result("c1", "a door"), result("c2", "a window"))
+        fork = await do(url, "fork", {"at": 1})
+        other = chats(url, X_Unabridged_Session=fork["name"], X_Unabridged_Mode="append")
+        own = [result("c1", "a wall"), result("c2", "a roof")]
+        assert (await other.say(*own)).status_code == 200
+        assert model.views()[-1] == [*chat.messages[:2], *own]
 
     async def test_it_may_be_of_another_branch(self, url: str, chat: Chat, chats: Chats) -> None:
         tip = (await admin(url, "sessions/chat/transcript"))["tip"]
