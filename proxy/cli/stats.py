@@ -27,7 +27,7 @@ UNKNOWN = "unknown"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add options for the period, and for what each row is about."""
-    parser.add_argument("--since", metavar="TIME", default="7d", help="for how long back: 24h, 7d, 90d (7d)")
+    parser.add_argument("--since", metavar="TIME", default="7d", help="for how long back, 90d at most (7d)")
     parser.add_argument("--by", choices=_BY, default="day", help="what a row is of (day)")
     add_server_option(parser)
 

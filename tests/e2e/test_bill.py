@@ -229,7 +229,7 @@ async def test_what_a_deleted_session_cost_stays_in_the_sums(url: str, chats: Ch
     assert run(valkey, "KEYS", "*:bill") == []
 
 
-@pytest.mark.parametrize(("name", "value"), [("since", "yesterday"), ("by", "colour")])
+@pytest.mark.parametrize(("name", "value"), [("since", "yesterday"), ("since", "91d"), ("by", "colour")])
 async def test_what_cannot_be_meant_is_refused(url: str, name: str, value: str) -> None:
     async with httpx2.AsyncClient(base_url=url, headers=ADMIN) as client:
         answer = await client.get("/unabridged/v1/stats", params={name: value})
@@ -262,6 +262,14 @@ class TestTheCommand:
         words = ["stats", "--since", "24h", "--json", "--server", url]
         assert await asyncio.to_thread(main, words) == 0
         assert json.loads(capsys.readouterr().out) == await stats(url, since="24h")
+
+    async def test_it_says_how_long_bills_are_kept_where_more_is_asked_for(
+        self, url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("UNABRIDGED_ADMIN_TOKEN", "admin")
+        assert await asyncio.to_thread(main, ["stats", "--since", "91d", "--server", url]) != 0
+        assert "`since` is at most 90d" in capsys.readouterr().err
+        assert await asyncio.to_thread(main, ["stats", "--since", "90d", "--server", url]) == 0
 
 
 async def test_a_summary_that_could_not_be_had_is_told_with_its_reason(

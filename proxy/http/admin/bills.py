@@ -12,9 +12,10 @@ from proxy.core.economics.bill import NANO, Bill
 from proxy.core.policy.values import seconds
 from proxy.core.proof.evidence import Arm, Evidence, Interval, Signal, Unproven
 from proxy.engine.admin.stats import By, Stats
-from proxy.errors import InvalidType
+from proxy.errors import InvalidType, InvalidValue
 from proxy.http.admin.api import Operation, Query, Table
 from proxy.http.admin.schemas import NoBody, SessionReport, Shape, time
+from proxy.ports.bill_store import HOUR, KEPT
 
 _USUAL = "7d"
 _SINCE = Query("since", f"For how long back, at most 90d: 24h, 7d; {_USUAL} if absent.", "string")
@@ -233,6 +234,8 @@ class StatsOperations:
             duration = cast("float", seconds(asked))
         except ValueError as error:
             raise InvalidType(f"`since` {error}.", param="since") from None
+        if duration > KEPT * HOUR:
+            raise InvalidValue(f"`since` is at most {KEPT // 24}d: older bills are not kept.", param="since")
         since, total, rows = await self.stats.since(duration, cast("By", by))
         return StatsReport(
             since=time(since),
