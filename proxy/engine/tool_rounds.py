@@ -4,12 +4,13 @@ Keeps law 4 (bounded): the view and all messages added after it fit the budget. 
 not given: the client then makes the call itself, and a tool of the proxy returns as much as fits. The number
 of rounds is limited. After the last one no call is answered, and the last request no longer offers the
 proxy's own tools. Nor does the request that is sent because the answer would be empty, when it only called
-for results that do not fit.
+for results that do not fit. Results that the upstream refuses for their length are taken for results that do
+not fit.
 """
 
 import asyncio
-from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Protocol, Self
 
 from proxy.core.budget.budget import MESSAGE_TOKENS
 from proxy.core.dialects.answers import AnswerEditor, Rules, ToolCall, Usage
@@ -146,6 +147,8 @@ class Rounds:
     """The messages that the upstream has in place of the client's one message."""
     tokens: int = 0
     """Counted tokens of ``sequence``."""
+    before: Self | None = None
+    """The rounds before the newest one, if any of its calls was answered."""
 
     @property
     def rules(self) -> Rules:
@@ -162,6 +165,7 @@ class Rounds:
         If not, the answer is settled.
         """
         results = await self._results(editor)
+        self.before = replace(self, sequence=[*self.sequence]) if results else None
         self.answered += len(results)
         self.spent = editor.spent
         unanswered = [call for call in editor.requested() if call not in results]
@@ -187,6 +191,15 @@ class Rounds:
                 self.metrics.tool_cache.labels(result=result).inc(several)
             self.hits += several if result == "hit" else 0
         return goes_on
+
+    async def settle_without_results(self, editor: AnswerEditor, before: Self) -> bool:
+        """Settle the newest round again, because the upstream refused its results for their length.
+
+        Without them, what may be asked next is less than what the upstream has accepted ``before``.
+        """
+        self.sequence, self.tokens, self.room = before.sequence, before.tokens, 0
+        self.hits, self.answered = before.hits, before.answered
+        return await self.settle(editor)
 
     def next_body(self, body: bytes) -> bytes:
         """Return the next request: ``body`` followed by the messages since."""

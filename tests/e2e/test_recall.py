@@ -14,7 +14,20 @@ import pytest
 from proxy.core.recall.tool import DESCRIPTION, NAME, PARAMETERS
 from tests.support.clients import proxying, tokens_of, told, user, write_policy
 from tests.support.servers import Exchange
-from tests.support.upstreams import Message, Model, calling, completion, running, said
+from tests.support.upstreams import (
+    JSON,
+    OPENAI,
+    Message,
+    Model,
+    calling,
+    completion,
+    in_pieces,
+    plainly,
+    refusal,
+    running,
+    said,
+    sse,
+)
 
 SECRET = 'The bridge INV-2023-001 was paid in "cash",\n  by my physician.'
 POLICY = """
@@ -307,3 +320,19 @@ async def test_where_there_is_no_room_to_recall_the_model_answers_without_it(
     assert first["tools"] == [TOOL]
     assert {**first, "tools": None} == {**second, "tools": None}
     assert "tools" not in second
+
+
+@both
+async def test_where_what_was_recalled_is_refused_for_its_length_the_model_answers_without_it(
+    model: Model, url: str, stream: bool
+) -> None:
+    told = refusal(OPENAI, 4100, 4000)
+    refused = in_pieces(sse(told)) if stream else plainly(400, [JSON], json.dumps(told).encode())
+    model.replies += [recalls(), recalls("r2", query="bridge"), refused, said("I cannot say.")]
+    answer = await ask(url, long_talk(), stream=stream)
+    assert (answer.choices[0].message.content, answer.choices[0].finish_reason) == ("I cannot say.", "stop")
+    _, second, third, fourth = model.bodies()
+    assert len(third["messages"]) == len(second["messages"]) + 2
+    assert fourth["messages"] == second["messages"]
+    assert "tools" not in fourth
+    assert model.invalid == []

@@ -78,14 +78,23 @@ class _Course:
     exchange: Exchange
     rounds: Rounds
 
-    async def go_on(self, sent: Sent) -> Sent:
+    async def go_on(self, sent: Sent, editor: AnswerEditor) -> Sent | None:
+        """Send the next request; None where its results are refused for length and the answer ends without.
+
+        No client sees the refusal of a length that is not its own request's.
+        """
         await sent.response.aclose()
-        body = self.rounds.next_body(self.exchange.body)
-        sender = self.loop.sender
+        body, sender = self.rounds.next_body(self.exchange.body), self.loop.sender
         with step(ROUND):
             following = _unpacked(await sender.forward(self.exchange.request.incoming, body))
-        refusal = sender.refusal(self.exchange, following)
+        refusal, before = sender.refusal(self.exchange, following), self.rounds.before
         sender.learn_window(self.exchange, refusal, self.rounds.tokens)
+        if refusal.overflow is not None and before is not None:
+            if await self.rounds.settle_without_results(editor, before):
+                return await self.go_on(following, editor)
+            await following.response.aclose()
+            return None
+        editor.go_on(may_ask=self.rounds.may_ask)
         return following
 
     async def conclude(self, editor: AnswerEditor) -> None:
@@ -127,7 +136,12 @@ class _Spliced:
                 yield passed
             if not await course.rounds.settle(editor):
                 break
-            if refusal := await self._go_on(chunks):
+            following = await self._go_on(chunks)
+            if following is None:
+                chunks = replace(self._sent, begun=b"", is_over=True).chunks()  # they were read before
+                break
+            self._sent = following
+            if refusal := self._refusal(following):
                 yield refusal
                 return
         if not editor.has_given_up:
@@ -153,15 +167,16 @@ class _Spliced:
         if fault is not None:
             raise fault
 
-    async def _go_on(self, chunks: AsyncIterator[bytes]) -> bytes:
-        """Send the next request; return an error event if the upstream does not continue, else empty."""
+    async def _go_on(self, chunks: AsyncIterator[bytes]) -> Sent | None:
+        """Send the next request, once the round's last bytes have been read; None where the answer ends."""
         with contextlib.suppress(TimeoutError, UpstreamError):
             async with asyncio.timeout(_DRAINED):
                 async for _ in chunks:
                     pass
-        self._sent = await self._course.go_on(self._sent)
-        self._editor.go_on(may_ask=self._course.rounds.may_ask)
-        sent = self._sent
+        return await self._course.go_on(self._sent, self._editor)
+
+    def _refusal(self, sent: Sent) -> bytes:
+        """Return an error event if the upstream does not continue, else empty."""
         if sent.response.status == _OK and is_stream(sent.response) and _is_plain(sent.response):
             return b""
         try:
@@ -205,8 +220,10 @@ async def _whole(sent: Sent, course: _Course) -> Sent:
             editor.feed(body)
             if not await course.rounds.settle(editor):
                 break
-            sent = await course.go_on(sent)
-            editor.go_on(may_ask=course.rounds.may_ask)
+            following = await course.go_on(sent, editor)
+            if following is None:
+                break
+            sent = following
         if editor.has_given_up and editor.end() is not body:
             raise UpstreamInvalidResponse  # noqa: TRY301 - it cannot be read, nor passed on as it came
         await course.conclude(editor)

@@ -7,13 +7,18 @@ import json
 
 import httpx2
 import openai
+import pytest
 
 from tests.support.clients import admin, only_session
 from tests.support.repeated_calls import (
+    ROME,
     WEATHER,
+    ask,
     begin,
     both,
     known,
+    result,
+    sent_back,
     talking,
 )
 from tests.support.servers import Exchange, eventually
@@ -22,6 +27,7 @@ from tests.support.upstreams import (
     EVENTS,
     JSON,
     OPENAI,
+    Behaviour,
     Model,
     calling,
     events,
@@ -154,18 +160,42 @@ async def test_an_upstream_that_breaks_off_while_it_goes_on_is_told_as_one_that_
 
 
 @both
-async def test_a_refusal_for_length_of_what_follows_is_passed_on_and_teaches_the_window(
-    model: Model, url: str, stream: bool
+@pytest.mark.parametrize("text", ["", "Let me see. "], ids=["silent", "talking"])
+async def test_a_result_that_is_refused_for_its_length_is_left_to_the_client_and_teaches_the_window(
+    model: Model, url: str, client: openai.AsyncOpenAI, stream: bool, text: str
 ) -> None:
-    told = refusal(OPENAI, 120, 96)
-    body = {"model": "gpt-test", "messages": known(), "stream": stream}
-    model.replies += [calling(WEATHER), plainly(400, [JSON], json.dumps(told).encode()), said("Fine.")]
-    async with httpx2.AsyncClient(base_url=url, headers={"Authorization": "Bearer sk"}) as http:
-        answer = await http.post("/v1/chat/completions", json=body)
-        after = await http.post("/v1/chat/completions", json={**body, "stream": False, "tool_choice": "none"})
-    assert "context_length_exceeded" in answer.text
-    assert answer.status_code == (200 if stream else 400)
+    model.replies += [talking(text, WEATHER), refused_for_length(stream=stream), said("Fine.")]
+    answer = await ask(client, known(), stream=stream)
+    assert [call.id for call in answer.choices[0].message.tool_calls] == ["c2"]
+    assert (answer.choices[0].message.content or "") == text
+    assert answer.choices[0].finish_reason == "tool_calls"
+    one = await only_session(url)
+    assert (await admin(url, f"sessions/{one['id']}/export"))["hidden"] == []
+    body = {"model": "gpt-test", "messages": known(), "tool_choice": "none"}
+    async with httpx2.AsyncClient(base_url=url, headers={"Authorization": "Bearer sk-test"}) as http:
+        after = await http.post("/v1/chat/completions", json=body)
     assert "budget=224" in after.headers["x-unabridged-tokens"]
+
+
+@both
+async def test_what_earlier_rounds_were_told_is_kept_where_a_later_result_is_refused_for_its_length(
+    model: Model, client: openai.AsyncOpenAI, stream: bool
+) -> None:
+    again = ("c3", "get_weather", ROME)
+    model.replies += [calling(WEATHER), calling(again), refused_for_length(stream=stream), said("Fine.")]
+    messages = known()
+    answer = await ask(client, messages, stream=stream)
+    assert [call.id for call in answer.choices[0].message.tool_calls] == ["c3"]
+    await ask(client, [*messages, sent_back(answer), result("c3", "19 degrees")], stream=stream)
+    told = model.views()[-1][len(messages) :]
+    assert [each.get("tool_call_id") for each in told] == [None, "c2", None, "c3"]
+    assert model.invalid == []
+
+
+def refused_for_length(*, stream: bool) -> Behaviour:
+    """A refusal in place of an answer, and of a streamed answer within its stream."""
+    told = refusal(OPENAI, 120, 256)
+    return in_pieces(sse(told)) if stream else plainly(400, [JSON], json.dumps(told).encode())
 
 
 async def test_a_usage_that_only_the_proxy_asked_for_is_not_told(model: Model, url: str) -> None:
