@@ -16,7 +16,17 @@ from proxy import app
 from tests.support.clients import Chat, Chats, Small, admin, only_session, proxying, told, write_policy
 from tests.support.servers import PATIENCE, Exchange
 from tests.support.stores import HandClock
-from tests.support.upstreams import OPENAI, Message, Model, completion, refusal, said
+from tests.support.upstreams import (
+    JSON,
+    OPENAI,
+    Message,
+    Model,
+    completion,
+    count_tokens,
+    plainly,
+    refusal,
+    said,
+)
 
 POLICY = """
 extends = "default"
@@ -252,6 +262,33 @@ async def test_an_upstream_that_refuses_it_gets_the_request_without_it_and_is_no
     refused = next(place for place, key in enumerate(sent) if key)
     with_key, without = (bytes(model.chats[place].body) for place in (refused, refused + 1))
     assert with_key.replace(f'"prompt_cache_key":"{sent[refused]}",'.encode(), b"") == without
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "in one piece"])
+async def test_an_epoch_that_begins_after_a_refusal_for_length_names_the_cache_at_once(
+    model: Model, chats: Chats, tmp_path: Path, stream: bool
+) -> None:
+    model.window = 1500
+    async with proxying(model.url, policy=str(write_policy(tmp_path, "thrifty", ECONOMY))) as url:
+        chat = chats(url)
+        chat.members["stream"] = stream
+        responses = await talk(chat, 14)
+    refused = next(place for place, body in enumerate(model.bodies()) if count_tokens(body) > 1500)
+    assert told(responses[refused], "epoch") == "1"
+    assert [key is not None for key in keys(model)] == [False] * (refused + 1) + [True] * (14 - refused)
+
+
+async def test_a_key_that_is_refused_after_a_refusal_for_length_is_left_out_again(
+    model: Model, chats: Chats, tmp_path: Path
+) -> None:
+    async with proxying(model.url, policy=str(write_policy(tmp_path, "thrifty", ECONOMY))) as url:
+        chat = chats(url)
+        await talk(chat, 14)
+        too_long = plainly(400, [JSON], json.dumps(refusal(OPENAI, 1600, 1500)).encode())
+        model.replies += [too_long, *[picky(model, 400, "Unknown parameter: 'prompt_cache_key'.")] * 3]
+        assert told(await chat.ask("And then?"), "epoch") == "1"
+        await chat.ask("And in the end?")
+    assert [key is not None for key in keys(model)[14:]] == [False, True, False, False]
 
 
 async def test_a_mistake_of_the_clients_is_not_taken_for_a_refusal_of_the_key(

@@ -275,11 +275,11 @@ async def test_a_rate_limit_that_speaks_of_tokens_is_passed_on_and_teaches_nothi
         assert tokens_of(await chat.send()).get("budget") == before
 
 
-@pytest.mark.parametrize("how", [as_json, as_event])
+@pytest.mark.parametrize(("how", "stream"), [(as_json, False), (as_json, True), (as_event, True)])
 async def test_a_retry_that_is_refused_as_well_is_passed_on(
-    model: Model, chats: Chats, url: str, how: Callable[[Refusal], Behaviour]
+    model: Model, chats: Chats, url: str, how: Callable[[Refusal], Behaviour], stream: bool
 ) -> None:
-    chat = long_chat(chats, url, stream=how is as_event)
+    chat = long_chat(chats, url, stream=stream)
     second = vllm(
         "This model's maximum context length is 500 tokens. However, your request has 700 input tokens."
     )

@@ -1,6 +1,6 @@
 """Send a request, and send a changed one where the upstream's refusal tells what to change.
 
-A POST is never repeated because of a fault; the second request always differs from the refused one. Only as
+A POST is never repeated because of a fault; a changed request always differs from the refused one. Only as
 much of an answer is read here as is needed to tell a refusal from an answer.
 
 Keeps law 1 (transparent) for parameters that only the proxy wants: they are spliced into the finished body,
@@ -68,40 +68,31 @@ class Sender:
             exchange.adds_cache_key = True
 
     async def send(self, exchange: Exchange) -> Sent:
-        """Forward the request; after a refusal that something can be done about, send a changed one once.
+        """Forward the request; after a refusal that something can be done about, send a changed one.
 
-        A refusal for length teaches the window, and the request is pruned harder. In shadow the refusal is
-        the answer. Raises UpstreamUnreachable, UpstreamTimeout, UpstreamInvalidResponse.
+        A refusal for length teaches the window, and the request is pruned harder, once. What it then has for
+        the first time, such as a cache key, may be refused in turn, so a request is changed twice at most. In
+        shadow the refusal is the answer. Raises UpstreamUnreachable, UpstreamTimeout,
+        UpstreamInvalidResponse.
         """
-        sent = await self.forward(exchange.request.incoming, exchange.body)
-        try:
-            if sent.response.status == _OK:
-                self._answered(exchange)
-                if not sent.opening:
-                    return sent
-            refusal = self.refusal(exchange, sent)
-            if exchange.request.incoming.is_shadow:
-                self.learn_window(exchange, refusal)
-                return sent
-            is_changed = (
-                self._let_alternate(exchange, refusal)
-                or (refusal.is_of_reasoning and await self.decisions.leave_out_reasoning(exchange))
-                or (self.learn_window(exchange, refusal) and await self.decisions.prune_harder(exchange))
-                or self._withdraw_tool(exchange, refusal)
-                or self._withdraw_parameters(exchange, refusal)
-            )
+        for may_prune in (True, False):
+            sent = await self._attempt(exchange)
+            try:
+                is_changed = await self._change(exchange, sent, may_prune=may_prune)
+            except BaseException:
+                await sent.response.aclose()
+                raise
             if not is_changed:
                 return sent
-        except BaseException:
             await sent.response.aclose()
-            raise
-        await sent.response.aclose()
+        sent = await self._attempt(exchange)
+        self.learn_window(exchange, self.refusal(exchange, sent))
+        return sent
+
+    async def _attempt(self, exchange: Exchange) -> Sent:
         sent = await self.forward(exchange.request.incoming, exchange.body)
         if sent.response.status == _OK:
             self._answered(exchange)
-        self.learn_window(
-            exchange, self.refusal(exchange, sent)
-        )  # passed on all the same: the next turn acts on it
         return sent
 
     async def forward(self, incoming: Incoming, body: bytes) -> Sent:
@@ -141,6 +132,24 @@ class Sender:
             exchange.degraded.append("previous-turn")
 
     # --- what is changed in a request that was refused ---
+
+    async def _change(self, exchange: Exchange, sent: Sent, *, may_prune: bool) -> bool:
+        """Change a refused request so that it may be accepted; return whether it was changed.
+
+        A window is learned in any case: what is passed on all the same, the next turn acts on.
+        """
+        refusal, may_change = self.refusal(exchange, sent), not exchange.request.incoming.is_shadow
+        if self.learn_window(exchange, refusal):
+            is_pruned = may_change and may_prune and await self.decisions.prune_harder(exchange)
+            if is_pruned:
+                self.add_parameters(exchange)
+            return is_pruned
+        return may_change and (
+            self._let_alternate(exchange, refusal)
+            or (refusal.is_of_reasoning and await self.decisions.leave_out_reasoning(exchange))
+            or self._withdraw_tool(exchange, refusal)
+            or self._withdraw_parameters(exchange, refusal)
+        )
 
     def refusal(self, exchange: Exchange, sent: Sent) -> Refusal:
         return self.dialect.refusal(sent.response.status, sent.opening, exchange.body)
