@@ -14,7 +14,7 @@ from proxy.core.conversation.extension import MEMBER
 from proxy.core.policy.policy import Candidates
 from proxy.engine.append.append import Appends, StoredAnswer
 from proxy.engine.flow import Exchange, Incoming, Sent
-from proxy.engine.intake.naming import Envelope
+from proxy.engine.intake.naming import Envelope, readable
 from proxy.engine.pipeline import Pipeline
 from proxy.engine.recording.collector import Collector
 from proxy.engine.recording.recorder import UNREAD
@@ -291,7 +291,7 @@ class Managed:
             sent = self._pipeline.dialect.read_body(exchange.body, request.incoming.policy.limits.messages)
             state = State(
                 id=request.session.id,
-                session=request.session.name,
+                session=readable(request.session.name),
                 exchanges=request.chain.exchanges,
                 summarised=Summarised.of(log.epochs if log else ()),
                 functions=[*exchange.tools],

@@ -84,6 +84,14 @@ def is_name(value: bytes) -> bool:
     return 0 < len(value) <= _LONGEST and not _UNPRINTABLE.search(value)
 
 
+def readable(name: str) -> str:
+    """Return a name from a header for people: headers are decoded as Latin-1, but mostly contain UTF-8."""
+    try:
+        return name.encode("latin-1").decode()
+    except UnicodeError:
+        return name
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
     """The sender of a request, and the session that one of its headers names."""

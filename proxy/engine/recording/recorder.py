@@ -26,6 +26,7 @@ from proxy.core.text.words import one_line
 from proxy.engine.background import Background
 from proxy.engine.flow import Exchange
 from proxy.engine.intake.history import Appended
+from proxy.engine.intake.naming import readable
 from proxy.engine.intake.reader import PIECE
 from proxy.engine.models.models import Models
 from proxy.engine.recording.backlog import Backlog, Unwritten
@@ -329,7 +330,7 @@ def _session_after(exchange: Exchange, answered: ChainedAnswer | None, now: floa
             "newest_key": appended.retry_key,
         }
     return Session(
-        name=session.name,
+        name=readable(session.name),
         tenant=session.tenant,
         created=before.created if before else now,
         updated=now,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from proxy.core.memory.records import Event, Scope, ScopeKind
 from proxy.engine.admin.memories import ItemDetails, ScopeDetails, State
+from proxy.engine.intake.naming import readable
 from proxy.http.admin.schemas import Hash, Shape, Time, time
 
 
@@ -198,13 +199,8 @@ class StateTold(Shape):
 
 
 def named(of: Scope, name: str) -> str:
-    """Return a scope's name for people: headers are decoded as Latin-1, but mostly contain UTF-8."""
-    if of.kind is ScopeKind.PERSON:
-        return name  # from a request body, which is UTF-8
-    try:
-        return name.encode("latin-1").decode()
-    except UnicodeError:
-        return name
+    """Return a scope's name for people. That of a person is from a request body, which is UTF-8."""
+    return name if of.kind is ScopeKind.PERSON else readable(name)
 
 
 def item(entry: ItemDetails) -> ItemTold:

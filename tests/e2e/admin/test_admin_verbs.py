@@ -12,6 +12,7 @@ import pytest
 from proxy.adapters.tokens import TiktokenCounter
 from proxy.cli.replay import read_session
 from tests.support.clients import (
+    CHAT,
     KEY,
     Chat,
     Chats,
@@ -343,6 +344,18 @@ class TestNames:
             ]
             members = ("id", "name", "began_with")
             assert error["candidates"] == [{name: each[name] for name in members} for each in meant]
+
+    @pytest.mark.parametrize(("name", "encoding"), [("橋", "utf-8"), ("café", "utf-8"), ("café", "latin-1")])
+    async def test_a_name_in_a_header_is_the_same_in_a_path(self, url: str, name: str, encoding: str) -> None:
+        sent = name.encode(encoding)
+        headers = [(b"authorization", KEY.encode()), (b"x-unabridged-session", sent)]
+        body = {"model": "m", "messages": [user("Hello")]}
+        async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as client:
+            response = await client.post(CHAT, json=body, headers=headers)
+        assert (b"x-unabridged-session", sent) in [
+            (each.lower(), value) for each, value in response.headers.raw
+        ]
+        assert (await admin(url, f"sessions/{name}"))["name"] == name
 
     async def test_a_listing_tells_how_each_session_began(self, url: str, chat: Chat, chats: Chats) -> None:
         other = chats(url, X_Unabridged_Session="other")
