@@ -81,8 +81,6 @@ class Front:
             try:
                 part, send = self._part(scope, send)
             except UnabridgedError as error:
-                if scope["type"] != "http":
-                    raise
                 await send_error(scope, send, error)
                 log_request(route="front", status=error.status, id=request_id(scope), code=error.code)
                 return
@@ -98,9 +96,9 @@ class Front:
 
         Raises InvalidPath, HostForbidden, OriginForbidden.
         """
-        kind, path = scope["type"], scope.get("path", "")
-        check_path(scope.get("raw_path") or path.encode())
-        if path == _CHAT and kind == "http" and scope["method"] == "POST":
+        path = scope["path"]
+        check_path(scope["raw_path"])
+        if path == _CHAT and scope["method"] == "POST":
             head = scope[HEAD] = self.heads.of(scope)
             if not head.is_examined:
                 head.origin, head.is_examined = self.origins.check(scope), True
@@ -115,8 +113,8 @@ class Front:
         route = route_of(path)
         if route not in self._relayed and len(self._relayed) < _MOST_ROUTES:
             self._relayed.add(route)
-            log_event("relayed, not managed", method=scope.get("method", ""), route=route)
-        if kind == "http" and (warning := self.heads.warning(scope["headers"])):
+            log_event("relayed, not managed", method=scope["method"], route=route)
+        if warning := self.heads.warning(scope["headers"]):
             send = with_headers(send, (b"x-unabridged-warning", warning))
         return self.relay, send
 

@@ -72,7 +72,7 @@ class Origins:
             raise HostForbidden
         if origin is None:
             if found.get(b"sec-fetch-site") == b"cross-site":
-                is_navigation = scope.get("method") == "GET" and found.get(b"sec-fetch-mode") == b"navigate"
+                is_navigation = scope["method"] == "GET" and found.get(b"sec-fetch-mode") == b"navigate"
                 if not (is_navigation and scope["path"] in _PAGE):  # a person follows a link to our own page
                     raise OriginForbidden
             return None
@@ -96,8 +96,8 @@ def origin_of(url: str) -> bytes:
 
 def is_preflight(scope: Scope) -> bool:
     """Whether the request is a CORS preflight."""
-    is_options = scope.get("method") == "OPTIONS"
-    return is_options and value(scope["headers"], b"access-control-request-method") is not None
+    requested = value(scope["headers"], b"access-control-request-method")
+    return scope["method"] == "OPTIONS" and requested is not None
 
 
 async def send_preflight(origin: bytes, scope: Scope, _: Receive, send: Send) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from proxy.errors import NotBuilt, UnabridgedError, UpstreamError
 from proxy.http.answer import pump
@@ -29,8 +29,6 @@ from proxy.ports import Upstream, UpstreamResponse
 NO_LENGTH = 304
 """A status whose Content-Length describes a body that the response does not carry (RFC 9110 15.4.5)."""
 
-NO_WEBSOCKETS = "WebSockets are not relayed."
-
 logger = logging.getLogger(__name__)
 
 
@@ -43,9 +41,6 @@ class Relay:
         self._answered = answered
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "websocket":
-            await _refuse_websocket(scope, receive, send)
-            return
         upload = Upload(receive, scope[CLIENT], has_body=announces_body(scope["headers"]))
         try:
             with Permit(self._admission):
@@ -61,7 +56,7 @@ class Relay:
         headers = scope["headers"]
         check_credentials(headers)
         if (value(headers, b"upgrade") or b"").lower() == b"websocket":
-            raise NotBuilt(NO_WEBSOCKETS)
+            raise NotBuilt("WebSockets are not relayed.")
         response: UpstreamResponse | None = None
         try:
             with scope[CLIENT]:
@@ -80,16 +75,3 @@ class Relay:
         finally:
             if response is not None:
                 await response.aclose()
-
-
-async def _refuse_websocket(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer 501 if the server allows a response to the handshake; else close, which it turns into 403."""
-    await receive()
-    if "websocket.http.response" not in scope.get("extensions", {}):
-        await send({"type": "websocket.close", "code": 1011, "reason": NO_WEBSOCKETS})
-        return
-
-    async def denied(message: Message) -> None:
-        await send({**message, "type": f"websocket.{message['type']}"})
-
-    await send_error(scope, denied, NotBuilt(NO_WEBSOCKETS))

@@ -1,16 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
 
 import pytest
 from starlette.types import Message
 
-from proxy.adapters.upstream import HttpxUpstream
 from proxy.errors import UpstreamError, UpstreamTimeout
 from proxy.http.answer import pump
-from proxy.http.relay import Relay
-from tests.support.admission import admission
 
 CHUNKS = [b"data: 1\n\n", b"data: ", b"2\n\n"]
 
@@ -72,22 +68,3 @@ async def test_a_fault_that_nobody_ends_leaves_the_answer_incomplete() -> None:
     with pytest.raises(UpstreamTimeout):
         await pump(arriving(CHUNKS, UpstreamTimeout()), sent)
     assert all(message["more_body"] for message in sent.messages)
-
-
-@pytest.mark.parametrize(
-    ("extensions", "first"),
-    [
-        ({}, {"type": "websocket.close", "code": 1011, "reason": "WebSockets are not relayed."}),
-        ({"websocket.http.response": {}}, {"type": "websocket.http.response.start", "status": 501}),
-    ],
-)
-async def test_a_websocket_is_refused_in_the_words_that_the_server_knows(
-    extensions: dict[str, Any], first: Message
-) -> None:
-    async def receive() -> Message:
-        return {"type": "websocket.connect"}
-
-    sent = Sent()
-    relay = Relay(HttpxUpstream("http://127.0.0.1:1"), admission(), lambda _: None)
-    await relay({"type": "websocket", "extensions": extensions}, receive, sent)
-    assert {name: sent.messages[0].get(name) for name in first} == first
