@@ -47,10 +47,10 @@ class WatchedPolicies:
             written.check(library)
         first = library.load(default)
         self._name = first.name
-        found = self._read()
-        self._put_in_force({first.name: first, **_usable(found)})
+        usable, faulty = self._read()
+        self._put_in_force({first.name: first, **usable})
         _warn_of_retired_keys(self.in_force.by_name.values())
-        self._refuse(_reasons(found))
+        self._refuse(faulty)
 
     def named_or_default(self, name: str) -> Policy:
         """Return the current policy of that name, or the default if there is none."""
@@ -93,27 +93,31 @@ class WatchedPolicies:
         before, former = self.in_force.by_name, self._name
         if self._written is not None:
             before = {**before, **self._reread(self._written)}
-        found = self._read()
-        if former != self._name and former not in found:  # the former default was loaded by its path
+        loaded, faulty = self._read()
+        there = loaded.keys() | faulty.keys()
+        if former != self._name and former not in there:  # the former default was loaded by its path
             before = {name: policy for name, policy in before.items() if name != former}
-        loaded = _usable(found)
         edited = sorted(
             name for name, policy in loaded.items() if name in self._refused or policy != before.get(name)
         )
-        gone = {name: f"{name}: its file is gone" for name in before.keys() - found.keys()}
+        gone = {name: f"{name}: its file is gone" for name in before.keys() - there}
         self._put_in_force({**before, **loaded})
-        refusals = self._refuse({**_reasons(found), **gone})
+        refusals = self._refuse(faulty | gone)
         self._metrics.policy_reloads.labels(result="refused").inc(refusals)
         self._metrics.policy_reloads.labels(result="loaded").inc(len(edited))
         _warn_of_retired_keys(loaded[name] for name in edited)
         if edited:
             log_event("policies were read anew", policies=edited)
 
-    def _read(self) -> dict[str, Policy | PolicyError]:
-        """Return every policy, or its error, by name."""
-        found = {name: _attempt(self._library, name) for name in self._library.names()}
-        found[self._name] = _attempt(self._library, self._source)
-        return found
+    def _read(self) -> tuple[dict[str, Policy], dict[str, str]]:
+        """Return the policies that can be used, and the errors of the others, by name."""
+        usable, faulty = dict[str, Policy](), dict[str, str]()
+        for name in dict.fromkeys([*self._library.names(), self._name]):
+            try:
+                usable[name] = self._library.load(self._source if name == self._name else name)
+            except PolicyError as error:
+                faulty[name] = str(error)
+        return usable, faulty
 
     def _reread(self, before: SettingsFile) -> dict[str, Policy]:
         """Reload rules and policy from the settings file, if all policies that it names can be used.
@@ -163,22 +167,7 @@ class WatchedPolicies:
         return sum(map(len, news.values()))
 
 
-def _attempt(library: PolicyLibrary, name_or_path: str) -> Policy | PolicyError:
-    try:
-        return library.load(name_or_path)
-    except PolicyError as error:
-        return error
-
-
-def _usable(found: Mapping[str, Policy | PolicyError]) -> dict[str, Policy]:
-    return {name: outcome for name, outcome in found.items() if isinstance(outcome, Policy)}
-
-
 def _warn_of_retired_keys(policies: Iterable[Policy]) -> None:
     for policy in policies:
         for _, reason in policy.retired():
             log_warning("a policy has a key that does nothing", policy=policy.name, reason=reason)
-
-
-def _reasons(found: Mapping[str, Policy | PolicyError]) -> dict[str, str]:
-    return {name: str(outcome) for name, outcome in found.items() if isinstance(outcome, PolicyError)}
