@@ -73,10 +73,9 @@ from proxy.errors import StoreUnavailable
 from proxy.http.admin import AdminAPI
 from proxy.http.admin.auth import AdminAuth
 from proxy.http.admin.bills import StatsOperations
-from proxy.http.admin.events import EventOperations
 from proxy.http.admin.memories import MemoryOperations
-from proxy.http.admin.notices import NoticeOperations
 from proxy.http.admin.sessions import SessionOperations
+from proxy.http.admin.watching import WatchOperations
 from proxy.http.front import Drain, Front, probe_routes, refusals
 from proxy.http.limits import Admission
 from proxy.http.managed import Managed
@@ -385,12 +384,12 @@ def _admin_routes(settings: Settings, outside: Outside, inside: Inside, drain: D
     stats = Stats(store, outside.bills, inside.billing, clock)
     notices = Notices(inspection, stats, policies.stale, policies.settings_fault)
     auth = AdminAuth(token, clock.now, is_secure=(settings.public_url or "").startswith("https:"))
-    operations = (
-        *SessionOperations(inspection, edits, forks, stats, clock.now).operations(),
-        *MemoryOperations(memories, forgetting, inspection, turns.daily, naming).operations(),
-        *StatsOperations(stats).operations(),
-        *NoticeOperations(notices).operations(),
-        *EventOperations(inspection, clock.now, lambda: drain.has_begun).operations(),
+    api = AdminAPI(
+        auth,
+        SessionOperations(inspection, edits, forks, stats, clock.now),
+        MemoryOperations(memories, forgetting, inspection, turns.daily, naming),
+        StatsOperations(stats),
+        WatchOperations(notices, inspection, clock.now, lambda: drain.has_begun),
     )
     pages = (
         *Home(inspection, notices, stats, clock.now).pages(),
@@ -398,7 +397,7 @@ def _admin_routes(settings: Settings, outside: Outside, inside: Inside, drain: D
         *MemoryPages(memories, forgetting).pages(),
         *PolicyPages(policies, inspection, prices.prices_of, stats).pages(),
     )
-    return [*AdminAPI(operations, auth).routes(), *Frame(auth, Renderer(clock.now), pages).routes()]
+    return [*api.routes(), *Frame(auth, Renderer(clock.now), pages).routes()]
 
 
 def _operator_credentials(settings: Settings) -> list[tuple[bytes, bytes]]:

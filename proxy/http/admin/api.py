@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
@@ -63,12 +63,10 @@ class Operation:
     path: str
     """The path after the prefix; names in braces stand for segments."""
     endpoint: Endpoint
-    query: Sequence[Query] = ()
-    about: str = ""
-    """What the id in the path identifies."""
-    is_for_clients: bool = False
+    query: Sequence[Query]
+    is_for_clients: bool
     """Whether it is authorised by a client's own key, which also says whose data it is about."""
-    media: str = _JSON
+    media: str
     """The content type of the response; for events, `answer` describes one event."""
 
     @cached_property
@@ -83,31 +81,31 @@ class Operation:
         return next(each for each in get_args(hint) or (hint,) if issubclass(each, BaseModel))
 
 
-@dataclass(frozen=True)
-class Table:
-    """The operations of a class: methods with their docstrings as summaries, and their types as schemas."""
+_TABLE: list[Operation] = []
+"""All operations, with functions of classes as endpoints."""
 
-    about: str = ""
-    """What the id in the paths identifies."""
-    _rows: list[Callable[[object], Operation]] = field(default_factory=list[Callable[[object], Operation]])
 
-    def operation(
-        self, method: Method, path: str, *query: Query, is_for_clients: bool = False, media: str = _JSON
-    ) -> Callable[[_Made], _Made]:
-        """Register a method of the class as the endpoint of this method and path."""
+def operation(
+    method: Method, path: str, *query: Query, is_for_clients: bool = False, media: str = _JSON
+) -> Callable[[_Made], _Made]:
+    """Enter a method of a class as an operation: its docstring is the summary, its types are the schemas."""
 
-        def enter(endpoint: _Made) -> _Made:
-            name, about = endpoint.__name__, self.about
-            self._rows.append(
-                lambda made: Operation(method, path, getattr(made, name), query, about, is_for_clients, media)
-            )
-            return endpoint
+    def enter(endpoint: _Made) -> _Made:
+        _TABLE.append(Operation(method, path, endpoint, query, is_for_clients, media))
+        return endpoint
 
-        return enter
+    return enter
 
-    def of(self, made: object) -> list[Operation]:
-        """Return the operations with the methods of this instance as endpoints."""
-        return [row(made) for row in self._rows]
+
+def operations_of(part: object) -> list[Operation]:
+    """Return the operations of the class of ``part``, with its own methods as endpoints."""
+    members = vars(type(part))
+    names = ((each, each.endpoint.__name__) for each in _TABLE)
+    return [
+        replace(each, endpoint=getattr(part, name))
+        for each, name in names
+        if members.get(name) is each.endpoint
+    ]
 
 
 def number(request: Request, name: str, usual: int, most: int) -> int:
@@ -118,14 +116,11 @@ def number(request: Request, name: str, usual: int, most: int) -> int:
     return min(int(text[:9]), most)
 
 
-_TABLE = Table()
-
-
 class AdminAPI:
-    """Serves all ``operations`` to those whom ``auth`` admits."""
+    """Serves the operations of all ``parts`` to those whom ``auth`` admits."""
 
-    def __init__(self, operations: Sequence[Operation], auth: AdminAuth) -> None:
-        self._operations = [*_TABLE.of(self), *operations]
+    def __init__(self, auth: AdminAuth, *parts: object) -> None:
+        self._operations = [each for part in (self, *parts) for each in operations_of(part)]
         self._auth = auth
 
     def routes(self) -> list[Route]:
@@ -157,7 +152,7 @@ class AdminAPI:
 
         return [route(path, by_method) for path, by_method in by_path.items()]
 
-    @_TABLE.operation("GET", "/openapi.json")
+    @operation("GET", "/openapi.json")
     async def openapi(self, request: Request, body: NoBody) -> Document:
         """Read this document."""
         return Document(**document(self._operations))
@@ -206,6 +201,11 @@ def validated(shape: type[Body], value: object) -> Body:
 
 # --- the document ---
 
+_IDS = {
+    "sessions": "An id, the beginning of one, or a name; of one session alone.",
+    "memory": "The id of an item.",
+}
+"""What the id in a path identifies, by the path's first segment."""
 _KEYS = {
     "token": "The admin token.",
     "client": "A client's own key. Who sends none is a caller of its own, as in a chat.",
@@ -222,7 +222,8 @@ def document(operations: Sequence[Operation]) -> Schema:
     references, definitions = models_json_schema(shapes, ref_template=_REFERENCE)
     paths: dict[str, dict[str, Schema]] = {}
     for each in operations:
-        of_path = [_parameter("id", "path", each.about, "string") | {"required": True}]
+        about = _IDS.get(each.path.split("/")[1], "")
+        of_path = [_parameter("id", "path", about, "string") | {"required": True}]
         of_query = [_parameter(query.name, "query", query.description, query.type) for query in each.query]
         made: Schema = {
             "operationId": each.endpoint.__name__,

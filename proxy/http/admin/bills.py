@@ -13,14 +13,13 @@ from proxy.core.policy.values import seconds
 from proxy.core.proof.evidence import Arm, Evidence, Interval, Signal, Unproven
 from proxy.engine.admin.stats import By, Stats
 from proxy.errors import InvalidType, InvalidValue
-from proxy.http.admin.api import Operation, Query, Table
+from proxy.http.admin.api import Query, operation
 from proxy.http.admin.schemas import NoBody, SessionReport, Shape, time
 from proxy.ports.bill_store import HOUR, KEPT
 
 _USUAL = "7d"
 _SINCE = Query("since", f"For how long back, at most 90d: 24h, 7d; {_USUAL} if absent.", "string")
 _BY = Query("by", "What a row is of: hour, day, model or session; day if absent.", "string")
-_TABLE = Table()
 
 
 class TokenCounts(Shape):
@@ -219,11 +218,7 @@ class StatsOperations:
 
     stats: Stats
 
-    def operations(self) -> list[Operation]:
-        """Return the only operation."""
-        return _TABLE.of(self)
-
-    @_TABLE.operation("GET", "/stats", _SINCE, _BY)
+    @operation("GET", "/stats", _SINCE, _BY)
     async def bills(self, request: Request, body: NoBody) -> StatsReport:
         """Read what requests took and cost, and what cuts did to answers."""
         asked = request.query_params.get("since", _USUAL)

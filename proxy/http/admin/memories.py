@@ -18,7 +18,7 @@ from proxy.engine.intake.naming import Naming
 from proxy.engine.memory.maintenance import Maintenance
 from proxy.errors import InvalidType, MissingParameter, NotFound
 from proxy.http.admin import memory_schemas as schemas
-from proxy.http.admin.api import Operation, Query, Table, number
+from proxy.http.admin.api import Query, number, operation
 from proxy.http.admin.schemas import NoBody
 from proxy.http.request_head import by_name
 from proxy.ports import SessionKey
@@ -39,7 +39,6 @@ _OWN = (
     Query("channel", "or of a channel,", "string"),
     Query("workspace", "or of a workspace; with a channel, that in which it lies.", "string"),
 )
-_TABLE = Table("The id of an item.")
 
 
 @dataclass(frozen=True)
@@ -52,11 +51,7 @@ class MemoryOperations:
     daily: Maintenance
     naming: Naming
 
-    def operations(self) -> list[Operation]:
-        """Return all operations on memories."""
-        return _TABLE.of(self)
-
-    @_TABLE.operation("GET", "/memory", _QUERY, _K, _SCOPE)
+    @operation("GET", "/memory", _QUERY, _K, _SCOPE)
     async def memory(self, request: Request, body: NoBody) -> schemas.MemoryTold:
         """Search what is remembered, or list the newest items."""
         query = request.query_params.get("query", "").strip()
@@ -71,7 +66,7 @@ class MemoryOperations:
             )
         )
 
-    @_TABLE.operation("DELETE", "/memory", _SCOPE, _SESSION, _PERSON, _TENANT)
+    @operation("DELETE", "/memory", _SCOPE, _SESSION, _PERSON, _TENANT)
     async def forget_all(self, request: Request, body: NoBody) -> schemas.Forgotten:
         """Forget a scope, or what was learned from a session or about a person; exactly one must be named."""
         asked = {name: value for name, value in request.query_params.items() if value and name != "tenant"}
@@ -93,18 +88,18 @@ class MemoryOperations:
             case name, _:
                 raise InvalidType(f"There is no `{name}`.", param=name)
 
-    @_TABLE.operation("GET", "/memory/{id}")
+    @operation("GET", "/memory/{id}")
     async def item(self, request: Request, body: NoBody) -> schemas.ItemTold:
         """Read an item."""
         return schemas.item(await self.memories.item(request.path_params["id"]))
 
-    @_TABLE.operation("DELETE", "/memory/{id}")
+    @operation("DELETE", "/memory/{id}")
     async def forget(self, request: Request, body: NoBody) -> schemas.Forgotten:
         """Forget an item, and the lines of texts that mention it."""
         entry = await self.forgetting.item(request.path_params["id"])
         return schemas.Forgotten(id=entry.id, items=1, forgotten=True)
 
-    @_TABLE.operation("GET", "/memory/{id}/log")
+    @operation("GET", "/memory/{id}/log")
     async def memory_log(self, request: Request, body: NoBody) -> schemas.LogTold:
         """Read the log of an item, also of a forgotten one."""
         name = request.path_params["id"]
@@ -112,12 +107,12 @@ class MemoryOperations:
             id=name, events=[schemas.event(each) for each in await self.memories.log(name)]
         )
 
-    @_TABLE.operation("POST", "/memory/{id}/restore")
+    @operation("POST", "/memory/{id}/restore")
     async def restore_item(self, request: Request, body: NoBody) -> schemas.ItemTold:
         """Restore an item that was archived or superseded, with the score of a new one."""
         return schemas.item(await self.memories.restore(request.path_params["id"]))
 
-    @_TABLE.operation("POST", "/memory/maintain")
+    @operation("POST", "/memory/maintain")
     async def maintain(self, request: Request, body: NoBody) -> schemas.Maintained | Response:
         """Run the daily maintenance now; `Accept: application/x-ndjson` returns the progress line by line."""
         if request.headers.get("accept") == _EVENTS:
@@ -137,7 +132,7 @@ class MemoryOperations:
 
     # --- a client's own ---
 
-    @_TABLE.operation("GET", "/me/memory", *_OWN, is_for_clients=True)
+    @operation("GET", "/me/memory", *_OWN, is_for_clients=True)
     async def own_memory(self, request: Request, body: NoBody) -> schemas.OwnMemory:
         """Read what is remembered of a person, channel or workspace of the client's own."""
         homes = self._homes(request)
@@ -152,7 +147,7 @@ class MemoryOperations:
             items=[schemas.item(each) for each in entries],
         )
 
-    @_TABLE.operation("DELETE", "/me/memory", *_OWN, is_for_clients=True)
+    @operation("DELETE", "/me/memory", *_OWN, is_for_clients=True)
     async def forget_own_memory(self, request: Request, body: NoBody) -> schemas.Forgotten:
         """Forget what is remembered of a person, channel or workspace of the client's own."""
         kept: ScopeDetails | None = await self.memories.own(self._homes(request))

@@ -19,7 +19,7 @@ from proxy.engine.admin.stats import Stats
 from proxy.engine.state import State, Summarised, spoken
 from proxy.errors import InvalidType
 from proxy.http.admin import memory_schemas, schemas
-from proxy.http.admin.api import Operation, Query, Table, number
+from proxy.http.admin.api import Query, number, operation
 from proxy.http.admin.bills import BilledSession, BillReport, members
 from proxy.http.admin.export import Export, export
 from proxy.http.admin.schemas import time
@@ -29,7 +29,6 @@ _MOST = 1_000
 _USUAL = 50
 _LIMIT = Query("limit", f"How many, at most {_MOST:,}; {_USUAL} if absent.", "integer")
 _TIP = Query("tip", "The end of a branch, a chain hash; the newest completed turn, if absent.", "string")
-_TABLE = Table("An id, the beginning of one, or a name; of one session alone.")
 
 
 @dataclass(frozen=True)
@@ -41,10 +40,6 @@ class SessionOperations:
     forks: Forks
     stats: Stats
     now: Callable[[], float]
-
-    def operations(self) -> list[Operation]:
-        """Return all operations on sessions."""
-        return _TABLE.of(self)
 
     async def _found(self, request: Request) -> Inspected:
         return await self.inspection.find(request.path_params["id"])
@@ -60,18 +55,18 @@ class SessionOperations:
 
     # --- looking ---
 
-    @_TABLE.operation("GET", "/sessions", _LIMIT)
+    @operation("GET", "/sessions", _LIMIT)
     async def sessions(self, request: Request, body: schemas.NoBody) -> schemas.Sessions:
         """List the sessions used last."""
         found, left_out = await self.inspection.newest(number(request, "limit", _USUAL, _MOST))
         return schemas.Sessions(sessions=[*map(shown, found)], left_out=schemas.LeftOut(**left_out))
 
-    @_TABLE.operation("GET", _ONE)
+    @operation("GET", _ONE)
     async def session(self, request: Request, body: schemas.NoBody) -> BilledSession:
         """Read a session."""
         return await self._shown(await self._found(request))
 
-    @_TABLE.operation("GET", f"{_ONE}/transcript", _TIP)
+    @operation("GET", f"{_ONE}/transcript", _TIP)
     async def transcript(self, request: Request, body: schemas.NoBody) -> schemas.Transcript:
         """Read all messages as they arrived."""
         found = await self._found(request)
@@ -102,7 +97,7 @@ class SessionOperations:
         tip = numbered[-1][1].hash.hex() if numbered else ""
         return schemas.Transcript(id=found.id, tip=tip, messages=await asyncio.to_thread(entries))
 
-    @_TABLE.operation("GET", f"{_ONE}/view", _TIP)
+    @operation("GET", f"{_ONE}/view", _TIP)
     async def view(self, request: Request, body: schemas.NoBody) -> schemas.View:
         """Read what the model gets."""
         branch = await self._branch(request)
@@ -117,12 +112,12 @@ class SessionOperations:
             )
         )
 
-    @_TABLE.operation("GET", f"{_ONE}/explain", _TIP)
+    @operation("GET", f"{_ONE}/explain", _TIP)
     async def explain(self, request: Request, body: schemas.NoBody) -> schemas.Explanation:
         """Explain what happened to each message, and why."""
         return await asyncio.to_thread(_explanation, await self._branch(request))
 
-    @_TABLE.operation("GET", f"{_ONE}/tools", _TIP)
+    @operation("GET", f"{_ONE}/tools", _TIP)
     async def tools(self, request: Request, body: schemas.NoBody) -> schemas.ToolResults:
         """List the tool results that are fresh."""
         branch = await self._branch(request)
@@ -130,12 +125,12 @@ class SessionOperations:
         results = await asyncio.to_thread(tool_results, branch)
         return schemas.ToolResults(id=branch.found.id, tip=branch.tip, policy=policy, tools=results)
 
-    @_TABLE.operation("GET", f"{_ONE}/state", _TIP)
+    @operation("GET", f"{_ONE}/state", _TIP)
     async def state(self, request: Request, body: schemas.NoBody) -> memory_schemas.StateTold:
         """Read the state of a session: summaries, tool results, and what the model gets."""
         return await asyncio.to_thread(_state, await self._branch(request))
 
-    @_TABLE.operation("GET", f"{_ONE}/export")
+    @operation("GET", f"{_ONE}/export")
     async def export(self, request: Request, body: schemas.NoBody) -> Export:
         """Export everything that is stored of a session."""
         found = await self._found(request)
@@ -146,26 +141,26 @@ class SessionOperations:
 
     # --- changing ---
 
-    @_TABLE.operation("DELETE", _ONE)
+    @operation("DELETE", _ONE)
     async def delete(self, request: Request, body: schemas.NoBody) -> schemas.Deleted:
         """Delete a session."""
         found = await self._found(request)
         await self.edits.delete(found)
         return schemas.Deleted(id=found.id, name=found.session.name, deleted=True)
 
-    @_TABLE.operation("POST", f"{_ONE}/fork")
+    @operation("POST", f"{_ONE}/fork")
     async def fork(self, request: Request, body: schemas.ForkBody) -> BilledSession:
         """Copy a branch into a session of its own."""
         found = await self._found(request)
         return await self._shown(await self.forks.fork(found, body.tip, body.at, body.name))
 
-    @_TABLE.operation("POST", f"{_ONE}/compact")
+    @operation("POST", f"{_ONE}/compact")
     async def compact(self, request: Request, body: schemas.CompactBody) -> schemas.Compacted:
         """Cut messages now."""
         epoch, summary = await self.edits.compact(await self._found(request), ranges(body.messages))
         return schemas.Compacted(**schemas.EpochReport.model_validate(epoch).model_dump(), summary=summary)
 
-    @_TABLE.operation("POST", f"{_ONE}/restore")
+    @operation("POST", f"{_ONE}/restore")
     async def restore(self, request: Request, body: schemas.RestoreBody) -> schemas.EpochReport:
         """Undo cuts."""
         if body.messages is not None and body.epoch is not None:
@@ -173,7 +168,7 @@ class SessionOperations:
         epoch = await self.edits.restore(await self._found(request), ranges(body.messages), body.epoch)
         return schemas.EpochReport.model_validate(epoch)
 
-    @_TABLE.operation("POST", f"{_ONE}/pin")
+    @operation("POST", f"{_ONE}/pin")
     async def pin(self, request: Request, body: schemas.PinBody) -> schemas.Pinned:
         """Pin messages: they are cut only when nothing else is left to cut."""
         found, messages = await self._found(request), ranges(body.messages)
@@ -181,12 +176,12 @@ class SessionOperations:
             raise InvalidType("Name the messages.", param="messages")
         return schemas.Pinned(id=found.id, pins=await self.edits.pin(found, messages))
 
-    @_TABLE.operation("POST", f"{_ONE}/pause")
+    @operation("POST", f"{_ONE}/pause")
     async def pause(self, request: Request, body: schemas.NoBody) -> BilledSession:
         """Pause a session: appended turns wait."""
         return await self._shown(await self.edits.pause(await self._found(request), paused=True))
 
-    @_TABLE.operation("POST", f"{_ONE}/resume")
+    @operation("POST", f"{_ONE}/resume")
     async def resume(self, request: Request, body: schemas.NoBody) -> BilledSession:
         """Resume a session: appended turns go on."""
         return await self._shown(await self.edits.pause(await self._found(request), paused=False))

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from pydantic import BaseModel
 
-from proxy.http.admin import bills, export, memory_schemas, notices, schemas
+from proxy.http.admin import bills, export, memory_schemas, schemas, watching
 from tests.support.clients import ADMIN, KEY, Chat, admin
 from tests.support.operator import ask, code, do
 
@@ -146,5 +146,5 @@ class TestTheDocument:
 def shape(operation: dict[str, Any], status: str) -> type[BaseModel]:
     """The model that the document names for an answer; the schema is made from it."""
     reference: str = operation["responses"][status]["content"]["application/json"]["schema"]["$ref"]
-    models = {**vars(schemas), **vars(export), **vars(memory_schemas), **vars(bills), **vars(notices)}
+    models = {**vars(schemas), **vars(export), **vars(memory_schemas), **vars(bills), **vars(watching)}
     return models[reference.rpartition("/")[2]]

@@ -1,4 +1,4 @@
-"""Sessions as they change, by server-sent events (the HTML standard, 9.2).
+"""For whoever watches: what is degraded now, and sessions as they change, by server-sent events (HTML, 9.2).
 
 Any worker may serve a session, so what changed is read from the store, which lists sessions by their last
 turn. A stream ends by itself after a while, and when the server is about to: a browser comes back with the
@@ -16,9 +16,10 @@ from starlette.responses import Response, StreamingResponse
 
 from proxy.core.formats.json import dumps
 from proxy.engine.admin.inspection import Inspection
+from proxy.engine.admin.notices import Notices
 from proxy.errors import StoreUnavailable
-from proxy.http.admin import schemas
-from proxy.http.admin.api import Operation, Query, Table, number
+from proxy.http.admin.api import Query, number, operation
+from proxy.http.admin.schemas import NoBody, SessionReport, Shape
 from proxy.http.admin.sessions import shown
 
 _EVERY = 1.0
@@ -32,24 +33,40 @@ _AFTER = Query(
     "after", "Sessions that changed after this time, in seconds since 1970; from now on if absent.", "string"
 )
 _EVENTS = "text/event-stream"
-_TABLE = Table()
+
+
+class NoticeReport(Shape):
+    """Something that is degraded now."""
+
+    what: str
+    advice: str
+    """What to do about it."""
+
+
+class NoticesReport(Shape):
+    """All that is degraded now."""
+
+    notices: list[NoticeReport]
 
 
 @dataclass(frozen=True)
-class EventOperations:
-    """What happens, for whoever watches. ``now`` tells seconds since 1970."""
+class WatchOperations:
+    """The operations for whoever watches. ``now`` returns seconds since 1970."""
 
+    notices: Notices
     inspection: Inspection
     now: Callable[[], float]
     is_ending: Callable[[], bool]
     """Whether the server is about to end: then streams do."""
 
-    def operations(self) -> list[Operation]:
-        """The one operation."""
-        return _TABLE.of(self)
+    @operation("GET", "/notices")
+    async def listed(self, request: Request, body: NoBody) -> NoticesReport:
+        """Read what is degraded now, in plain words, and what to do about it."""
+        found = await self.notices.now()
+        return NoticesReport(notices=[NoticeReport.model_validate(each._asdict()) for each in found])
 
-    @_TABLE.operation("GET", "/events", _SECONDS, _AFTER, media=_EVENTS)
-    async def events(self, request: Request, body: schemas.NoBody) -> schemas.SessionReport | Response:
+    @operation("GET", "/events", _SECONDS, _AFTER, media=_EVENTS)
+    async def events(self, request: Request, body: NoBody) -> SessionReport | Response:
         """Sessions as they change: an event `session` for each, whose id a client may come back with."""
         lasts = number(request, "seconds", _USUAL, _LONGEST)
         since = _time(request.headers.get("last-event-id", "")) or _time(
