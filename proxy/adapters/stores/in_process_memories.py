@@ -28,9 +28,6 @@ from proxy.core.memory.records import (
 from proxy.ports import Changes, Clock, ScopeSnapshot, SessionKey
 from proxy.ports.memory_store import DELETED_LOG_LIFE, DELETED_LOGS, LOGGED, LOGS, THREADS, TOMBSTONES
 
-_WORK = "memory"
-"""Takes the place of a session's sid in the key of a lease on a scope."""
-
 
 @dataclass(slots=True)
 class _StoredScope:
@@ -179,10 +176,10 @@ class InProcessMemories:
         return False
 
     async def claim_work(self, scope: Scope, work: str, token: str, lease: float) -> bool:
-        return self._leases.take((SessionKey(scope.tag, _WORK), work), token, lease)
+        return self._leases.take((scope.tag, work), token, lease)
 
     async def release_work(self, scope: Scope, work: str, token: str) -> None:
-        self._leases.give_up((SessionKey(scope.tag, _WORK), work), token)
+        self._leases.give_up((scope.tag, work), token)
 
     def _live(self, scope: Scope) -> _StoredScope | None:
         stored = self._scopes.get(scope.tag)

@@ -90,8 +90,8 @@ class StoredSession:
 # --- leases on writing summaries ---
 
 
-Place = tuple[SessionKey, str]
-"""A session and the content address of a summary, or a scope and the name of a piece of work."""
+Place = tuple[SessionKey | str, str]
+"""A session and the content address of a summary, or a scope's tag and the name of a piece of work."""
 
 
 class Leases:

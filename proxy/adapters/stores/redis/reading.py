@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -144,37 +144,6 @@ async def discard_damaged(connection: Connection, codec: Codec, key: SessionKey,
     sends the others again. If any record belongs to another release or secret, nothing is deleted and
     ForeignRecord is raised: a server that can read it can tell better what is damaged.
     """
-    name, damage = keys.session(key), await _damage_of(connection, codec, key)
-    discarding: list[Command] = [
-        ("DEL", name + keys.COUNTS, keys.epochs(key, lane)),
-        ("HDEL", name, "life"),  # so that readers notice the change
-    ]
-    if damage.session:
-        discarding.append(("DEL", name))
-    if damage.hidden:
-        discarding.append(("DEL", name + keys.HIDDEN, name + keys.HIDES))
-    if damage.injection:
-        discarding.append(("HDEL", name, "injection", "injected"))
-    if damage.nodes:
-        discarding.append(("HDEL", name + keys.NODES, *damage.nodes))
-    await connection.ask_all("", *discarding)
-    connection.revision += 1
-    log_warning("damaged records of a session were discarded", messages=len(damage.nodes))
-
-
-class _Damage(NamedTuple):
-    """What is damaged of a session."""
-
-    session: bool
-    injection: bool
-    hidden: bool
-    """Whether any record of an answer's hidden calls is damaged."""
-    nodes: Sequence[bytes]
-    """Chain hashes of the damaged messages, including links to damaged ones."""
-
-
-async def _damage_of(connection: Connection, codec: Codec, key: SessionKey) -> _Damage:
-    """Find the damaged records of a session. Raises ForeignRecord, also for counts and epochs."""
     name = keys.session(key)
     fields, injected, stored, hides, counts, lanes = await connection.ask_all(
         "",
@@ -191,12 +160,22 @@ async def _damage_of(connection: Connection, codec: Codec, key: SessionKey) -> _
         for epoch in await connection.ask("", "LRANGE", keys.epochs(key, each_lane), 0, -1):
             _is_whole(partial(epochs, codec, [epoch], each_lane))
     damaged_hidden = [each for each in hides if not _is_whole(partial(hidden, codec, [each]))]
-    return _Damage(
-        session=not _is_whole(partial(session, codec, fields)),
-        injection=not _is_whole(partial(injection, codec, injected)),
-        hidden=bool(damaged_hidden),
-        nodes=_damaged_nodes(codec, stored),
-    )
+    damaged_nodes = _damaged_nodes(codec, stored)
+    discarding: list[Command] = [
+        ("DEL", name + keys.COUNTS, keys.epochs(key, lane)),
+        ("HDEL", name, "life"),  # so that readers notice the change
+    ]
+    if not _is_whole(partial(session, codec, fields)):
+        discarding.append(("DEL", name))
+    if damaged_hidden:
+        discarding.append(("DEL", name + keys.HIDDEN, name + keys.HIDES))
+    if not _is_whole(partial(injection, codec, injected)):
+        discarding.append(("HDEL", name, "injection", "injected"))
+    if damaged_nodes:
+        discarding.append(("HDEL", name + keys.NODES, *damaged_nodes))
+    await connection.ask_all("", *discarding)
+    connection.revision += 1
+    log_warning("damaged records of a session were discarded", messages=len(damaged_nodes))
 
 
 def _damaged_nodes(codec: Codec, stored: Mapping[bytes, bytes]) -> list[bytes]:
