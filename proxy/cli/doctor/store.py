@@ -1,18 +1,34 @@
-"""Checks of the store: that it can be reached, is durable, and evicts nothing."""
+"""Checks of the store: that it can be reached, is durable, and evicts nothing.
+
+A look costs a dozen round trips. In a cluster, the node that the URL names is looked at.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import aclosing
+from statistics import median
+from time import perf_counter
+from typing import Any
 from urllib.parse import urlsplit
 
+from proxy.adapters.stores.redis import RedisStore, keys
+from proxy.adapters.stores.redis.cluster import Word
+from proxy.adapters.stores.redis.codec import Keyring
+from proxy.adapters.stores.redis.connection import CLUSTER, Breaker, Connection
 from proxy.adapters.stores.redis.embedded import EmbeddedValkey, running_on
-from proxy.adapters.stores.redis.examination import Examined, examine
 from proxy.app import SystemClock
 from proxy.cli.doctor.findings import Finding, fail, of_clock, ok, warn
 from proxy.config import Settings
 from proxy.errors import OperatorError, StoreUnavailable
 
+_Info = Mapping[str, Any]
+"""The answer to INFO; empty if the server does not give it to us."""
+
+_TRIPS = 5
+"""Round trips that are measured."""
+_PROBE_MILLISECONDS = 1000
 _OLDEST = 7, 0
 """The oldest version of Redis that works; every version of Valkey does."""
 _FAR = 0.05
@@ -49,69 +65,121 @@ async def of_store(settings: Settings) -> list[Finding]:
 
 
 async def _of_server(settings: Settings, url: str, name: str, advice: str) -> list[Finding]:
+    clock, trips = SystemClock(), list[float]()
     try:
-        found = await examine(url, SystemClock(), settings.store_timeout, settings.secrets)
+        node = _connection(settings, url.replace(CLUSTER, "://", 1))
+        async with aclosing(node):
+            with node.patience():
+                await _answer(node, "PING")
+                for _ in range(_TRIPS):
+                    began = perf_counter()
+                    await _answer(node, "PING")
+                    trips.append(perf_counter() - began)
+                info: _Info = await _or_none(node, "INFO") or {}
+                saves: Mapping[Any, str] | None = await _or_none(node, "CONFIG GET", "save")
+                before, time = clock.now(), await _or_none(node, "TIME")
+                halfway = (before + clock.now()) / 2
     except StoreUnavailable as error:
         return [fail("store", f"{name}: {error.message}", advice)]
-    findings = [*_of_use(found, name), *_of_disk(found)]
-    if found.product:
-        findings += _of_memory(found)
-    if found.ahead is not None:
-        findings.append(of_clock("store clock", found.ahead))
+    findings = [_of_product(info, median(trips), name), *await _of_use(settings, url), _of_disk(info, saves)]
+    if info:
+        findings += _of_memory(info)
+    if time is not None:
+        findings.append(of_clock("store clock", time[0] + time[1] / 1e6 - halfway))
     return findings
 
 
-def _of_use(found: Examined, name: str) -> Iterator[Finding]:
-    """Yield what the server is, how far away, and whether it does for us what we need."""
-    version = ".".join(map(str, found.version))
-    product = f"{found.product} {version}" if found.product else "a server that does not tell its version"
-    stands = f"{product}, {name}, {found.trip * 1000:.1f} ms away"
-    if found.product == "Redis" and found.version < _OLDEST:
-        yield fail("store", f"{stands}: too old", "Redis 7.0 or newer is needed, or any Valkey")
-    elif found.trip >= _TOO_FAR:
-        yield fail("store", f"{stands}: too far", "a store that takes a second to answer is not used")
-    elif found.trip >= _FAR:
-        yield warn("store", stands, "each new turn waits for it once: put it nearer")
-    else:
-        yield ok("store", stands)
-    for what, why in found.refusals.items():
-        rights = "its user needs the commands of @read, @write and @scripting on the keys u1:*"
-        yield fail(f"store {what}s", why, rights)
-    if not found.refusals:
-        yield ok("store scripts", "it writes, and runs scripts, for us")
-    if not found.knows_secret:
+def _connection(settings: Settings, url: str) -> Connection:
+    return Connection(url, settings.store_timeout, Breaker(SystemClock(), 0.0), 0.0)
+
+
+async def _answer(connection: Connection, *command: Word) -> Any:
+    return await connection.ask("", *command, trips=2)
+
+
+async def _or_none(connection: Connection, *command: str) -> Any:
+    """Return the server's answer; None if it is unavailable or returns an error."""
+    try:
+        return await _answer(connection, *command)
+    except StoreUnavailable:
+        return None
+
+
+def _of_product(info: _Info, trip: float, name: str) -> Finding:
+    """Return what the server is, and how far away; ``trip`` is in seconds."""
+    is_valkey = "valkey_version" in info
+    number = str(info.get("valkey_version" if is_valkey else "redis_version", "0")).split(".")
+    version = tuple(int(part) for part in number if part.isdigit())
+    product = f"{'Valkey' if is_valkey else 'Redis'} {'.'.join(map(str, version))}"
+    if not info:
+        product = "a server that does not tell its version"
+    stands = f"{product}, {name}, {trip * 1000:.1f} ms away"
+    if info and not is_valkey and version < _OLDEST:
+        return fail("store", f"{stands}: too old", "Redis 7.0 or newer is needed, or any Valkey")
+    if trip >= _TOO_FAR:
+        return fail("store", f"{stands}: too far", "a store that takes a second to answer is not used")
+    if trip >= _FAR:
+        return warn("store", stands, "each new turn waits for it once: put it nearer")
+    return ok("store", stands)
+
+
+async def _of_use(settings: Settings, url: str) -> list[Finding]:
+    """Check that we may write and run scripts, and that it was written with our secret, or with none yet."""
+    refusals = dict[str, str]()
+    store, whole = RedisStore(url, SystemClock(), settings.store_timeout, 0.0), _connection(settings, url)
+    async with aclosing(store), aclosing(whole):
+        with whole.patience():
+            written: set[bytes] = await _or_none(whole, "SMEMBERS", keys.SECRETS) or set()
+            try:
+                await _answer(whole, "SET", keys.PROBE, "", "PX", _PROBE_MILLISECONDS)
+            except StoreUnavailable as error:
+                refusals["write"] = error.message
+        try:
+            await store.ping()
+        except StoreUnavailable as error:
+            refusals["script"] = error.message
+    rights = "its user needs the commands of @read, @write and @scripting on the keys u1:*"
+    findings = [fail(f"store {what}s", why, rights) for what, why in refusals.items()]
+    if not refusals:
+        findings.append(ok("store scripts", "it writes, and runs scripts, for us"))
+    ids = Keyring(settings.secrets, lambda: False).ids if settings.secrets else ()
+    if written and ids and written.isdisjoint(ids):
         lost = "it was written with another UNABRIDGED_SECRET: no session of it would be found"
-        yield fail("store secret", lost, "set the secret of the other servers, or both while rotating")
+        advice = "set the secret of the other servers, or both while rotating"
+        findings.append(fail("store secret", lost, advice))
+    return findings
 
 
-def _of_disk(found: Examined) -> Iterator[Finding]:
-    if not found.is_written:
-        yield fail("store persistence", "it could not write to its disk", "look at its log, and its disk")
-    elif found.has_log:
-        yield ok("store persistence", "an append-only file")
-    elif found.snapshots:
-        advice = "`appendonly yes` loses a second at most"
-        yield warn("store persistence", "snapshots: turns since the last one are lost with it", advice)
-    elif found.snapshots is None:
+def _of_disk(info: _Info, saves: Mapping[Any, str] | None) -> Finding:
+    """Return whether the server writes to disk; ``saves`` is its setting for snapshots, if it tells it."""
+    check = "store persistence"
+    if "err" in {info.get("aof_last_write_status"), info.get("rdb_last_bgsave_status")}:
+        return fail(check, "it could not write to its disk", "look at its log, and its disk")
+    if info.get("aof_enabled"):
+        return ok(check, "an append-only file")
+    if saves is None:
         advice = "see that it has an append-only file, or snapshots"
-        yield warn("store persistence", "it does not tell whether it writes to disk", advice)
-    else:
-        lost = "none: sessions are gone once it restarts"
-        yield warn("store persistence", lost, "set `appendonly yes`")
+        return warn(check, "it does not tell whether it writes to disk", advice)
+    if any(saves.values()):
+        advice = "`appendonly yes` loses a second at most"
+        return warn(check, "snapshots: turns since the last one are lost with it", advice)
+    return warn(check, "none: sessions are gone once it restarts", "set `appendonly yes`")
 
 
-def _of_memory(found: Examined) -> Iterator[Finding]:
-    if found.eviction == "noeviction":
-        yield ok("store eviction", found.eviction)
+def _of_memory(info: _Info) -> Iterator[Finding]:
+    eviction = str(info.get("maxmemory_policy", ""))
+    if eviction == "noeviction":
+        yield ok("store eviction", eviction)
     else:
-        lost = f"{found.eviction}: once it is full it lets go of sessions"
+        lost = f"{eviction}: once it is full it lets go of sessions"
         advice = "set `maxmemory-policy noeviction`: then it refuses writes, and chats go on"
         yield warn("store eviction", lost, advice)
-    used = f"{found.used / _MIB:,.0f} MiB used"
-    stands = f"{used} of {found.most / _MIB:,.0f}"
-    if not found.most:
+    size, most = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))  # bytes
+    used = f"{size / _MIB:,.0f} MiB used"
+    stands = f"{used} of {most / _MIB:,.0f}"
+    if not most:
         yield ok("store memory", f"{used}; it has no limit")
-    elif found.used >= _NEARLY * found.most:
+    elif size >= _NEARLY * most:
         yield warn("store memory", stands, "raise its maxmemory, or lower store.ttl")
     else:
         yield ok("store memory", stands)
