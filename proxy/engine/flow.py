@@ -32,7 +32,7 @@ from proxy.engine.intake.naming import Envelope
 from proxy.engine.models.models import Model
 from proxy.engine.sessions.session_cache import EpochLog, SessionState
 from proxy.engine.tool_rounds import Answerer, Rounds
-from proxy.ports import UpstreamResponse
+from proxy.ports import Recorded, UpstreamResponse
 
 
 class Incoming(msgspec.Struct, frozen=True):
@@ -185,7 +185,7 @@ class Exchange(msgspec.Struct, kw_only=True):
     """Answer the calls of tools that the proxy added to the request."""
     rounds: Rounds | None = None
     """The rounds of tool calls in the answer that the client does not see."""
-    recording: asyncio.Task[bool] | None = None
+    recording: asyncio.Task[Recorded | None] | None = None
     """The task that writes the turn to the store."""
 
     def __post_init__(self) -> None:

@@ -16,8 +16,8 @@ from proxy.errors import HistoryNotSaved, UpstreamError, UpstreamTimeout, Upstre
 
 Begin = Callable[[], Awaitable[None]]
 """Sends the head of the answer."""
-Acknowledged = Callable[[], Awaitable[bool]]
-"""Waits until an appended turn is stored; returns whether it is."""
+Acknowledged = Callable[[], Awaitable[None]]
+"""Waits until an appended turn is stored. Raises HistoryNotSaved."""
 
 
 async def pump(
@@ -80,8 +80,7 @@ async def send_appended(
     chunks = _seen(chunks, collector)
     if not collector.is_plain_stream:
         whole = b"".join([chunk async for chunk in chunks])
-        if not await acknowledged():
-            raise HistoryNotSaved
+        await acknowledged()
         await begin()
         await send({"type": "http.response.body", "body": whole, "more_body": False})
         return
@@ -133,11 +132,13 @@ async def _until_stored(
             yield passed
         if final.has_found:
             break
-    if await acknowledged():
+    try:
+        await acknowledged()
+    except HistoryNotSaved as error:
+        yield dialect.error_event(error.body())
+        async for _ in chunks:
+            pass
+    else:
         yield final.rest()
         async for chunk in chunks:
             yield chunk
-    else:
-        yield dialect.error_event(HistoryNotSaved().body())
-        async for _ in chunks:
-            pass

@@ -268,8 +268,8 @@ class Managed:
         try:
             chunks, send, adds_usage = sent.chunks(), passage.send, exchange.adds_usage
             if incoming.appended is not None and is_answered:
-                is_stored = partial(self._appends.acknowledged, exchange, collector)
-                await send_appended(chunks, collector, begin, send, is_stored, adds_usage=adds_usage)
+                acknowledged = partial(self._appends.acknowledged, exchange, collector)
+                await send_appended(chunks, collector, begin, send, acknowledged, adds_usage=adds_usage)
             else:
                 await begin()
                 tells_end = not incoming.is_shadow

@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 
 from proxy.adapters.stores import open_store
 from proxy.app import SystemClock
 from proxy.cache import Memory
 from proxy.engine.intake.naming import Naming
 from proxy.ports import PlaceState
-from tests.support.append_client import Appender, Appenders, contents, error_code, transcript
-from tests.support.clients import KEY, SECRET, Chats, only_session, proxying, write_policy
+from tests.support.append_client import Appender, Appenders, contents, error_code, kept, transcript
+from tests.support.clients import KEY, SECRET, Chats, only_session, proxying, user, write_policy
 from tests.support.servers import Exchange, eventually
 from tests.support.stores import embedded_valkey
-from tests.support.upstreams import Model, said
+from tests.support.upstreams import Model, completion, events, said
 
 
 async def test_turns_of_one_session_run_one_after_the_other(appender: Appender, model: Model) -> None:
@@ -98,6 +99,38 @@ async def test_a_place_is_free_again_when_its_worker_has_died(model: Model, appe
             assert (await appender.ask("second")).status_code == 200
             assert [len(view) for view in model.views()] == [1, 3]
             await dead.aclose()
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "in one piece"])
+async def test_a_turn_that_a_request_with_its_history_overtakes_is_told_so_and_may_be_sent_again(
+    appender: Appender, model: Model, chats: Chats, stream: bool
+) -> None:
+    came, release = asyncio.Event(), asyncio.Event()
+
+    async def held(exchange: Exchange) -> None:
+        came.set()
+        await release.wait()
+        if stream:
+            await exchange.stream_events(events(said("Too late.")))
+        else:
+            await exchange.answer_json(completion(said("Too late.")))
+
+    model.replies += [said("Yes."), held, said("No.")]
+    await appender.ask("first")
+    appender.members["stream"] = stream
+    overtaken = asyncio.create_task(appender.ask("second"))
+    await came.wait()
+    chat = chats(appender.url, X_Unabridged_Session="s")
+    await chat.say(user("first"), said("Yes."), user("quicker"))
+    assert await kept(appender.url, 5) == ["first", "Yes.", "second", "quicker", "No."]
+    release.set()
+    response = await overtaken
+    told = "but not saved: another request has continued the session. Send it again."
+    assert told in response.text
+    assert response.status_code == (200 if stream else 503)
+    again = await appender.ask("second")
+    assert "x-unabridged-degraded" not in again.headers
+    assert contents(model.views()[-1]) == ["first", "Yes.", "quicker", "No.", "second"]
 
 
 # --- pauses ---

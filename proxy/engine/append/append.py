@@ -25,6 +25,7 @@ from proxy.engine.intake.reader import Reader
 from proxy.engine.recording.collector import Collector
 from proxy.engine.recording.recorder import Recorder
 from proxy.errors import (
+    HistoryNotSaved,
     HistoryUnavailable,
     IdempotencyKeyReused,
     SessionExpired,
@@ -201,15 +202,14 @@ class Appends:
         except StoreUnavailable as error:
             raise HistoryUnavailable from error
 
-    async def acknowledged(self, exchange: Exchange, collector: Collector) -> bool:
-        """Wait until a turn is stored; return False if that fails, for its client to be told.
-
-        The client may then send it again.
-        """
-        is_saved = await self._recorder.acknowledged(exchange, collector)
-        if not is_saved and exchange.answer:
-            self._unsaved[exchange.request.session.key] = exchange.answer
-        return is_saved
+    async def acknowledged(self, exchange: Exchange, collector: Collector) -> None:
+        """Wait until a turn is stored. Raises HistoryNotSaved if that fails; its client may send it again."""
+        try:
+            await self._recorder.acknowledged(exchange, collector)
+        except HistoryNotSaved:
+            if exchange.answer:
+                self._unsaved[exchange.request.session.key] = exchange.answer
+            raise
 
     async def _settle(self, key: SessionKey) -> None:
         """End a turn: the next one waits until this one is written, or known to be in doubt."""

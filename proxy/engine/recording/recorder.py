@@ -33,7 +33,7 @@ from proxy.engine.recording.backlog import Backlog, Unwritten
 from proxy.engine.recording.collector import Collector
 from proxy.engine.recording.turn_bill import bill_of
 from proxy.engine.sessions.recognition import Recognition
-from proxy.errors import StoreUnavailable
+from proxy.errors import HistoryNotSaved, StoreUnavailable
 from proxy.ports import Clock, Recorded, SessionKey, TokenCounter, TurnStore
 from proxy.telemetry import Metrics, log_fault, log_warning
 from proxy.tracing import current
@@ -43,6 +43,7 @@ _FIRST_WORDS = 80
 """Characters that are kept of a session's first user message."""
 UNREAD = "answer-unread"
 """The degradation reported where an answer, or some of it, could not be read."""
+_OVERTAKEN = "The turn was answered, but not saved: another request has continued the session. Send it again."
 
 
 class ChainedAnswer(msgspec.Struct):
@@ -77,17 +78,16 @@ class Recorder:
 
     None of them may block.
     """
-    writing: defaultdict[SessionKey, set[asyncio.Task[bool]]] = field(
+    writing: defaultdict[SessionKey, set[asyncio.Task[Recorded | None]]] = field(
         default_factory=lambda: defaultdict(set)
     )
     """The writes that are running in this process, by session."""
 
-    def begin(self, exchange: Exchange, collector: Collector) -> asyncio.Task[bool]:
+    def begin(self, exchange: Exchange, collector: Collector) -> asyncio.Task[Recorded | None]:
         """Start to record a turn whose answer is over or was cut off, without making anybody wait.
 
         The answer's chain hash is known at once, since a quick client sends the answer back before it is
-        stored. A second call returns the first call's task. The task's result is whether the turn is in the
-        store.
+        stored. A second call returns the first call's task. Its result is None where the store is away.
         """
         if exchange.recording is not None:
             return exchange.recording
@@ -130,8 +130,8 @@ class Recorder:
         if key in self.writing:
             await asyncio.wait(tuple(self.writing[key]))
 
-    async def acknowledged(self, exchange: Exchange, collector: Collector) -> bool:
-        """Record an appended turn; return False where its client must be told that it is not stored.
+    async def acknowledged(self, exchange: Exchange, collector: Collector) -> None:
+        """Record an appended turn. Raises HistoryNotSaved where its client must be told that it is lost.
 
         That is so where the store has not confirmed the answer in time, and where there was no answer to
         keep, unless the answer itself has reported an error.
@@ -140,10 +140,16 @@ class Recorder:
         done, _ = await asyncio.wait({task}, timeout=self.patience)
         answer = collector.answer()
         if not answer.complete and (collector.is_truncated or answer.error is not None):
-            return True
-        return bool(done) and task.exception() is None and task.result()
+            return
+        recorded = task.result() if done and task.exception() is None else None
+        if recorded is Recorded.MOVED:
+            raise HistoryNotSaved(_OVERTAKEN)
+        if recorded is not Recorded.KEPT or not (exchange.answer and answer.complete):
+            raise HistoryNotSaved
 
-    async def _record(self, exchange: Exchange, answer: Answer, answered: ChainedAnswer | None) -> bool:
+    async def _record(
+        self, exchange: Exchange, answer: Answer, answered: ChainedAnswer | None
+    ) -> Recorded | None:
         request, session, usage = exchange.request, exchange.request.session, answer.usage
         key, is_of_several = session.key, exchange.rounds is not None and exchange.rounds.count > 0
         try:
@@ -154,7 +160,7 @@ class Recorder:
             turn = await self._turn(exchange, answered, known)
             ttl = self._ttl(exchange)
             self._bill(exchange, answer, turn, ttl)
-            recorded = await self._write(exchange, turn, ttl)
+            return await self._write(exchange, turn, ttl)
         except BaseException:  # a fault of ours, which is logged
             self._lose(exchange)
             raise
@@ -162,7 +168,6 @@ class Recorder:
             self.writing[key].discard(exchange.recording)
             if not self.writing[key]:
                 del self.writing[key]
-        return recorded is Recorded.KEPT and answered is not None and answered.answer.complete
 
     def _bill(self, exchange: Exchange, answer: Answer, turn: Turn, ttl: float) -> None:
         if answer.message is None and answer.usage is None:
@@ -226,7 +231,8 @@ class Recorder:
 
     def _lose(self, exchange: Exchange) -> None:
         session = exchange.request.session
-        session.cached.is_turn_lost = True
+        if exchange.request.incoming.appended is None:  # else no history of the client brings it back
+            session.cached.is_turn_lost = True
         self.recognition.cache.keep(session.key, session.cached)
         self.metrics.lost_turns.inc()
 
