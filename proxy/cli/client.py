@@ -82,7 +82,6 @@ class AdminApi:
         return self._read(self._ask("DELETE", self._path(name)))
 
     def stats(self, since: str, by: str) -> Json:
-        """Return the bills of a period, by hour, day, model or session."""
         return self._get("/stats", {"since": since, "by": by})
 
     def notices(self) -> list[Json]:
@@ -94,11 +93,9 @@ class AdminApi:
         return self._get("/memory", query)
 
     def item(self, name: str, part: str = "") -> Json:
-        """Return an item, or its log."""
         return self._get(f"{_item_path(name)}{part}", {})
 
     def restore_item(self, name: str) -> Json:
-        """Restore an item."""
         return self._read(self._ask("POST", f"{_item_path(name)}/restore"))
 
     def forget(self, name: str = "", **of: str) -> Json:

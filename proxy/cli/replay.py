@@ -161,7 +161,6 @@ def _note(known: Prices, model: str, idle: float, summary_tokens: int) -> str:
 
 
 def _content(file: str) -> bytes:
-    """Return the content of the file. Raises CommandError."""
     try:
         if file == "-":
             content = sys.stdin.buffer.read()

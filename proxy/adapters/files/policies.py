@@ -39,7 +39,6 @@ def stamp_of(path: Path) -> Stamp | None:
 
 
 def _is_same_file(one: Path, other: Path) -> bool:
-    """Return whether both paths refer to the same file."""
     stamp, another = stamp_of(one), stamp_of(other)
     return stamp is not None and another is not None and stamp[:2] == another[:2]
 

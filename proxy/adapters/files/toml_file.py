@@ -103,7 +103,6 @@ class TomlFile:
 
     @cached_property
     def lines(self) -> Mapping[Location, int]:
-        """The line of each key in the file."""
         return key_lines(self.text)
 
     def error(self, message: str, *locations: Location) -> FileError:

@@ -53,7 +53,6 @@ class WatchedPolicies:
         self._refuse(faulty)
 
     def named_or_default(self, name: str) -> Policy:
-        """Return the current policy of that name, or the default if there is none."""
         return self.in_force.named_or_default(name)
 
     def stale(self) -> list[str]:

@@ -25,13 +25,9 @@ def open_store(
     linger: float | None = None,
     timed: Timed = untimed,
 ) -> InProcessStore | RedisStore:
-    """Return the store at `url`, without connecting to it yet.
+    """Return the store at `url`, without connecting to it yet. Raises SettingsError if the URL is not valid.
 
-    `timeout` is how much longer than usual a round trip may take, `rest` how long a store that failed is not
-    called. `linger` is given only if no other process writes to the store: how long a turn that nobody waits
-    for may be delayed, to be sent together with others. All are in seconds. With a keyring records may be
-    encrypted; those of `memory://` never leave the process. `timed` is called for each call to a server, with
-    its purpose and its duration in seconds. Raises SettingsError if the URL is not valid.
+    The other arguments are those of :class:`RedisStore`; data of `memory://` never leaves the process.
     """
     match urlsplit(url).scheme:
         case "memory":

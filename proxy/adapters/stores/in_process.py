@@ -217,7 +217,6 @@ class InProcessStore:
         return {ticket: ends for ticket, ends in queue.items() if ends > now or ticket == but}
 
     def _is_gone(self, key: SessionKey) -> bool:
-        """Return whether the session is known to have existed and is gone."""
         return key in self._were and key not in self._living()
 
     def _remember(self, key: SessionKey) -> None:

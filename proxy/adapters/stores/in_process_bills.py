@@ -62,5 +62,4 @@ class InProcessBills:
         return [Bill.of(self._sessions.get(key, {})) for key in keys]
 
     def drop(self, key: SessionKey) -> None:
-        """Drop the bill of a session that is gone."""
         self._sessions.pop(key, None)

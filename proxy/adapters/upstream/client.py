@@ -205,7 +205,6 @@ class PooledUpstream(ABC):
             self._idle.popleft().close()
 
     async def aclose(self) -> None:
-        """Close all connections."""
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.wait({self._looking})

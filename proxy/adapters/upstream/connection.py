@@ -164,7 +164,6 @@ class Connection(asyncio.Protocol):
     # --- for the sender ---
 
     async def exchange(self, method: str, path: bytes, headers: Sequence[Header], body: Content) -> Answer:
-        """Send a request, and wait for the head of its answer."""
         self._answer = answer = Answer(self, self._give_back)
         self._is_head, self._head_due = method == "HEAD", inf
         self._fields = self._fields_bytes = self._framing = 0
@@ -278,7 +277,6 @@ class Connection(asyncio.Protocol):
         answer.wake()
 
     def _refuse(self, answer: Answer, wrong: str) -> None:
-        """Fail an answer that is not valid, and close the connection."""
         self._is_spoiled = True
         answer.fail(UpstreamInvalidResponse(detail=wrong))
         self.close()

@@ -116,7 +116,6 @@ class Client:
         )
 
     def close(self) -> None:
-        """Close its connections."""
         self._sdk.close()
 
     def ask(self, question: str, on_text: Callable[[str], object] = lambda _: None) -> TurnSeen | Refusal:

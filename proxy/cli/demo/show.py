@@ -54,7 +54,6 @@ class Picture:
         self._console.print(Text("\n".join(one_line(line, 600) for line in text.splitlines()), style="cyan"))
 
     def row(self, *cells: Text) -> None:
-        """Add a row of three columns."""
         self._console.print(_columns(cells))
 
     def answering(self, cells: Sequence[Text], answer: str) -> None:
@@ -159,7 +158,6 @@ def converse(
 
 
 def _turn(client: Client, question: str, picture: Picture, before: Sequence[Text]) -> Text:
-    """Return the cell of one turn in one column."""
     if client.refusal is not None:
         return Text("refused", style="red")
     turn = client.ask(question, lambda answer: picture.answering(before, answer))

@@ -71,12 +71,10 @@ class Operation:
 
     @cached_property
     def body(self) -> type[BaseModel]:
-        """The model of the request body."""
         return get_type_hints(self.endpoint)["body"]
 
     @cached_property
     def answer(self) -> type[BaseModel]:
-        """The model of the response body."""
         hint = get_type_hints(self.endpoint)["return"]
         return next(each for each in get_args(hint) or (hint,) if issubclass(each, BaseModel))
 
@@ -124,7 +122,6 @@ class AdminAPI:
         self._auth = auth
 
     def routes(self) -> list[Route]:
-        """Return the routes of the API."""
         by_path: dict[str, dict[str, Operation]] = {}
         for each in self._operations:
             by_path.setdefault(each.path, {})[each.method] = each

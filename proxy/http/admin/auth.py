@@ -55,11 +55,9 @@ class AdminAuth:
             self.check_csrf(request, request.headers.get(CSRF_HEADER, ""))
 
     def is_token(self, given: str) -> bool:
-        """Whether a text is the admin token."""
         return _same(given, self.token)
 
     def is_logged_in(self, request: Request) -> bool:
-        """Whether a request has a valid cookie of ours."""
         expires, _, rest = self._cookie(request).partition(".")
         nonce, _, signature = rest.partition(".")
         is_ours = _same(signature, self._signed("cookie", f"{expires}.{nonce}"))
@@ -81,7 +79,6 @@ class AdminAuth:
         self._set(answer, cookie, _LASTS)
 
     def log_out(self, answer: Response) -> None:
-        """Delete the cookie in a response."""
         self._set(answer, "", 0)
 
     def _set(self, answer: Response, cookie: str, lasts: int) -> None:

@@ -94,7 +94,6 @@ class IntervalReport(Shape):
 
     @classmethod
     def of(cls, interval: Interval | None) -> IntervalReport | None:
-        """Return an interval as the API has it."""
         return None if interval is None else cls.model_validate(interval._asdict())
 
 
@@ -152,7 +151,6 @@ class ProofRow(Shape):
 
     @classmethod
     def of(cls, policy: str, model: str, evidence: Evidence) -> ProofRow:
-        """Return evidence as the API has it."""
         pairs = {
             arm.value: PairCounts(
                 compared=evidence.pairs(arm),

@@ -78,7 +78,6 @@ class Frame:
         self._pages = (*own, *pages)
 
     def routes(self) -> list[BaseRoute]:
-        """The routes of the static files and of the pages."""
         by_path: dict[str, dict[str, Endpoint]] = {}
         for each in self._pages:
             by_path.setdefault(each.path, {})[each.method] = each.endpoint
@@ -190,7 +189,6 @@ class Renderer:
         self._templates.filters |= {**_FILTERS, "ago": self._ago}
 
     def __call__(self, template: str, content: Mapping[str, object]) -> str:
-        """Render a template with this content."""
         return self._templates.get_template(template).render(content)
 
     def _ago(self, seconds: float) -> str:

@@ -34,7 +34,6 @@ class Home:
     """Seconds since 1970."""
 
     def pages(self) -> list[Page]:
-        """The home page alone."""
         return [Page("GET", "", self._home)]
 
     async def _home(self, request: Request, form: Form) -> Shown:

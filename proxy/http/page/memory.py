@@ -26,7 +26,6 @@ class MemoryPages:
     forgetting: Forgetting
 
     def pages(self) -> list[Page]:
-        """The list of items, the page of one item, and its verbs with their previews."""
         return [
             Page("GET", "memory", self._all),
             Page("GET", _ITEM, self._item),

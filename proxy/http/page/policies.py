@@ -56,7 +56,6 @@ class PolicyPages:
     """Held during a replay: only one runs at a time, since it takes seconds and users' requests go on."""
 
     def pages(self) -> list[Page]:
-        """The list of policies, the page of one, and a session replayed under some."""
         return [
             Page("GET", "policies", self._all),
             Page("GET", "policies/{name}", self._one),

@@ -122,6 +122,7 @@ LINK: Final = b"\x1e"
 """The version of a node that is a link: it has a digest instead of its bytes, which another node holds."""
 
 T = TypeVar("T")
+N = TypeVar("N", int, float)
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder_of: Callable[[type], msgspec.msgpack.Decoder[Any]] = cache(msgspec.msgpack.Decoder)
@@ -162,7 +163,6 @@ class Codec:
         self._warn_of_newer = warn_of_newer
 
     def encode(self, record: object, place: bytes, version: bytes = VERSION) -> bytes:
-        """Return the bytes to be stored for a record."""
         plain = version + _encoder.encode(record)
         if self._keyring is None or not self._keyring.encrypts():
             return plain
@@ -195,18 +195,10 @@ class Codec:
 # --- plain values, which the scripts merge ---
 
 
-def integer(stored: bytes) -> int:
-    """Parse a plain counter. Raises DamagedRecord and UnknownVersion."""
+def number(kind: type[N], stored: bytes) -> N:
+    """Parse a plain counter or time. Raises DamagedRecord and UnknownVersion."""
     try:
-        return int(stored)
-    except ValueError as error:
-        raise _fault(stored) from error
-
-
-def seconds(stored: bytes) -> float:
-    """Parse a plain time. Raises DamagedRecord and UnknownVersion."""
-    try:
-        return float(stored)
+        return kind(stored)
     except ValueError as error:
         raise _fault(stored) from error
 

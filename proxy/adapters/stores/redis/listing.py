@@ -82,7 +82,6 @@ class Listing:
         return list(zip(listed, read[::2], read[1::2], strict=True))
 
     async def remove(self, gone: Sequence[SessionKey]) -> int:
-        """Remove sessions from the listing; return how many were removed."""
         if not gone:
             return 0
         return await self._connection.ask("inspect", "ZREM", keys.SESSIONS, *map(keys.listed, gone))

@@ -21,8 +21,7 @@ from proxy.adapters.stores.redis.codec import (
     DamagedRecord,
     digest,
     hashes,
-    integer,
-    seconds,
+    number,
 )
 from proxy.adapters.stores.redis.connection import Connection
 from proxy.adapters.stores.redis.scripts import Fields, NewsFields
@@ -48,7 +47,7 @@ def found(codec: Codec, answer: Sequence[Any], lookup: Lookup) -> Found:
         sid=sid.decode(errors="replace"),
         session=record,
         known=known,
-        counts={chain_hash: integer(count) for chain_hash, count in counted if count is not None},
+        counts={chain_hash: number(int, count) for chain_hash, count in counted if count is not None},
         epochs=epochs(codec, stored, lookup.lane),
         hidden=hidden(codec, hides),
         was_here=record is None and bool(was_here),
@@ -78,8 +77,8 @@ def session(codec: Codec, fields: Fields, first_in_queue: bytes | None = None) -
     compacting = "compacting" if first_in_queue and first_in_queue.startswith(COMPACTOR.encode()) else ""
     return msgspec.structs.replace(
         codec.decode(record, Session, keys.RECORD_PLACE),
-        created=seconds(created or b""),
-        turns=integer(turns or b""),
+        created=number(float, created or b""),
+        turns=number(int, turns or b""),
         tip=tip or b"",
         unsaved=unsaved or b"",
         pins=hashes(pins, keys.HASH) if pins else (),
@@ -155,7 +154,7 @@ async def discard_damaged(connection: Connection, codec: Codec, key: SessionKey,
         ("SMEMBERS", name + keys.LANES),
     )
     for count in cast("list[bytes]", counts):
-        _is_whole(partial(integer, count))
+        _is_whole(partial(number, int, count))
     for each_lane in (named.decode(errors="replace") for named in cast("set[bytes]", lanes)):
         for epoch in await connection.ask("", "LRANGE", keys.epochs(key, each_lane), 0, -1):
             _is_whole(partial(epochs, codec, [epoch], each_lane))

@@ -48,10 +48,10 @@ _WARNED: Final = 10_000
 class RedisStore:
     """Sessions in one server, or in a cluster.
 
-    `timeout` is how much longer than usual a round trip may take, and `rest` is that of the breaker. `linger`
-    is given only if no other process writes to the server: how long a turn that nobody waits for may be
-    delayed, to be sent together with others; otherwise None. All are in seconds. Without a keyring nothing is
-    sealed, and sealed records cannot be read. `timed` is called for each call, with its purpose and its
+    `timeout` is how much longer than usual a round trip may take, and `rest` how long a server that failed is
+    not called. `linger` is given only if no other process writes to the server: how long a turn that nobody
+    waits for may be delayed, to be sent together with others. All are in seconds. Without a keyring nothing
+    is sealed, and sealed records cannot be read. `timed` is called for each call, with its purpose and its
     duration in seconds.
     """
 

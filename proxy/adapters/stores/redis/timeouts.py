@@ -109,7 +109,6 @@ class _Measuring(AbstractConnection):
         self.socket_timeout = self._timeouts.trip.seconds if self._is_timed else None
 
     async def _make(self) -> None:
-        """Connect, and measure one round trip."""
         began = monotonic()
         self.socket_timeout = max(_FARTHEST, self._timeouts.trip.least)
         try:
@@ -126,7 +125,6 @@ class _Measuring(AbstractConnection):
         self._timeouts.reached()
 
     async def disconnect(self, *args: Any, **options: Any) -> None:
-        """Close the connection, even while it is being made."""
         connecting = self._connecting
         if connecting is not None and connecting is not asyncio.current_task():
             self._connecting = None
