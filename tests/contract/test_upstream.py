@@ -15,7 +15,6 @@ import pytest
 from proxy.adapters.upstream import HttptoolsUpstream, HttpxUpstream
 from proxy.errors import (
     InvalidHeader,
-    SettingsError,
     UnabridgedError,
     UpstreamInvalidResponse,
     UpstreamTimeout,
@@ -254,18 +253,6 @@ async def test_an_upstream_whose_name_is_unknown_is_unreachable(client: Callable
         with pytest.raises(UpstreamUnreachable) as raised:
             await nobody.send("GET", "/models", [], None)
     assert "nowhere" not in raised.value.message
-
-
-@pytest.mark.parametrize(
-    "url",
-    ["", "api.example.com/v1", "ftp://example.com", "http://", "http://u:p@example.com", "http://a/?b=c"],
-)
-@pytest.mark.parametrize("client", UPSTREAMS)
-def test_a_url_that_cannot_be_an_upstreams_is_refused_at_the_start(
-    client: Callable[..., Upstream], url: str
-) -> None:
-    with pytest.raises(SettingsError):
-        client(url)
 
 
 # --- TLS ---

@@ -140,6 +140,13 @@ def test_our_own_connections_are_left_only_for_what_they_do_not_have(
     assert isinstance(opened(upstream="http://127.0.0.1:1/v1"), HttptoolsUpstream)
 
 
+@pytest.mark.parametrize("url", ["http://256.1.1.1/v1", "https://☃.example/v1"])
+def test_an_upstream_whose_host_cannot_exist_stops_the_start(url: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        opened(upstream=url)
+    assert str(caught.value).startswith("UNABRIDGED_UPSTREAM is not a valid URL: ")
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [

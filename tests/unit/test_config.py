@@ -105,7 +105,17 @@ def test_a_password_in_the_upstream_is_refused_and_not_repeated() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["host/v1", "ftp://host", "https://", "http://h/v1?a=b", "http://h:99999/v1", "http://[::1"]
+    "url",
+    [
+        "",
+        "host/v1",
+        "ftp://host",
+        "https://",
+        "http://h/v1?a=b",
+        "http://h/#a",
+        "http://h:99999/v1",
+        "http://[::1",
+    ],
 )
 def test_an_upstream_that_is_no_plain_http_url_is_refused(url: str) -> None:
     assert complaint(upstream=url).startswith("--upstream must ")

@@ -11,7 +11,6 @@ from proxy.adapters.stores.in_process import InProcessStore
 from proxy.adapters.stores.redis import RedisStore
 from proxy.adapters.stores.redis.codec import Keyring
 from proxy.adapters.stores.redis.connection import Timed, untimed
-from proxy.errors import SettingsError
 from proxy.ports import Clock
 
 
@@ -29,11 +28,6 @@ def open_store(
 
     The other arguments are those of :class:`RedisStore`; data of `memory://` never leaves the process.
     """
-    match urlsplit(url).scheme:
-        case "memory":
-            return InProcessStore(clock)
-        case "redis" | "rediss" | "redis+cluster" | "rediss+cluster" | "unix":
-            return RedisStore(url, clock, timeout, rest, keyring, linger=linger, timed=timed)
-        case scheme:
-            known = "redis://, rediss://, redis+cluster://, rediss+cluster://, unix:// or memory://"
-            raise SettingsError(f"A store begins with {known}, not with {scheme!r}.")
+    if urlsplit(url).scheme == "memory":
+        return InProcessStore(clock)
+    return RedisStore(url, clock, timeout, rest, keyring, linger=linger, timed=timed)

@@ -27,7 +27,6 @@ from proxy.adapters.upstream.connection import Connection, Content, Header, unpr
 from proxy.errors import (
     InvalidHeader,
     Overloaded,
-    SettingsError,
     UnabridgedError,
     UpstreamError,
     UpstreamInvalidResponse,
@@ -84,12 +83,12 @@ class Pooled(Protocol):
 
 
 class PooledUpstream(ABC):
-    """A `proxy.ports.Upstream`; `base_url` replaces the `/v1` of the client's request.
+    """A `proxy.ports.Upstream`; `base_url`, a valid URL, replaces the `/v1` of the client's request.
 
     Timeouts are in seconds. The read timeout applies to each wait for the next bytes, to the whole head of an
     answer, and to each wait for room to write. `credentials` are the operator's; they are used to query the
     list of models where the URL seems to lack its `/v1`. `tls` says which certificates to trust, by default
-    the system's trust store. Raises SettingsError for a URL that cannot be an upstream's.
+    the system's trust store.
     """
 
     def __init__(
@@ -102,14 +101,7 @@ class PooledUpstream(ABC):
         tls: ssl.SSLContext | None = None,
         proxy: httpx2.Proxy | None = None,
     ) -> None:
-        try:
-            self._url = url = httpx2.URL(base_url)
-        except httpx2.InvalidURL as error:
-            raise SettingsError("The upstream's URL is not valid.") from error
-        if url.scheme not in {"http", "https"} or not url.host:
-            raise SettingsError("The upstream's URL must begin with http:// or https:// and name a host.")
-        if url.userinfo or url.query or url.fragment:
-            raise SettingsError("The upstream's URL must have no user, query or fragment.")
+        self._url = url = httpx2.URL(base_url)
         self.proxy = proxy and f"{proxy.url.scheme}://{proxy.url.netloc.decode('ascii')}"
         """The URL of the outbound proxy that requests go through, without its password."""
         self._path = url.raw_path.rstrip(b"/")

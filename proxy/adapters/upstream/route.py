@@ -52,9 +52,12 @@ def open_upstream(settings: Settings, credentials: Sequence[Header] = ()) -> Poo
 def outbound_proxy(upstream: str) -> httpx2.Proxy | None:
     """The outbound proxy for an upstream's URL by `HTTPS_PROXY` and the like; None if `NO_PROXY` excludes it.
 
-    Also None for an upstream on loopback. Raises SettingsError for what is no proxy's URL.
+    Also None for an upstream on loopback. Raises SettingsError if either has no valid URL.
     """
-    url, proxies = httpx2.URL(upstream), getproxies_environment()
+    try:
+        url, proxies = httpx2.URL(upstream), getproxies_environment()
+    except httpx2.InvalidURL as error:
+        raise SettingsError(f"{variable('upstream')} is not a valid URL: {error}") from error
     name = next((name for name in (url.scheme, "all") if name in proxies), None)
     if name is None or is_loopback(url.host) or _is_excepted(url, proxies.get("no", "")):
         return None
