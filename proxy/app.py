@@ -198,7 +198,7 @@ def _outside(settings: Settings, written: SettingsFile | None, *, owns_store: bo
     clock, learned = SystemClock(), Memory(settings.cache_memory // _LEARNED, part=2)
     memory = Memory(settings.cache_memory - learned.most)
     metrics = Metrics(lambda: memory.held + learned.held)
-    policies = WatchedPolicies(PolicyLibrary.of(settings.policies), settings.policy, metrics, written)
+    policies = WatchedPolicies(PolicyLibrary(settings.policies), settings.policy, metrics, written)
     keyring = Keyring(_secrets(settings), policies.encrypts)
     url = settings.store or "memory://"
     times = (settings.store_timeout, settings.store_breaker)

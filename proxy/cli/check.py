@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the policy's consequences. Raises PolicyError and PluginError."""
     load_plugins()
-    policy, file = PolicyLibrary.of(args.policies).read(args.file)
+    policy, file = PolicyLibrary(args.policies).read(args.file)
     model: str = args.model or ""
     stated, priced = policy.budget.window(model), prices.context_window(model)
     if args.window is not None:

@@ -91,7 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Replay every session under every policy. Raises PluginError, PolicyError, CommandError."""
     load_plugins()
-    library = PolicyLibrary.of(args.policies)
+    library = PolicyLibrary(args.policies)
     given = {each: library.load(each) for each in args.policy or ["default"]}
     if args.learn:
         return _learn(args, [*given.values()])

@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         settings, written = load_settings(**{name: getattr(args, name) for name in FLAGS})
         # The app reads them again; here a mistake is said once, before anything starts.
-        library = PolicyLibrary.of(settings.policies)
+        library = PolicyLibrary(settings.policies)
         if written is not None:
             written.check(library)
         library.load(settings.policy)

@@ -48,11 +48,6 @@ HOP_BY_HOP = frozenset(
 OURS = b"x-unabridged-"
 
 
-def values(headers: Sequence[Header], name: bytes) -> list[bytes]:
-    """Return every value of a header, in order; `name` is in lower case."""
-    return [value for key, value in headers if key.lower() == name]
-
-
 def value(headers: Sequence[Header], name: bytes) -> bytes | None:
     """Return the first value of a header, None where it is absent; `name` is in lower case."""
     for key, found in headers:
@@ -89,7 +84,7 @@ def announces_body(headers: Sequence[Header]) -> bool:
 
 def check_credentials(headers: Sequence[Header]) -> None:
     """Refuse two credentials in one request: nobody can say which one counts (raises InvalidHeader)."""
-    if len(values(headers, b"authorization")) > 1:
+    if [name.lower() for name, _ in headers].count(b"authorization") > 1:
         raise InvalidHeader("There is more than one Authorization header.")
 
 

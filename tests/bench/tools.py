@@ -208,7 +208,7 @@ def main() -> None:
             for told, invalidated in (("writes empty", True), ("all pure", False))
         }
         if args.policy:
-            chosen = {args.policy: PolicyLibrary.of(None).load(args.policy).tools}
+            chosen = {args.policy: PolicyLibrary().load(args.policy).tools}
         for told, rules in chosen.items():
             tally = Tally()
             for messages in sessions(path, apart=args.apart):

@@ -14,7 +14,7 @@ class Files:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.library = PolicyLibrary([directory])
+        self.library = PolicyLibrary(directory)
 
     def write(self, name: str, text: str) -> Path:
         path = self.directory / f"{name}.toml"

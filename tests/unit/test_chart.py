@@ -160,7 +160,7 @@ def test_the_settings_file_of_the_values_is_the_one_that_the_server_is_told_of(t
     (tmp_path / "mine.toml").write_text(EVERYTHING["policies"]["mine.toml"], encoding="utf-8")
     settings, written = load_settings(config=file)
     assert written is not None
-    written.check(PolicyLibrary.of(tmp_path))
+    written.check(PolicyLibrary(tmp_path))
     assert settings.log_level == "debug"
     assert [(rule.client, rule.policy) for rule in written.rules] == [("QwenCode/*", "mine")]
 

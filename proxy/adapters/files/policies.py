@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 from stat import S_ISREG
-from typing import Self, cast
+from typing import cast
 
 from pydantic import ValidationError
 
@@ -98,20 +98,16 @@ class PolicyFile(TomlFile):
 
 
 class PolicyLibrary:
-    """Policies in directories: the first directory that has a name wins, and the presets come last.
+    """The policies of `--policies DIR`, if given, and the presets; of one name, the directory's is taken.
 
-    Every call reads the files again.
+    Every call reads the files again. Raises PolicyError if it is not a directory.
     """
 
-    def __init__(self, directories: Sequence[Path] = ()) -> None:
-        self._directories: tuple[Path, ...] = (*directories, shipped_policies())
-
-    @classmethod
-    def of(cls, directory: Path | None) -> Self:
-        """Return the library of `--policies DIR`, if given. Raises PolicyError if it is not a directory."""
+    def __init__(self, directory: Path | None = None) -> None:
         if directory is not None and not directory.is_dir():
             raise PolicyError(str(directory), None, "is not a directory of policies")
-        return cls(() if directory is None else (directory,))
+        own = () if directory is None else (directory,)
+        self._directories: tuple[Path, ...] = (*own, shipped_policies())
 
     def names(self) -> list[str]:
         stems = {file.stem for directory in self._directories for file in directory.glob("*.toml")}

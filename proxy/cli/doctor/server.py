@@ -41,7 +41,7 @@ def of_policies(settings: Settings, written: SettingsFile | None) -> list[Findin
     """Check whether the policies that requests may get can be loaded, with the warnings of `check`."""
     try:
         load_plugins()
-        library = PolicyLibrary.of(settings.policies)
+        library = PolicyLibrary(settings.policies)
         if written is not None:
             written.check(library)
         rules = written.rules if written is not None else ()

@@ -136,7 +136,7 @@ async def _of_models(
     stated = StatedWindows(upstream, clock, memory)
     models = Models(stated, prices.context_window, prices.prices_of, clock, memory)
     try:
-        policy = PolicyLibrary.of(settings.policies).load(settings.policy)
+        policy = PolicyLibrary(settings.policies).load(settings.policy)
     except OperatorError:
         policy = Policy()  # what is wrong with it, its own line says
     details = list[dict[str, object]]()

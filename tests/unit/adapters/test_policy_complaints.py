@@ -233,7 +233,7 @@ def test_a_directory_is_no_policy(files: Files) -> None:
 def test_a_file_is_no_directory_of_policies(files: Files) -> None:
     path = files.write("x", "")
     with pytest.raises(PolicyError, match=r"x\.toml: is not a directory of policies"):
-        PolicyLibrary.of(path)
+        PolicyLibrary(path)
 
 
 ODD = st.recursive(
@@ -249,7 +249,7 @@ def test_whatever_stands_behind_a_key_is_taken_or_complained_about_in_one_line(
 ) -> None:
     directory = tmp_path_factory.mktemp("odd")
     (directory / "x.toml").write_text(f"{key} = {as_toml(value)}\n", encoding="utf-8")
-    said = complaint_about(PolicyLibrary([directory]), "x")
+    said = complaint_about(PolicyLibrary(directory), "x")
     assert all(line.startswith(f"{directory}/x.toml:1: ") for line in (said or "").splitlines())
 
 

@@ -32,7 +32,7 @@ class House:
         return path
 
     def open(self, default: str = "default") -> WatchedPolicies:
-        return WatchedPolicies(PolicyLibrary.of(self.directory), default, self.metrics)
+        return WatchedPolicies(PolicyLibrary(self.directory), default, self.metrics)
 
     def count(self, name: str, **labels: str) -> float:
         return self.metrics.registry.get_sample_value(f"unabridged_{name}", labels) or 0.0
@@ -167,7 +167,7 @@ def test_a_default_outside_any_directory_is_watched_with_what_it_extends(tmp_pat
     outside = House(tmp_path)
     outside.write("base", RECENT.format(0.1))
     path = outside.write("mine", 'extends = "base"\n')
-    policies = WatchedPolicies(PolicyLibrary.of(None), str(path), outside.metrics)
+    policies = WatchedPolicies(PolicyLibrary(), str(path), outside.metrics)
     assert recent(policies, "mine") == recent(policies, "") == 0.1
     with pytest.raises(InvalidPolicy):
         policies.in_force.named("base")
