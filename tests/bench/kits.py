@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-from proxy.adapters.tokens.counter import o200k_base
+from proxy.adapters.tokens import o200k_base
 from tests.bench.answering import answering
 from tests.bench.serving import serving
 

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from tiktoken_ext import openai_public  # pyright: ignore[reportMissingTypeStubs]
 
 from proxy.adapters import tokens as adapter
-from proxy.adapters.tokens import TiktokenCounter
-from proxy.adapters.tokens.counter import VocabularyError, o200k_base, pieces, ranks_of
+from proxy.adapters.tokens import TiktokenCounter, VocabularyError, o200k_base, pieces, ranks_of
 from proxy.ports import TokenCounter
 
 COUNTERS: list[Callable[[], TokenCounter]] = [TiktokenCounter]
