@@ -161,7 +161,7 @@ class Exchange(msgspec.Struct, kw_only=True):
     sent_tokens: int = 0
     """Tokens of head and view as the model counts them: as forwarded or, in shadow, as it would have been."""
     full_tokens: int = 0
-    """Tokens of the head and the whole conversation as the model counts them."""
+    """Tokens of the head and the whole conversation as the model counts them, had nothing been recalled."""
     plain_body: bytes
     """The body to send, before the parameters are added that only the proxy asks for."""
     body: bytes = b""
@@ -194,10 +194,11 @@ class Exchange(msgspec.Struct, kw_only=True):
     def set_request(self, request: Request, decision: Decision, plain_body: bytes) -> None:
         """Set the request, its decision and the body to send, and count their tokens."""
         head, ratio = request.budget.head, request.budget.ratio
-        view, whole = head + decision.view_tokens, head + request.chain.tokens.total
+        view, whole = head + decision.view_tokens, request.counted_tokens
         self.request, self.decision = request, decision
         self.counted_tokens = whole if request.incoming.is_shadow else view
-        self.sent_tokens, self.full_tokens = ceil(view * ratio), ceil(whole * ratio)
+        self.sent_tokens = ceil(view * ratio)
+        self.full_tokens = ceil((whole - request.history.ours()) * ratio)
         self.plain_body = self.body = plain_body
         self.adds_usage = self.adds_cache_key = False
 

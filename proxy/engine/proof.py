@@ -176,7 +176,8 @@ class Proofs:
     async def _outcome(self, sample: _Sample) -> Evidence:
         exchange = sample.exchange
         budget = exchange.request.budget
-        needed, limit = exchange.full_tokens + budget.real(sample.answer.tokens), budget.window.limit
+        needed = budget.real(exchange.request.counted_tokens) + budget.real(sample.answer.tokens)
+        limit = budget.window.limit
         if limit is not None and needed > limit:
             # Controls are skipped too, so that both arms sample the same requests.
             return _unproven(Unproven.BEYOND)
@@ -211,9 +212,10 @@ class Proofs:
 
     def _expected(self, sample: _Sample) -> _Cost:
         """The expected cost: nothing in the provider's cache, and an answer as long as the first."""
-        exchange = sample.exchange
-        prompt = exchange.full_tokens if sample.arm is Arm.WHOLE else exchange.sent_tokens
-        return _cost(exchange, Prompt(prompt, 0), exchange.request.budget.real(sample.answer.tokens))
+        exchange, real = sample.exchange, sample.exchange.request.budget.real
+        whole = real(exchange.request.counted_tokens)
+        prompt = whole if sample.arm is Arm.WHOLE else exchange.sent_tokens
+        return _cost(exchange, Prompt(prompt, 0), real(sample.answer.tokens))
 
     async def _is_past_ceiling(self, sample: _Sample) -> bool:
         """Whether this call would exceed what its policy allows all workers together in a day (UTC)."""

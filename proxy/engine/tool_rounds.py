@@ -147,12 +147,19 @@ class Rounds:
     """The messages that the upstream has in place of the client's one message."""
     tokens: int = 0
     """Counted tokens of ``sequence``."""
+    ours: int = 0
+    """Those of calls of the proxy's own tools and of their results."""
     before: Self | None = None
     """The rounds before the newest one, if any of its calls was answered."""
 
     @property
     def rules(self) -> Rules:
         return Rules(self.answerers.holds, self.answerers.is_ours)
+
+    @property
+    def ours_sent(self) -> int:
+        """Those of ``ours`` that the newest request has had: the results of the last round are not sent."""
+        return (self.before or self).ours
 
     @property
     def may_ask(self) -> bool:
@@ -171,7 +178,7 @@ class Rounds:
         unanswered = [call for call in editor.requested() if call not in results]
         dropped = [call for call in unanswered if self.answerers.is_ours(call.tool)]
         is_left = bool(editor.shown()) or len(dropped) < len(unanswered)
-        if dropped and not results and not is_left and not self._says_anything(editor.message(dropped)):
+        if dropped and not results and not is_left and not await self._cost(editor.message(dropped)):
             self.limit = self.count + 1
             return True
         goes_on = bool(results) and not is_left
@@ -179,9 +186,12 @@ class Rounds:
             editor.settle(list(results))
         if (results or self.sequence) and not editor.has_given_up:
             message = editor.message(dropped)
-            if self._says_anything(message):
+            if cost := await self._cost(message):
                 self.sequence.append(message)
-                self.tokens += await self._cost(message)
+                self.tokens += cost
+            if ours := [call for call in results if self.answerers.is_ours(call.tool)]:
+                rest = await self._cost(editor.message([*dropped, *ours]))
+                self.ours += cost - rest + sum(results[call].tokens for call in ours)
             for each in results.values():
                 self.sequence.append(each.message)
                 self.tokens += each.tokens
@@ -197,7 +207,7 @@ class Rounds:
 
         Without them, what may be asked next is less than what the upstream has accepted ``before``.
         """
-        self.sequence, self.tokens, self.room = before.sequence, before.tokens, 0
+        self.sequence, self.tokens, self.ours, self.room = before.sequence, before.tokens, before.ours, 0
         self.hits, self.answered = before.hits, before.answered
         return await self.settle(editor)
 
@@ -238,9 +248,10 @@ class Rounds:
         return fitting
 
     async def _cost(self, message: bytes) -> int:
-        (tokens,) = await self.counter.count_all([self.dialect.read(message).countable()])
-        return MESSAGE_TOKENS + tokens
-
-    def _says_anything(self, message: bytes) -> bool:
+        """Return the counted tokens of a message; 0 for one that says nothing, which is not sent."""
         content = self.dialect.read(message)
-        return content.role == "tool" or bool(content.calls) or bool(content.countable())
+        text = content.countable()
+        if not (text or content.calls or content.role == "tool"):
+            return 0
+        (tokens,) = await self.counter.count_all([text])
+        return MESSAGE_TOKENS + tokens

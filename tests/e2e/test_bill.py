@@ -13,12 +13,12 @@ import httpx2
 import pytest
 
 from proxy.cli import main
-from tests.support.clients import ADMIN, Chat, Chats, Small, admin, proxying
+from tests.support.clients import ADMIN, Chat, Chats, Small, admin, bill_of, proxying
 from tests.support.operator import ask
 from tests.support.repeated_calls import POLICY as REPEATED_CALLS
 from tests.support.repeated_calls import TOOLS, WEATHER, known
 from tests.support.replays import replayed
-from tests.support.servers import PATIENCE, Exchange
+from tests.support.servers import Exchange
 from tests.support.stores import embedded_valkey, run
 from tests.support.upstreams import Behaviour, Message, Model, calling, completion, events, said
 
@@ -57,16 +57,6 @@ def using(used: Message, message: Message | None = None, *, stream: bool = False
 
 def usage(prompt: int, output: int, **details: int) -> Message:
     return {"prompt_tokens": prompt, "completion_tokens": output, "prompt_tokens_details": details}
-
-
-async def bill_of(url: str, session: str = "s", requests: int = 1) -> Any:
-    """A session's bill, once it has so many requests: a turn is billed behind its answer."""
-    async with asyncio.timeout(PATIENCE), httpx2.AsyncClient(base_url=url, headers=ADMIN) as client:
-        while True:
-            found = (await client.get(f"/unabridged/v1/sessions/{session}")).json().get("bill")
-            if found and found["requests"] >= requests:
-                return found
-            await asyncio.sleep(0.01)
 
 
 async def stats(url: str, **query: str) -> Any:

@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from proxy.core.recall.tool import DESCRIPTION, NAME, PARAMETERS
-from tests.support.clients import proxying, tokens_of, told, user, write_policy
+from tests.support.clients import Chats, bill_of, proxying, tokens_of, told, user, write_policy
 from tests.support.servers import Exchange
 from tests.support.upstreams import (
     JSON,
@@ -336,3 +336,26 @@ async def test_where_what_was_recalled_is_refused_for_its_length_the_model_answe
     assert fourth["messages"] == second["messages"]
     assert "tools" not in fourth
     assert model.invalid == []
+
+
+async def test_doing_nothing_would_have_recalled_nothing(model: Model, policy: Start, chats: Chats) -> None:
+    model.caches = True
+    async with proxying(model.url, policy=policy()) as url:
+        warm = chats(url)
+        warm.members["model"] = "gpt-4o"
+        for _ in range(14):
+            await warm.ask("Hello " * 100)  # until it is known how the model counts
+        full, bills = list[int](), list[Any]()
+        for name, replies in (("plain", []), ("recalling", [recalls(query="How was the bridge paid?")])):
+            chat = chats(url, X_Unabridged_Session=name)
+            chat.messages, chat.members["model"] = long_talk()[:-1], "gpt-4o"
+            model.replies += [*replies, said("In cash.")]
+            await chat.ask("How was the bridge paid?")
+            full.append(tokens_of(await chat.ask("Thanks"))["full"])
+            bills.append(await bill_of(url, name, requests=2))
+    plain, recalling = bills
+    assert recalling["tool_calls_answered"] == 1
+    assert recalling["tokens"]["sent"] > plain["tokens"]["sent"] + 600
+    assert full[0] == full[1]
+    assert recalling["tokens"]["received"] == pytest.approx(plain["tokens"]["received"], rel=0.01)
+    assert recalling["dollars"]["without"] == pytest.approx(plain["dollars"]["without"], rel=0.01)

@@ -171,6 +171,16 @@ async def admin(url: str, path: str, **query: str) -> Any:
         return response.json()
 
 
+async def bill_of(url: str, session: str = "s", requests: int = 1) -> Any:
+    """A session's bill, once it has so many requests: a turn is billed behind its answer."""
+    async with asyncio.timeout(PATIENCE), httpx2.AsyncClient(base_url=url, headers=ADMIN) as client:
+        while True:
+            found = (await client.get(f"/unabridged/v1/sessions/{session}")).json().get("bill")
+            if found and found["requests"] >= requests:
+                return found
+            await asyncio.sleep(0.01)
+
+
 async def only_session(url: str) -> Any:
     (session,) = (await admin(url, "sessions"))["sessions"]
     return session

@@ -112,6 +112,11 @@ class HiddenCalls(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """The assistant messages as the upstream wrote them, each followed by the proxy's tool results."""
     tokens: int
     """Counted tokens of all these messages (not calibrated), including framing."""
+    ours: int = 0
+    """Those of calls of the proxy's own tools and of their results; 0 in records older than this field.
+
+    Without the proxy they would not be there, while any other result would have come from the client.
+    """
     at: float
     """Seconds since 1970, UTC."""
 

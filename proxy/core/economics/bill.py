@@ -4,9 +4,9 @@ Replay, the store, metrics, commands and the admin API all use this record. Mone
 that sums agree exactly however they are grouped.
 
 Doing nothing means the same turn with the whole conversation, answered with as many tokens. If nothing was
-cut, that is what was sent. Otherwise its prompt is assumed to be cached as far as possible: while the cache
-is warm, the part that the previous request had, in the steps in which providers cache prefixes. A whole
-conversation that exceeds the model's window would have failed, and costs nothing.
+cut or recalled, that is what was sent. Otherwise its prompt is assumed to be cached as far as possible: while
+the cache is warm, the part that the previous request had, in the steps in which providers cache prefixes. A
+whole conversation that exceeds the model's window would have failed, and costs nothing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -175,10 +175,11 @@ def added(amounts: Amounts, others: Amounts) -> dict[str, int]:
     return sums
 
 
-def kept_prompt(chain: Chain, before: Plan, plan: Plan, budget: Budget, prices: Prices) -> int:
+def kept_prompt(chain: Chain, before: Plan, plan: Plan, budget: Budget, prices: Prices, less: int = 0) -> int:
     """Return how many of a prompt's tokens a warm cache holds: those of the prefix shared with the last one.
 
-    ``before`` is the plan of the previous request, which lacked the chain's newest messages.
+    ``before`` is the plan of the previous request, which lacked the chain's newest messages, and ``less``
+    are counted tokens of the messages before these that are taken not to have been sent.
     """
     first = chain.sent_before
     if before is not plan:
@@ -186,7 +187,7 @@ def kept_prompt(chain: Chain, before: Plan, plan: Plan, budget: Budget, prices: 
         changed = [start for start, _, _ in notes[0] ^ notes[1]]
         changed += [each.position for each in {*before.replacements} ^ {*plan.replacements}]
         first = min([first, *changed])
-    counted = budget.head + chain.tokens.between(0, first)
+    counted = budget.head + chain.tokens.between(0, first) - less
     for gap in plan.gaps:
         if gap.end <= first:
             counted += gap.tokens - chain.tokens.between(gap.start, gap.end)

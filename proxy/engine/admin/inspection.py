@@ -292,8 +292,10 @@ class Branch:
 
     @property
     def full_tokens(self) -> int:
-        """The size of the whole branch, including the head, in the model's tokens."""
-        return self.situation.budget.real(self.situation.budget.head + self.situation.chain.tokens.total)
+        """The size of the whole branch and the head, in the model's tokens, had nothing been recalled."""
+        hidden, budget = self.found.hidden, self.situation.budget
+        ours = sum(hidden[node.hash].ours for node in self.nodes if node.hash in hidden)
+        return budget.real(budget.head + self.situation.chain.tokens.total - ours)
 
     @property
     def stage(self) -> str:

@@ -106,6 +106,7 @@ class _Course:
             hash=extend(self.exchange.request.history.tip, answer.identity),
             messages=tuple(self.rounds.sequence),
             tokens=self.rounds.tokens,
+            ours=self.rounds.ours,
             at=self.loop.clock.now(),
         )
         if not await self.loop.recorder.keep_hidden(self.exchange, hidden):

@@ -196,6 +196,10 @@ class History(CachedPrefix, frozen=True, kw_only=True):
             found = self.joint(answer, len(self.entries)) if answer else None
         return found.hash if found else b""
 
+    def ours(self, end: int | None = None) -> int:
+        """Return the counted tokens of calls of the proxy's own tools, and their results, before ``end``."""
+        return sum(each.ours for place, each in self.hidden.items() if end is None or place < end)
+
     def outgoing_chain(self, chain: Chain) -> Chain:
         """Return the chain with the token counts of what is sent in place of our answers."""
         tokens = list(chain.tokens)

@@ -2,7 +2,8 @@
 
 Where an answer reports no usage, or no cached tokens, tokens are our own count, and the provider is assumed
 to have cached the prefix that the request shares with the one before. The cost of doing nothing is estimated
-in the same way. In shadow nothing was done, so the bill also says what would have been saved.
+in the same way, without what the model has recalled. In shadow nothing was done, so the bill also says what
+would have been saved.
 """
 
 from msgspec.structs import replace
@@ -28,10 +29,10 @@ def bill_of(exchange: Exchange, usage: Usage | None, counted: int) -> Bill:
     reported_output = reported.completion_tokens if reported is not None else None
     output = budget.real(counted) if reported_output is None else bounded(reported_output)
 
-    def estimate(tokens: int, before: Plan, plan: Plan) -> Prompt:
+    def estimate(tokens: int, before: Plan, plan: Plan, less: int = 0) -> Prompt:
         if conditions.idle is None or conditions.is_new_head or conditions.idle >= prices.ttl:
             return Prompt(tokens, 0)  # the provider has nothing in its cache
-        return Prompt(tokens, min(kept_prompt(request.chain, before, plan, budget, prices), tokens))
+        return Prompt(tokens, min(kept_prompt(request.chain, before, plan, budget, prices, less), tokens))
 
     plan = EMPTY if is_shadow else decision.plan
     if reported is not None and reported.cached_tokens is not None:
@@ -41,8 +42,14 @@ def bill_of(exchange: Exchange, usage: Usage | None, counted: int) -> Bill:
         before = plan_before(exchange) if began and not is_shadow else plan
         prompt = estimate(sent if reported is None else bounded(reported.prompt_tokens), before, plan)
     whole, fits, cut = prompt, True, exchange.full_tokens - exchange.sent_tokens
-    if plan != EMPTY:
-        whole = estimate(max(prompt.tokens + cut, 0), EMPTY, EMPTY)
+    recalled = budget.real(rounds.ours_sent) if rounds is not None and reported is not None else 0
+    if plan != EMPTY or recalled or request.history.ours():
+        whole = estimate(
+            max(prompt.tokens + cut - recalled, 0),
+            EMPTY,
+            EMPTY,
+            less=request.history.ours(request.chain.sent_before),
+        )
         fits = budget.window.limit is None or whole.tokens + output <= budget.window.limit
     bill = Bill.of_request(prompt, output, whole, paid, fits=fits)
     if plan != decision.plan:
