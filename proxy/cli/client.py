@@ -104,27 +104,15 @@ class AdminApi:
 
     def wait(self, since: float, seconds: float) -> None:
         """Return once a session has changed after ``since`` (seconds since 1970), or after a timeout."""
-        with (
-            self._reaching(timeout=seconds + _LOOKING) as client,
-            client.stream(
-                "GET",
-                f"{self._api}/events",
-                params={"seconds": max(ceil(seconds), 1)},
-                headers={"Last-Event-ID": f"{since:.3f}"},
-            ) as response,
-        ):
-            self._check(response)
-            next((line for line in response.iter_lines() if line.startswith("event:")), None)
+        params, headers = {"seconds": max(ceil(seconds), 1)}, {"Last-Event-ID": f"{since:.3f}"}
+        with self._streaming("GET", "/events", seconds + _LOOKING, params=params, headers=headers) as lines:
+            next((line for line in lines if line.startswith("event:")), None)
 
     def maintain(self) -> Iterator[Json]:
         """Run the maintenance of memories now; yield its progress."""
         headers = {"Accept": "application/x-ndjson"}
-        with (
-            self._reaching(timeout=None) as client,
-            client.stream("POST", f"{self._api}/memory/maintain", headers=headers) as response,
-        ):
-            self._check(response)
-            yield from map(json.loads, response.iter_lines())
+        with self._streaming("POST", "/memory/maintain", None, headers=headers) as lines:
+            yield from map(json.loads, lines)
 
     def _path(self, name: str) -> str:
         """Return the path of a session, by its id where the server takes no path with such a name."""
@@ -155,6 +143,18 @@ class AdminApi:
             response = client.request(method, f"{self._api}{path}", params=query, json=body)
         self._check(response)
         return response
+
+    @contextmanager
+    def _streaming(
+        self, method: str, path: str, timeout: float | None, **options: Any
+    ) -> Generator[Iterator[str]]:
+        """Yield the lines of an answer as they arrive. Raises CommandError."""
+        with (
+            self._reaching(timeout) as client,
+            client.stream(method, f"{self._api}{path}", **options) as response,
+        ):
+            self._check(response)
+            yield response.iter_lines()
 
     @contextmanager
     def _reaching(self, timeout: float | None) -> Generator[httpx2.Client]:

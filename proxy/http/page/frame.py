@@ -165,7 +165,7 @@ def _explained(error: UnabridgedError) -> Shown:
             "Chats go on without what is stored, unless the policy says otherwise. See that the store runs"
             " and is reached from here, then load this page again."
         )
-    content = {"message": error.message, "code": error.code, "advice": advice}
+    content = {"message": error.message, "advice": advice}
     return Shown("error.html", error.code.replace("_", " ").capitalize(), content, error.status)
 
 

@@ -130,7 +130,6 @@ class PolicyPages:
             outcomes = await asyncio.to_thread(self._outcomes, branch, policies) if names else []
         content = {
             "found": found,
-            "session": found.session,
             "names": sorted({*now.by_name, now.default.name} - {policies[0].name}),
             "chosen": names,
             "outcomes": outcomes,

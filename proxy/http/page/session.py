@@ -93,7 +93,6 @@ class SessionPages:
         situation = await asyncio.to_thread(lambda: branch.situation)
         content: dict[str, object] = {
             "found": found,
-            "session": found.session,
             "tools": tools,
             "items": items,
             "ledger": "\n".join(gap.ledger for gap in situation.plan.gaps if gap.ledger),
@@ -113,7 +112,6 @@ class SessionPages:
         content: dict[str, object] = {
             "verb": verb,
             "found": branch.found,
-            "session": branch.found.session,
             "given": {name: given[name] for name in ("messages", "epoch", "at", "name") if given.get(name)},
             "preview": None,
             "messages": [],
@@ -204,7 +202,6 @@ def _difference(request: Request, branch: Branch) -> Shown:
         )
     content = {
         "found": branch.found,
-        "session": branch.found.session,
         "line": branch.epochs,
         "old": old,
         "new": new,
