@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from proxy.adapters import prices
 from proxy.adapters.files.policies import PolicyFile, PolicyLibrary, shipped_policies
-from proxy.adapters.files.toml_file import PolicyError, toml_key, toml_value
+from proxy.adapters.files.toml_file import FileError, toml_key, toml_value
 from proxy.adapters.plugins import load_plugins
 from proxy.cli.terminal import add_json_option, facts, positive, print_json, show
 from proxy.core.economics.consequences import EXAMPLE_WINDOW, budget_of, consequences, decisions
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the policy's consequences. Raises PolicyError and PluginError."""
+    """Print the policy's consequences. Raises FileError and PluginError."""
     load_plugins()
     policy, file = PolicyLibrary(args.policies).read(args.file)
     model: str = args.model or ""
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def remarks_on(policy: Policy, file: PolicyFile, window: int | None = EXAMPLE_WINDOW) -> list[PolicyError]:
+def remarks_on(policy: Policy, file: PolicyFile, window: int | None = EXAMPLE_WINDOW) -> list[FileError]:
     """Return the warnings about a policy, each with the line of its key; ``window`` is in tokens."""
     # A preset may state keys for what they tell.
     stated = file.lines if file.path.parent != shipped_policies() else ()

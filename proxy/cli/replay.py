@@ -89,7 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Replay every session under every policy. Raises PluginError, PolicyError, CommandError."""
+    """Replay every session under every policy. Raises PluginError, FileError, CommandError."""
     load_plugins()
     library = PolicyLibrary(args.policies)
     given = {each: library.load(each) for each in args.policy or ["default"]}

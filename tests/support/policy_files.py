@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from proxy.adapters.files.policies import PolicyLibrary
-from proxy.adapters.files.toml_file import PolicyError
+from proxy.adapters.files.toml_file import FileError
 from proxy.core.policy.policy import Policy
 
 
@@ -26,6 +26,6 @@ class Files:
         return self.library.load("x")
 
     def complaint(self, text: str) -> str:
-        with pytest.raises(PolicyError) as caught:
+        with pytest.raises(FileError) as caught:
             self.load(text)
         return str(caught.value).removeprefix(f"{self.directory}/")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy import errors
-from proxy.adapters.files.toml_file import PolicyError
+from proxy.adapters.files.toml_file import FileError
 from proxy.errors import (
     ContextLengthExceeded,
     HistoryUnavailable,
@@ -99,5 +99,5 @@ def test_a_mistake_of_the_operator_is_never_an_answer_to_a_client() -> None:
 
 
 def test_a_policy_error_reads_as_file_line_and_message() -> None:
-    assert str(PolicyError("p.toml", 3, "wrong")) == "p.toml:3: wrong"
-    assert str(PolicyError("p.toml", None, "wrong")) == "p.toml: wrong"
+    assert str(FileError("p.toml", 3, "wrong")) == "p.toml:3: wrong"
+    assert str(FileError("p.toml", None, "wrong")) == "p.toml: wrong"

@@ -13,7 +13,7 @@ from typing import cast
 
 from pydantic import ValidationError
 
-from proxy.adapters.files.toml_file import Location, PolicyError, Table, TomlFile, complaints, nearest
+from proxy.adapters.files.toml_file import FileError, Location, Table, TomlFile, complaints, nearest
 from proxy.core.policy.policy import Policy
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -61,21 +61,16 @@ def is_path(name_or_path: str) -> bool:
 class PolicyFile(TomlFile):
     """One policy file as it is written, without the file that it extends."""
 
-    fault = PolicyError
-
     @property
     def name(self) -> str:
         return self.path.stem
 
-    def error(self, message: str, *locations: Location) -> PolicyError:
-        return cast("PolicyError", super().error(message, *locations))
-
-    def validated(self, below: Table, *, is_whole: bool = True) -> tuple[Table, list[PolicyError]]:
+    def validated(self, below: Table, *, is_whole: bool = True) -> tuple[Table, list[FileError]]:
         """Return the file merged over the table ``below``, without its invalid parts, and the errors.
 
         If a file that it extends is missing (not ``is_whole``), contradictions between keys are not reported.
         """
-        merged, mistakes = _merge(below, self.table), dict[str, PolicyError]()
+        merged, mistakes = _merge(below, self.table), dict[str, FileError]()
         if not isinstance(merged.get("extends", ""), str):
             del merged["extends"]  # reported already when `extends` was followed
         if "name" in merged:
@@ -100,12 +95,12 @@ class PolicyFile(TomlFile):
 class PolicyLibrary:
     """The policies of `--policies DIR`, if given, and the presets; of one name, the directory's is taken.
 
-    Every call reads the files again. Raises PolicyError if it is not a directory.
+    Every call reads the files again. Raises FileError if it is not a directory.
     """
 
     def __init__(self, directory: Path | None = None) -> None:
         if directory is not None and not directory.is_dir():
-            raise PolicyError(str(directory), None, "is not a directory of policies")
+            raise FileError(str(directory), None, "is not a directory of policies")
         own = () if directory is None else (directory,)
         self._directories: tuple[Path, ...] = (*own, shipped_policies())
 
@@ -130,17 +125,17 @@ class PolicyLibrary:
     def load(self, name_or_path: str | Path) -> Policy:
         """Return a policy by its name, or by a path (it contains a separator or ends in `.toml`).
 
-        A file given by its path may extend files in its directory. Raises PolicyError. Only for callers who
+        A file given by its path may extend files in its directory. Raises FileError. Only for callers who
         may read files: for a name given by a client use `named`.
         """
         return self.read(name_or_path)[0]
 
     def named(self, name: str) -> Policy:
-        """Return a policy by its name; paths are not accepted. Raises PolicyError."""
+        """Return a policy by its name; paths are not accepted. Raises FileError."""
         return self._read_named(name)[0]
 
     def read(self, name_or_path: str | Path) -> tuple[Policy, PolicyFile]:
-        """Return a policy as `load` does, and its own file. Raises PolicyError with all errors found."""
+        """Return a policy as `load` does, and its own file. Raises FileError with all errors found."""
         text = str(name_or_path)
         if isinstance(name_or_path, str) and not is_path(text):
             return self._read_named(text)
@@ -167,25 +162,25 @@ class PolicyLibrary:
         else:
             listed = ", ".join(f"`{each}`" for each in others)
             why = f"there is no such policy{nearest(name, others) or ';'} there are {listed}"
-        raise PolicyError(name or '""', None, why)
+        raise FileError(name or '""', None, why)
 
     def _policy(self, file: PolicyFile, directories: Sequence[Path]) -> tuple[Policy, PolicyFile]:
         """Merge each file over the one it extends, checking each in turn, so that an error names its file.
 
         A file may extend the next file of its own name in the directories.
         """
-        files, mistakes = [file], list[PolicyError]()
+        files, mistakes = [file], list[FileError]()
         try:
             while (parent := files[-1].table.get("extends")) is not None:
                 files.append(PolicyFile.read(self._parent(parent, files, directories)))
-        except PolicyError as error:
+        except FileError as error:
             mistakes.append(error)
         merged, is_whole = Table(), not mistakes
         for each in reversed(files):
             merged, found = each.validated(merged, is_whole=is_whole)
             mistakes += found
         if mistakes:
-            raise PolicyError.together(mistakes)
+            raise FileError.together(mistakes)
         return Policy.model_validate({**merged, "name": file.name}), file
 
     def _parent(self, name: object, chain: Sequence[PolicyFile], directories: Sequence[Path]) -> Path:
@@ -194,7 +189,7 @@ class PolicyLibrary:
             raise child.error("`extends` must be the name of a policy", ("extends",))
         try:
             path = self._find(name, directories, without=child.path)
-        except PolicyError as error:
+        except FileError as error:
             message = f"`extends = {json.dumps(name, ensure_ascii=False)}`: {error.message}"
             raise child.error(message, ("extends",)) from None
         if any(_is_same_file(path, seen.path) for seen in chain):

@@ -17,7 +17,7 @@ from typing import Self, get_args
 from pydantic import ValidationError
 
 from proxy.adapters.files.policies import PolicyLibrary, Stamp, is_path, stamp_of
-from proxy.adapters.files.toml_file import FileError, Location, PolicyError, TomlFile, complaints
+from proxy.adapters.files.toml_file import FileError, Location, TomlFile, complaints
 from proxy.config import Settings
 from proxy.core.policy.policy import Rule
 from proxy.environment import decided_by, default_config, variables
@@ -94,7 +94,7 @@ class SettingsFile:
             try:
                 if name not in known:
                     _ = library.load(name) if location == ("policy",) else library.named(name)
-            except PolicyError as error:
+            except FileError as error:
                 reason = error.message if error.file == name else str(error)
                 raise self.file.error(f'`policy = "{name}"`: {reason}', location) from None
 

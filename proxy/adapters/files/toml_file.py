@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self, cast
+from typing import Any, NamedTuple, Self, cast
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -64,16 +64,9 @@ class FileError(OperatorError):
         return {**super().body(), "mistakes": listed}
 
 
-class PolicyError(FileError):
-    """An error in a policy file."""
-
-
 @dataclass(frozen=True)
 class TomlFile:
     """One TOML file as it is written."""
-
-    fault: ClassVar[type[FileError]] = FileError
-    """The class of errors about such a file."""
 
     path: Path
     text: str
@@ -81,25 +74,25 @@ class TomlFile:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read a file. Raises `fault` if it cannot be read, or is not TOML."""
+        """Read a file. Raises FileError if it cannot be read, or is not TOML."""
         try:
             text = path.read_text(encoding="utf-8-sig")
         except OSError as error:
-            raise cls.fault(str(path), None, f"cannot be read: {error.strerror}") from error
+            raise FileError(str(path), None, f"cannot be read: {error.strerror}") from error
         except UnicodeDecodeError as error:
             line = error.object[: error.start].count(b"\n") + 1
-            raise cls.fault(str(path), line, "is not UTF-8") from error
+            raise FileError(str(path), line, "is not UTF-8") from error
         try:
             return cls(path, text, tomllib.loads(text))
         except tomllib.TOMLDecodeError as error:
             place = _TOML_PLACE.search(str(error))
             line = int(place[1]) if place and place[1] else text.count("\n") + 1
             why = _TOML_PLACE.sub("", str(error))
-            raise cls.fault(str(path), line, f"is not TOML: {_REWORDED.get(why, why)}") from error
+            raise FileError(str(path), line, f"is not TOML: {_REWORDED.get(why, why)}") from error
         except (ValueError, RecursionError) as error:  # Python's own limits: digits, and depth
             is_deep = isinstance(error, RecursionError)
             reason = "it is nested too deeply" if is_deep else "a number is too long"
-            raise cls.fault(str(path), None, f"cannot be read: {reason}") from error
+            raise FileError(str(path), None, f"cannot be read: {reason}") from error
 
     @cached_property
     def lines(self) -> Mapping[Location, int]:
@@ -110,7 +103,7 @@ class TomlFile:
         exact = (self.lines[location] for location in locations if location in self.lines)
         near = (line for location in locations if (line := line_of(location, self.lines)) is not None)
         key = dotted(locations[0]) if locations else ""
-        return self.fault(str(self.path), next(exact, next(near, None)), message, key=key)
+        return FileError(str(self.path), next(exact, next(near, None)), message, key=key)
 
 
 def dotted(location: Location) -> str:

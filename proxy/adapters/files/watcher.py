@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 from proxy.adapters.files.policies import PolicyLibrary
 from proxy.adapters.files.settings import DEFAULT, SettingsFile
-from proxy.adapters.files.toml_file import FileError, PolicyError
+from proxy.adapters.files.toml_file import FileError
 from proxy.core.policy.policy import Policy, PolicySet
 from proxy.telemetry import Metrics, log_event, log_fault, log_warning
 
@@ -114,7 +114,7 @@ class WatchedPolicies:
         for name in dict.fromkeys([*self._library.names(), self._name]):
             try:
                 usable[name] = self._library.load(self._source if name == self._name else name)
-            except PolicyError as error:
+            except FileError as error:
                 faulty[name] = str(error)
         return usable, faulty
 

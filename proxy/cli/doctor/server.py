@@ -6,7 +6,7 @@ import httpx2
 
 from proxy.adapters.files.policies import PolicyLibrary
 from proxy.adapters.files.settings import SettingsFile
-from proxy.adapters.files.toml_file import PolicyError
+from proxy.adapters.files.toml_file import FileError
 from proxy.adapters.plugins import load_plugins
 from proxy.cli.check import remarks_on
 from proxy.cli.doctor.findings import Finding, fail, ok, warn
@@ -67,7 +67,7 @@ def of_policies(settings: Settings, written: SettingsFile | None) -> list[Findin
     for name in library.names():
         try:
             library.named(name)
-        except PolicyError as error:
+        except FileError as error:
             findings.append(warn("policy", str(error), "requests that name it get 400 invalid_policy"))
     (first, _), *_ = read
     return [ok("policy", f"{first.name} ({first.digest}), {len(library.names())} by name"), *findings]

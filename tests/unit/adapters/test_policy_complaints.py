@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.adapters.files.policies import PolicyLibrary
-from proxy.adapters.files.toml_file import PolicyError
+from proxy.adapters.files.toml_file import FileError
 from proxy.core.policy.policy import dotted_keys
 from tests.support.policy_files import Files
 
@@ -128,7 +128,7 @@ serve = 1
 
 def test_all_mistakes_of_a_file_are_told_at_once_by_line_and_key(files: Files) -> None:
     files.write("x", EVERYTHING_WRONG)
-    with pytest.raises(PolicyError) as caught:
+    with pytest.raises(FileError) as caught:
         files.library.load("x")
     first, *told = [(each.line, each.key, each.message) for each in caught.value.mistakes]
     assert first[:2] == (1, "extends")
@@ -201,15 +201,15 @@ def test_a_contradiction_between_two_files_is_reported_in_the_one_that_extends(f
 
 
 def test_a_policy_that_is_not_there_is_an_error_with_a_suggestion() -> None:
-    with pytest.raises(PolicyError, match="there is no such policy; did you mean `conservative`"):
+    with pytest.raises(FileError, match="there is no such policy; did you mean `conservative`"):
         PolicyLibrary().load("conservativ")
-    with pytest.raises(PolicyError, match=r"/nowhere/x\.toml: cannot be read: No such file"):
+    with pytest.raises(FileError, match=r"/nowhere/x\.toml: cannot be read: No such file"):
         PolicyLibrary().load("/nowhere/x.toml")
 
 
 def test_a_file_that_is_not_utf_8_is_an_error_with_its_line(files: Files) -> None:
     (files.directory / "x.toml").write_bytes(b"# fine\n# \xff\n")
-    with pytest.raises(PolicyError, match=r"x\.toml:2: is not UTF-8"):
+    with pytest.raises(FileError, match=r"x\.toml:2: is not UTF-8"):
         files.library.load("x")
 
 
@@ -224,15 +224,15 @@ def test_what_python_refuses_to_read_is_an_error_like_any_other(
 
 def test_a_directory_is_no_policy(files: Files) -> None:
     (files.directory / "x.toml").mkdir()
-    with pytest.raises(PolicyError, match=r"^x: there is no such policy; there are `agent`, "):
+    with pytest.raises(FileError, match=r"^x: there is no such policy; there are `agent`, "):
         files.library.load("x")
-    with pytest.raises(PolicyError, match=r"/x\.toml: cannot be read: Is a directory$"):
+    with pytest.raises(FileError, match=r"/x\.toml: cannot be read: Is a directory$"):
         files.library.load(files.directory / "x.toml")
 
 
 def test_a_file_is_no_directory_of_policies(files: Files) -> None:
     path = files.write("x", "")
-    with pytest.raises(PolicyError, match=r"x\.toml: is not a directory of policies"):
+    with pytest.raises(FileError, match=r"x\.toml: is not a directory of policies"):
         PolicyLibrary(path)
 
 
@@ -256,7 +256,7 @@ def test_whatever_stands_behind_a_key_is_taken_or_complained_about_in_one_line(
 def complaint_about(library: PolicyLibrary, name: str) -> str | None:
     try:
         library.load(name)
-    except PolicyError as error:
+    except FileError as error:
         return str(error)
     return None
 

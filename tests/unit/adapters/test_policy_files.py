@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from proxy.adapters.files.policies import PolicyLibrary, shipped_policies
-from proxy.adapters.files.toml_file import PolicyError, key_lines
+from proxy.adapters.files.toml_file import FileError, key_lines
 from proxy.core.planning.importance import score
 from proxy.core.policy.policy import Policy, dotted_keys
 from tests.support.policy_files import Files
@@ -131,7 +131,7 @@ def test_a_path_loads_a_file_outside_and_finds_its_neighbours(files: Files) -> N
 @pytest.mark.parametrize("name", ["../x", "/etc/passwd", "x.toml/", "", "a b", "..", "x\n"])
 def test_a_name_is_never_a_path(files: Files, name: str) -> None:
     files.write("x", "")
-    with pytest.raises(PolicyError, match="not the name of a policy"):
+    with pytest.raises(FileError, match="not the name of a policy"):
         files.library.named(name)
 
 

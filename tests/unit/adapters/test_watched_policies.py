@@ -10,7 +10,7 @@ import pytest
 
 from proxy.adapters.files.policies import PolicyLibrary
 from proxy.adapters.files.settings import load_settings
-from proxy.adapters.files.toml_file import PolicyError
+from proxy.adapters.files.toml_file import FileError
 from proxy.adapters.files.watcher import WatchedPolicies
 from proxy.core.policy.policy import Policy
 from proxy.errors import InvalidPolicy
@@ -91,7 +91,7 @@ def test_every_policy_is_there_from_the_start_and_no_name_is_the_default(house: 
 
 def test_a_default_that_cannot_be_used_does_not_start(house: House) -> None:
     house.write("mine", "recent = 1\n")
-    with pytest.raises(PolicyError, match=r"mine\.toml:1: unknown key"):
+    with pytest.raises(FileError, match=r"mine\.toml:1: unknown key"):
         house.open("mine")
 
 
