@@ -4,8 +4,7 @@ Keeps law 4 (bounded): the view and all messages added after it fit the budget. 
 not given: the client then makes the call itself, and a tool of the proxy returns as much as fits. The number
 of rounds is limited. After the last one no call is answered, and the last request no longer offers the
 proxy's own tools. Nor does the request that is sent because the answer would be empty, when it only called
-for results that do not fit. Results that the upstream refuses for their length are taken for results that do
-not fit.
+for results that do not fit. Results that the upstream refuses are taken for results that do not fit.
 """
 
 import asyncio
@@ -203,9 +202,9 @@ class Rounds:
         return goes_on
 
     async def settle_without_results(self, editor: AnswerEditor, before: Self) -> bool:
-        """Settle the newest round again, because the upstream refused its results for their length.
+        """Settle the newest round again, because the upstream refused its results.
 
-        Without them, what may be asked next is less than what the upstream has accepted ``before``.
+        Without them, what may be asked next is no more than what the upstream has accepted ``before``.
         """
         self.sequence, self.tokens, self.ours, self.room = before.sequence, before.tokens, before.ours, 0
         self.hits, self.answered = before.hits, before.answered

@@ -17,6 +17,7 @@ from tests.support.servers import Exchange
 from tests.support.upstreams import (
     JSON,
     OPENAI,
+    Behaviour,
     Message,
     Model,
     calling,
@@ -322,12 +323,23 @@ async def test_where_there_is_no_room_to_recall_the_model_answers_without_it(
     assert "tools" not in second
 
 
+TOO_LONG = refusal(OPENAI, 4100, 4000)
+FILTERED = {"error": {"message": "The response was filtered.", "type": None, "code": "content_filter"}}
+
+
 @both
-async def test_where_what_was_recalled_is_refused_for_its_length_the_model_answers_without_it(
-    model: Model, url: str, stream: bool
+@pytest.mark.parametrize(
+    "refused",
+    [
+        plainly(400, [JSON], json.dumps(TOO_LONG).encode()),
+        in_pieces(sse(TOO_LONG)),
+        plainly(400, [JSON], json.dumps(FILTERED).encode()),
+    ],
+    ids=["for its length", "for its length, in a stream", "for its content"],
+)
+async def test_where_what_was_recalled_is_refused_the_model_answers_without_it(
+    model: Model, url: str, stream: bool, refused: Behaviour
 ) -> None:
-    told = refusal(OPENAI, 4100, 4000)
-    refused = in_pieces(sse(told)) if stream else plainly(400, [JSON], json.dumps(told).encode())
     model.replies += [recalls(), recalls("r2", query="bridge"), refused, said("I cannot say.")]
     answer = await ask(url, long_talk(), stream=stream)
     assert (answer.choices[0].message.content, answer.choices[0].finish_reason) == ("I cannot say.", "stop")

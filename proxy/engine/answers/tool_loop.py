@@ -27,7 +27,7 @@ from proxy.ports import Clock, UpstreamResponse
 from proxy.tracing import ROUND, step
 
 _OK = 200
-_ANSWER_BYTES = 64 * 2**20
+_ANSWER_BYTES, _ERROR_BYTES = 64 * 2**20, 2**20
 _ABOUT_BYTES = (b"content-encoding", b"content-length")
 _DRAINED = 0.05
 """Seconds to wait for the end of an answer that has sent `[DONE]`, so that its connection can be reused."""
@@ -79,9 +79,9 @@ class _Course:
     rounds: Rounds
 
     async def go_on(self, sent: Sent, editor: AnswerEditor) -> Sent | None:
-        """Send the next request; None where its results are refused for length and the answer ends without.
+        """Send the next request; None where its results are refused and the answer ends without them.
 
-        No client sees the refusal of a length that is not its own request's.
+        No client sees the refusal of what is not its own, such as a length or a content.
         """
         await sent.response.aclose()
         body, sender = self.rounds.next_body(self.exchange.body), self.loop.sender
@@ -89,7 +89,7 @@ class _Course:
             following = _unpacked(await sender.forward(self.exchange.request.incoming, body))
         refusal, before = sender.refusal(self.exchange, following), self.rounds.before
         sender.learn_window(self.exchange, refusal, self.rounds.tokens)
-        if refusal.overflow is not None and before is not None:
+        if (refusal.overflow is not None or refusal.is_invalid) and before is not None:
             if await self.rounds.settle_without_results(editor, before):
                 return await self.go_on(following, editor)
             await following.response.aclose()
@@ -142,7 +142,7 @@ class _Spliced:
                 chunks = replace(self._sent, begun=b"", is_over=True).chunks()  # they were read before
                 break
             self._sent = following
-            if refusal := self._refusal(following):
+            if refusal := await self._refusal(following):
                 yield refusal
                 return
         if not editor.has_given_up:
@@ -176,12 +176,18 @@ class _Spliced:
                     pass
         return await self._course.go_on(self._sent, self._editor)
 
-    def _refusal(self, sent: Sent) -> bytes:
+    async def _refusal(self, sent: Sent) -> bytes:
         """Return an error event if the upstream does not continue, else empty."""
         if sent.response.status == _OK and is_stream(sent.response) and _is_plain(sent.response):
             return b""
+        told = bytearray(sent.opening)
+        if not told and sent.response.status != _OK:
+            async for chunk in sent.chunks():
+                told += chunk
+                if len(told) > _ERROR_BYTES:
+                    break
         try:
-            error = as_mapping(loads(sent.opening or sent.begun)).get("error")
+            error = as_mapping(loads(bytes(told))).get("error")
         except ValueError:
             error = None
         body = {"error": error} if error else UpstreamInvalidResponse().body()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 
 import httpx2
@@ -80,9 +81,35 @@ async def test_hits_are_told_in_a_header_or_in_a_comment_and_counted(model: Mode
 # --- what goes wrong ---
 
 
-async def test_an_upstream_that_does_not_go_on_ends_the_stream_with_its_error(model: Model, url: str) -> None:
-    refusal = {"error": {"message": "slow down", "type": "rate_limit", "param": None, "code": "429"}}
-    refused = plainly(429, [(b"Content-Type", b"application/json")], json.dumps(refusal, indent=1).encode())
+SLOW_DOWN = {"error": {"message": "slow down", "type": "rate_limit", "param": None, "code": "429"}}
+
+
+async def slow_down(exchange: Exchange) -> None:
+    """A refusal that comes in two pieces."""
+    told = json.dumps(SLOW_DOWN, indent=1).encode()
+    await exchange.body()
+    await exchange.start(429, [JSON])
+    await exchange.chunk(told[:20])
+    await asyncio.sleep(0.02)
+    await exchange.chunk(told[20:])
+    await exchange.end()
+
+
+PACKED = [JSON, (b"Content-Encoding", b"gzip")]
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        plainly(429, [JSON], json.dumps(SLOW_DOWN, indent=1).encode()),
+        slow_down,
+        plainly(429, PACKED, gzip.compress(json.dumps(SLOW_DOWN).encode())),
+    ],
+    ids=["at once", "in pieces", "compressed"],
+)
+async def test_an_upstream_that_does_not_go_on_ends_the_stream_with_its_error(
+    model: Model, url: str, refused: Behaviour
+) -> None:
     body = {"model": "gpt-test", "messages": known(), "stream": True}
     async with httpx2.AsyncClient(base_url=url, headers={"Authorization": "Bearer sk"}) as client:
         model.replies += [talking("Let me see. ", WEATHER), refused]
@@ -90,10 +117,10 @@ async def test_an_upstream_that_does_not_go_on_ends_the_stream_with_its_error(mo
         model.replies += [calling(WEATHER), refused]
         whole = await client.post("/v1/chat/completions", json={**body, "stream": False})
     *_, last, end = stream.text.split("\n\n")
-    assert json.loads(last.removeprefix("data: ")) == refusal
+    assert json.loads(last.removeprefix("data: ")) == SLOW_DOWN
     assert not end
     assert "get_weather" not in stream.text
-    assert (whole.status_code, whole.json()) == (429, refusal)
+    assert (whole.status_code, whole.json()) == (429, SLOW_DOWN)
     (session,) = (await admin(url, "sessions"))["sessions"]
     told = (await admin(url, f"sessions/{session['id']}/transcript"))["messages"]
     assert [each["complete"] for each in told if each["message"].get("content") == "Let me see. "] == [False]
