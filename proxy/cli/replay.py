@@ -100,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
     policies = {policy.name if names[policy.name] == 1 else each: policy for each, policy in given.items()}
     counter = TiktokenCounter()
     known, outcomes = prices.prices_of(args.model), list[Outcome]()
-    for session in _with_progress(_documents(_content(args.file)), args.file, args.model, counter):
+    for session in _sessions(args.file, args.model, counter):
         for label, policy in policies.items():
             budget = _budget(policy, session.head, args.budget, args.model)
             played = replay(
@@ -134,10 +134,9 @@ def _learn(args: argparse.Namespace, given: Sequence[Policy]) -> int:
     policy, counter = given[0], TiktokenCounter()
     known = prices.prices_of(args.model)
     paid, writer = known.under(policy.economy), prices.prices_of(policy.summary.model or args.model)
-    read = _with_progress(_documents(_content(args.file)), args.file, args.model, counter)
     recordings = [
         Recording(each.id, each.chain, _budget(policy, each.head, args.budget, args.model), each.head_text)
-        for each in read
+        for each in _sessions(args.file, args.model, counter)
     ]
     learned = learn(recordings, policy, lambda one, tried: play(one, tried, counter.count, paid, writer))
     if args.json:
@@ -191,11 +190,9 @@ def _documents(content: bytes) -> list[tuple[int, bytes]]:
     return found
 
 
-def _with_progress(
-    documents: Sequence[tuple[int, bytes]], file: str, model: str, counter: TiktokenCounter
-) -> Iterator[RecordedSession]:
-    """Yield the sessions as they are read, with a progress bar on a terminal."""
-    console = notes()
+def _sessions(file: str, model: str, counter: TiktokenCounter) -> Iterator[RecordedSession]:
+    """Yield the sessions of a file, with a progress bar on a terminal. Raises CommandError."""
+    documents, console = _documents(_content(file)), notes()
     columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         for number, document in progress.track(documents):
