@@ -100,6 +100,11 @@ class Budget(msgspec.Struct, frozen=True):
         return window is not None and self.real(self.head + self.last_user_tokens) > window
 
     @property
+    def is_below_last_user(self) -> bool:
+        """Whether the last user message alone is over the budget, so that no protection need yield to it."""
+        return self.last_user_tokens > self.room
+
+    @property
     def earned(self) -> int:
         """Counted tokens by which an overrun conversation must grow from one epoch to the next."""
         return math.floor((self.window.limit or 0) / 4 / self.ratio)
@@ -130,11 +135,11 @@ class Budget(msgspec.Struct, frozen=True):
     def filled(self, view: int, usage: float) -> "Budget":
         """Return a budget so small that head and ``view`` (counted tokens) have this ``usage`` of it.
 
-        It is never larger than the present one.
+        It is never larger than the present one, and everything yields to it.
         """
         tokens = max(math.floor((self.head + view) / usage * self.ratio), 1)
         tokens = tokens if self.tokens is None else min(tokens, self.tokens)
-        return replace(self, tokens=tokens, window=UNKNOWN_WINDOW)
+        return replace(self, tokens=tokens, window=UNKNOWN_WINDOW, last_user_tokens=0)
 
     def real(self, counted: int) -> int:
         """Convert ``counted`` tokens to the model's tokens, rounded up."""

@@ -5,7 +5,8 @@ with it and quoted in the note, because a model that sees an old request without
 again. A small unimportant island between two gaps is cut too, because contiguous gaps can be summarised.
 
 Protections yield only if the view would exceed the budget, one level after the other. Then they yield until
-the view is down to the trim line, so that the next turn does not exceed the budget at once.
+the view is down to the trim line, so that the next turn does not exceed the budget at once. None yields if
+the last user message alone is over the budget: the view would exceed it all the same, and without its task.
 """
 
 from bisect import bisect_left
@@ -18,7 +19,6 @@ from proxy.core.planning.ledger import is_short
 from proxy.core.planning.plan import Replacement, Span, runs_of
 from proxy.core.planning.replacements import Clearing
 from proxy.core.planning.situation import (
-    CRITICAL,
     FIRST_USER,
     FIRST_USER_LEAST,
     FIXED,
@@ -107,6 +107,8 @@ class Selection:
         """By user unit, the units of its answer that may still be uncut, newest first."""
         self.quoted: list[int] = []
         """User units that were cut because their answer was, in order."""
+        self._firmest = FREE if situation.budget.is_below_last_user else PINNED
+        """The firmest protection that may yield."""
         self.yielded = FREE
         """The firmest protection that had to yield."""
         self.to_clip = 0
@@ -117,7 +119,7 @@ class Selection:
     @property
     def is_exhausted(self) -> bool:
         protection = self._situation.protection
-        return all(index in self.cut or protection[index] == FIXED for index in self._situation.standing)
+        return all(index in self.cut or protection[index] > self._firmest for index in protection)
 
     def run(self, strategy: Strategy) -> None:
         """Choose what is cut: first disposable units, then tool results, then units in order."""
@@ -258,7 +260,7 @@ class Selection:
         if self.view_tokens - self._ledger <= most:
             return
         enough = situation.budget.share(situation.policy.stages.trim)
-        for level in (FREE, RECENT, FIRST_USER, CRITICAL, PINNED):
+        for level in range(FREE, self._firmest + 1):
             at = [each for each in situation.standing if situation.protection[each] == level]
             for index in (each for each in at if each not in self.cut):
                 if self.view_tokens <= enough:
