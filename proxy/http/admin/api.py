@@ -182,6 +182,8 @@ async def _body(request: Request, shape: type[Body]) -> Body:
         raise JSONTooDeep from error
     except json.JSONDecodeError as error:
         raise InvalidJSON(offset=len(error.doc[: error.pos].encode())) from error
+    except ValueError as error:  # Python's own limit
+        raise InvalidType("The body: a number has too many digits.") from error
     return validated(shape, value)
 
 

@@ -51,6 +51,7 @@ class TestTheDoor:
             (b'{"messages": [-1]}', (400, "invalid_type")),
             (b'{"messages": "0-999999"}', (400, "invalid_type")),
             (b'{"messages": "0", "epoch": 1}', (400, "invalid_type")),
+            (b'{"epoch": %b}' % (b"1" * 5_000), (400, "invalid_type")),
             (b"[" * 60_000, (400, "json_too_deep")),
             (b" " * 70_000, (413, "request_too_large")),
         ],
