@@ -149,6 +149,8 @@ def serve(port: int, window: int) -> None:
     parameters.hostnames, parameters.port = ["127.0.0.1"], port
     parameters.n_ctx, parameters.n_parallel, parameters.kv_unified = window * SLOTS, SLOTS, False
     parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = 1
+    # So small a model repeats itself otherwise, and then does not end a summary.
+    parameters.sampling.penalty_freq = 0.7
     parameters.use_jinja, parameters.ctx_shift, parameters.warmup = True, False, False
     server = llama.Server(parameters)
     signal.pause()
