@@ -234,10 +234,12 @@ def test_pins_are_kept_while_anything_less_protected_is_worth_cutting(drawn: Ses
     for done in drawn.turns:
         if done.begun is None:
             continue
-        before = Situation(done.chain, done.before, policy, budget, count).protection
+        before = Situation(done.chain, done.before, policy, budget, count)
         now = Situation(done.chain, done.plan, policy, budget, count)
-        if {i for i, level in before.items() if level == CRITICAL} - set(now.standing):
-            less = [index for index in now.standing if before[index] < CRITICAL]
+        pinned = {before.units[i].start for i, level in before.protection.items() if level == CRITICAL}
+        if any(map(now.plan.covers, pinned)):
+            starts = {index: before.unit_at(now.units[index].start) for index in now.standing}
+            less = [index for index, then in starts.items() if before.protection[then] < CRITICAL]
             assert not any(is_worth_a_note(now, span) for span in runs(now, less))
 
 
@@ -453,11 +455,12 @@ def test_unprotected_units_go_before_protected_ones(drawn: Session):
     for done in drawn.turns:
         if done.begun is None:
             continue
-        before = Situation(done.chain, done.before, policy, budget, count).protection
-        standing = set(Situation(done.chain, done.plan, policy, budget, count).standing)
-        lost = {level for index, level in before.items() if index not in standing}
+        before = Situation(done.chain, done.before, policy, budget, count)
+        now = Situation(done.chain, done.plan, policy, budget, count)
+        levels = before.protection
+        lost = {level for index, level in levels.items() if now.plan.covers(before.units[index].start)}
         if lost - {FREE}:
             assert done.begun.stage is Stage.EMERGENCY
-            left = [index for index in sorted(standing) if before[index] < max(lost)]
-            now = Situation(done.chain, done.plan, policy, budget, count)
+            then = (levels[before.unit_at(now.units[index].start)] for index in now.standing)
+            left = [index for index, level in zip(now.standing, then, strict=True) if level < max(lost)]
             assert not any(is_worth_a_note(now, span) for span in runs(now, left))

@@ -153,7 +153,7 @@ def picture_clearings(situation: Situation) -> Iterator[Clearing]:
             if chain.messages[place].role != "user" or place in edited or not may_hold_pictures(raw):
                 continue
             index = situation.unit_at(place)
-            if situation.protection.get(index) != FREE:  # a late result may have joined it to what is cut
+            if situation.protection[index] != FREE:
                 continue
             new = situation.content(place).without_pictures(_picture_line)
             if new is None:

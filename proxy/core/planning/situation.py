@@ -19,7 +19,7 @@ from proxy.core.budget.budget import Budget
 from proxy.core.budget.prices import Prices
 from proxy.core.conversation.messages import HEAD_ROLES
 from proxy.core.conversation.retention import Classes
-from proxy.core.conversation.units import Unit, joined, open_from
+from proxy.core.conversation.units import Unit, joined, open_from, units_of
 from proxy.core.dialects.dialect import Content
 from proxy.core.extraction.constraints import Rule, in_force
 from proxy.core.extraction.observations import in_plain_text
@@ -110,9 +110,14 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
         """All units of the chain, cut or not; a plain-text command and its observation form one unit.
 
         Exceptions: an observation that the model has still to answer, and a pair of which a gap of the plan
-        covers only one half.
+        covers only one half. What a gap leaves of a unit that a late result has made larger is grouped anew.
         """
         units, plan = self.chain.units, self.plan
+        for gap in plan.gaps:
+            unit = units[index := bisect_left(units, gap.end, key=_start) - 1]
+            if gap.end < unit.end:
+                rest = units_of(self.chain.messages[gap.end : unit.end], gap.end)
+                units = [*units[:index], Unit(unit.start, gap.end), *rest, *units[index + 1 :]]
         found = self.read.observations if self._readings else []
         answered = {
             place

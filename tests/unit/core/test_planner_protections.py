@@ -6,7 +6,7 @@ import pytest
 
 from proxy.core.budget.budget import Budget
 from proxy.core.dialects.chat.messages import Content
-from proxy.core.planning.plan import EMPTY
+from proxy.core.planning.plan import EMPTY, view_tokens
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Keep, Stages
 from tests.support.conversations import (
@@ -198,3 +198,14 @@ def test_results_that_are_still_to_be_answered_keep_half_of_what_there_is_room_f
     assert len(clipped) == 2
     assert all(len(text) > 60 and "left out" in text for text in clipped)
     assert done.tokens <= 300
+
+
+def test_what_stands_between_a_call_that_is_cut_and_its_late_result_is_cut_in_its_turn():
+    begun = [user("Start the job."), calling("job"), result("job", "Started."), *talk(20)]
+    cut = at(0.95, begun).plan
+    assert cut.covers(1)
+    waited = cut.gaps[-1].end
+    later = chain_from([*begun, assistant("It runs."), *talk(6), result("job", "Done."), *talk(8)])
+    budget = Budget(int(view_tokens(cut, later.tokens) / 0.95), 1.0, 0)
+    done = turn(later, cut, BALANCED, budget)
+    assert done.plan.covers(waited)
