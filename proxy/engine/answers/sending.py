@@ -77,6 +77,8 @@ class Sender:
         """
         for may_prune in (True, False):
             sent = await self._attempt(exchange)
+            if sent.response.status == _OK and not sent.opening:
+                return sent
             try:
                 is_changed = await self._change(exchange, sent, may_prune=may_prune)
             except BaseException:

@@ -43,7 +43,7 @@ def bill_of(exchange: Exchange, usage: Usage | None, counted: int) -> Bill:
         prompt = estimate(sent if reported is None else bounded(reported.prompt_tokens), before, plan)
     whole, fits, cut = prompt, True, exchange.full_tokens - exchange.sent_tokens
     recalled = budget.real(rounds.ours_sent) if rounds is not None and reported is not None else 0
-    if plan != EMPTY or recalled or request.history.ours():
+    if plan != EMPTY or recalled or request.history.hidden:
         whole = estimate(
             max(prompt.tokens + cut - recalled, 0),
             EMPTY,
