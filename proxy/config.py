@@ -77,19 +77,23 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    config: Annotated[Path | None, Flag("FILE", "settings, and rules for policies (see the manual)")] = None
+    config: Annotated[Path | None, Flag("FILE", "settings, and rules for policies (docs/operations.md)")] = (
+        None
+    )
     """The settings file; its values apply where neither a flag nor a variable sets them."""
-    upstream: Annotated[str, Flag("URL", "stands for the /v1 of requests (OpenAI's API)")] = (
+    upstream: Annotated[str, Flag("URL", "base URL of the API behind the proxy (OpenAI's)")] = (
         "https://api.openai.com/v1"
     )
     """The base URL, without a slash at the end."""
-    upstream_ca: Annotated[Path | None, Flag("FILE", "issuers to trust, instead of the system's")] = None
+    upstream_ca: Annotated[
+        Path | None, Flag("FILE", "certificate authorities to trust, instead of the system's")
+    ] = None
     """PEM file with the issuers that the upstream's certificate must come from."""
     upstream_cert: Annotated[Path | None, Flag("FILE", "our certificate, where the upstream wants one")] = (
         None
     )
     """PEM file with the certificate and its issuers; it may include the key."""
-    upstream_cert_key: Annotated[Path | None, Flag("FILE", "its key, if that stands elsewhere")] = None
+    upstream_cert_key: Annotated[Path | None, Flag("FILE", "its key, if that is in another file")] = None
     """PEM file, without a password."""
     upstream_http2: Annotated[bool, Flag(None, "speak HTTP/2 to an upstream that does")] = False
     store: Annotated[
@@ -99,7 +103,7 @@ class Settings(BaseModel):
     ] = None
     """The URL may contain a password."""
     policy: Annotated[
-        str, Field(min_length=1), Flag("NAME|FILE", "for requests that name none (default)")
+        str, Field(min_length=1), Flag("NAME|FILE", "the policy of requests that name none (default)")
     ] = "default"
     policies: Annotated[Path | None, Flag("DIR", "a directory of policies")] = None
     """Policies in it take precedence over presets of the same name."""
@@ -111,17 +115,19 @@ class Settings(BaseModel):
         int, Field(ge=0), Flag("N", "calls for summaries at a time beside users' requests (1)")
     ] = 1
     """With 0, such calls are made only while no user is waiting."""
-    tenant_header: Annotated[str | None, Flag("NAME", "with which a trusted gateway names the tenant")] = None
+    tenant_header: Annotated[
+        str | None, Flag("NAME", "header with which a trusted gateway names the tenant")
+    ] = None
     """The header's name, in lower case."""
-    public_url: Annotated[str | None, Flag("URL", "where browsers find it, if elsewhere")] = None
+    public_url: Annotated[str | None, Flag("URL", "where browsers find this server, if elsewhere")] = None
     cors_origin: Annotated[
         Words,
         Flag(
             "ORIGIN",
-            "of a web page that may ask here; repeatable (its own, and on loopback those of this machine)",
+            "origin of a web page that may ask; repeatable (its own, and on loopback those of this machine)",
         ),
     ] = ()
-    allowed_host: Annotated[Words, Flag("NAME", "by which it may be asked; repeatable")] = ()
+    allowed_host: Annotated[Words, Flag("NAME", "another host name of this server; repeatable")] = ()
     log_format: Annotated[
         Literal["text", "json"] | None,
         Flag("FORMAT", "of log lines: text or json (text on a terminal)"),

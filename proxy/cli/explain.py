@@ -44,16 +44,16 @@ def explanation(answer: Json) -> Iterator[RenderableType]:
         f"{percent(answer['usage'])} of {words(budget)} tokens" if budget else "no budget",
         f"window {words(window)} ({answer['window_from']})" if window else "window unknown",
         f"{words(answer['tokens'])} sent of {words(answer['full_tokens'])}",
-        f"head {words(answer['head_tokens'])} counted",
-        f"ratio {answer['ratio']:.2f}",
+        f"head {words(answer['head_tokens'])} by our count",
+        f"the model counts {answer['ratio']:.2f} times as many",
         *([f"{answer['injected']} messages handed in"] if answer["injected"] else []),
     ]
     header = Text(f"{answer['id']} · policy {answer['policy']}{f', by {by}' if by else ''} · ")
     yield header.append_text(stage_text(answer["stage"])).append("".join(f" · {part}" for part in parts))
     yield bar(answer["usage"], stage_marks(answer["stages"]))
     if answer["lacking"]:
-        more = f"{words(answer['lacking'])} tokens more"
-        yield Text(f"trim waits: to cut now costs more than it saves; it pays after about {more}")
+        more = f"about {words(answer['lacking'])} tokens more"
+        yield Text(f"at the last request a cut waited: it costs more than it saves until {more} have come")
     if answer["epochs"]:
         yield ""
         yield epochs_table(answer["epochs"])

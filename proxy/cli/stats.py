@@ -56,7 +56,7 @@ def report(answer: Json) -> Iterator[RenderableType]:
     yield facts(_details(answer["total"]))
     yield from _cuts(answer["proof"])
     if answer["by"] == "session":
-        yield "Sessions are billed for all of their life, the sum below them is of that time alone."
+        yield "A session's row covers its whole life; the sums below cover only the time that was asked for."
 
 
 def _cuts(rows: Sequence[Json]) -> Iterator[RenderableType]:

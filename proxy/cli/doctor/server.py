@@ -70,7 +70,10 @@ def of_policies(settings: Settings, written: SettingsFile | None) -> list[Findin
         except FileError as error:
             findings.append(warn("policy", str(error), "requests that name it get 400 invalid_policy"))
     (first, _), *_ = read
-    return [ok("policy", f"{first.name} ({first.digest}), {len(library.names())} by name"), *findings]
+    return [
+        ok("policy", f"{first.name} ({first.digest}); {len(library.names())} policies have names"),
+        *findings,
+    ]
 
 
 async def of_port(settings: Settings) -> list[Finding]:

@@ -188,13 +188,11 @@ async def _of_streaming(upstream: Upstream, credentials: Headers, model: str) ->
         return fail("streaming", f"{model} refused to answer ({arrived.status})", advice)
     if not arrived.is_stream:
         return warn("streaming", "the answer was no stream", "this upstream does not stream: clients wait")
-    told = f"{arrived.events} events in {arrived.pieces} pieces"
+    told = f"{arrived.events} events in {arrived.pieces} piece{'' if arrived.pieces == 1 else 's'}"
     if arrived.events < _TELLING:
         return warn("streaming", f"{told}: too few to tell", "name a model that writes more")
     if arrived.pieces <= _PIECES:
-        advice = (
-            "turn buffering off before the upstream (nginx: `proxy_buffering off`), and scanners of answers"
-        )
+        advice = "turn off what buffers or scans answers before the upstream (nginx: `proxy_buffering off`)"
         return warn("streaming", f"{told}: something on the way collects answers", advice)
     return ok("streaming", told)
 

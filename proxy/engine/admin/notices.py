@@ -77,8 +77,9 @@ class Notices:
             failures = [f"{count} {why.replace('_', ' ')}" for why, count in sorted(today.failed.items())]
             yield Notice(
                 f"Summaries failed today: {', '.join(failures)}.",
-                "Short notices stand in their place, and exact facts are kept without them. Check that the"
-                " model under [summary] answers in time; the log has each failure.",
+                "Short notices stand in their place, and exact facts are kept without them. The log"
+                " says why each failed. Check the model that writes them: the conversation's own, or"
+                " `summary.model` of the policy.",
             )
 
     def _of_files(self) -> Iterator[Notice]:
