@@ -137,7 +137,7 @@ class Pipeline:
         Raises StoreUnavailable.
         """
         policy, envelope, now = incoming.policy, incoming.envelope, self.recorder.clock.monotonic
-        # Requests of one lane share their plans. Plans of requests in shadow are in force for nothing else.
+        # Requests of one lane share their plans. What is planned in shadow applies only in shadow.
         parts = f"{history.model}\0{policy.name}\0{incoming.lower_budget or ''}"
         parts += "\0shadow" if incoming.is_shadow else ""
         lane = hashlib.sha256(parts.encode(errors="surrogatepass")).hexdigest()[:16]

@@ -41,7 +41,8 @@ class Content(ABC):
     __slots__ = ()
 
     role: str
-    """The role as policies name it: user, assistant, or one of those in :mod:`.conversation.messages`."""
+    """The role as policies name it: user, assistant, or one of those in
+    :mod:`proxy.core.conversation.messages`."""
     parts: Sequence[Mapping[str, Any]]
     """The content parts; a text part has its text under ``text``."""
     calls: Sequence[Call] = ()

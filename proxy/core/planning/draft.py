@@ -74,12 +74,12 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def may_wait(self) -> bool:
-        """Whether the epoch is postponed until it pays."""
+        """Whether the epoch itself is postponed until it pays; :attr:`waits` is about its summaries."""
         return Gate.PAYS in self.gates
 
     @property
     def waits(self) -> bool:
-        """Whether a request may wait for the epoch's summaries."""
+        """Whether the request that begins the epoch may wait for its summaries."""
         is_rare = self.acts_now and self.strategy is not None and not self.strategy.slides
         return self.stage is Stage.COMPACT or (is_rare and self.stage is not Stage.EMERGENCY)
 
