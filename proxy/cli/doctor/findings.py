@@ -58,7 +58,8 @@ def shown(findings: Sequence[Finding], most: int = 12) -> Iterator[RenderableTyp
     made.show_header = False
     yield made
     states = [each.state for each in findings]
-    yield f"{len(states)} checks: {states.count('fail')} failed, {states.count('warn')} with a warning"
+    checks = "1 check" if len(states) == 1 else f"{len(states)} checks"
+    yield f"{checks}: {states.count('fail')} failed, {states.count('warn')} with a warning"
 
 
 # --- clocks: turns are dated by ours, caches aged, certificates found valid or not ---

@@ -89,13 +89,13 @@ def account_of(
     situation: Situation,
     plan: Plan,
     *,
-    may_wait: bool,
+    must_pay: bool,
     view: int | None = None,
     summarised: Mapping[Span, int] | None = None,
 ) -> Account | None:
     """Return what an epoch with ``plan`` costs and saves; None if prices are not known.
 
-    ``may_wait``: whether the epoch is postponed while it costs more than it saves, if the policy considers
+    ``must_pay``: whether the epoch is postponed while it costs more than it saves, if the policy considers
     cost. ``view``: counted tokens of its view, if the plan does not have all of its notes yet.
     ``summarised``: spans covered by summaries that are not in the plan, with the counted tokens of each.
     """
@@ -116,7 +116,7 @@ def account_of(
         tail=_tail(situation, plan, view - written),
         summaries=_lacking_summaries(situation, plan, summarised or {}, prices),
     )
-    if not (may_wait and rules.enabled):
+    if not (must_pay and rules.enabled):
         return account
     if is_cold(situation):
         return replace(account, verdict=Verdict.COLD)
@@ -196,7 +196,7 @@ def shortfall(decided: Draft) -> int:
     square of these. It may pay sooner, because the conversation's pace, and with it that number, changes.
     """
     account = account_of(
-        decided.situation, decided.outline, may_wait=decided.may_wait, view=decided.view_tokens
+        decided.situation, decided.outline, must_pay=decided.must_pay, view=decided.view_tokens
     )
     if account is None or account.verdict is not Verdict.WAITS:
         return 0
@@ -210,7 +210,7 @@ def shortfall(decided: Draft) -> int:
 
 def late_account(situation: Situation, plan: Plan) -> Account:
     """Return the account of an epoch that only adds late summaries, whether or not cost is considered."""
-    account = account_of(situation, plan, may_wait=False)
+    account = account_of(situation, plan, must_pay=False)
     return replace(account, verdict=Verdict.LATE) if account is not None else Account(Verdict.LATE)
 
 

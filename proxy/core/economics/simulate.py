@@ -165,12 +165,12 @@ def _next(
         return standing
     if situation.conditions.idle is None and stage is Stage.EMERGENCY:
         plan, epochs = plan_from_scratch(situation)
-        return (plan, epochs, account_of(situation, plan, may_wait=False)) if epochs else standing
+        return (plan, epochs, account_of(situation, plan, must_pay=False)) if epochs else standing
     decided = draft(situation, stage)
     if decided is None:
         return standing
     plan = finish(decided, {})
-    account = account_of(situation, plan, may_wait=decided.may_wait, summarised=summarised)
+    account = account_of(situation, plan, must_pay=decided.must_pay, summarised=summarised)
     if account is not None and account.verdict is Verdict.WAITS:
         return situation.plan, 0, account
     return plan, 1, account

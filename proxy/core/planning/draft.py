@@ -73,12 +73,12 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
         return LIFE[cause_of(self.stage, acts_now=self.acts_now)]
 
     @property
-    def may_wait(self) -> bool:
-        """Whether the epoch itself is postponed until it pays; :attr:`waits` is about its summaries."""
+    def must_pay(self) -> bool:
+        """Whether the epoch is postponed until it pays."""
         return Gate.PAYS in self.gates
 
     @property
-    def waits(self) -> bool:
+    def waits_for_summaries(self) -> bool:
         """Whether the request that begins the epoch may wait for its summaries."""
         is_rare = self.acts_now and self.strategy is not None and not self.strategy.slides
         return self.stage is Stage.COMPACT or (is_rare and self.stage is not Stage.EMERGENCY)

@@ -58,7 +58,11 @@ class Cause(StrEnum):
 
 
 class Gate(StrEnum):
-    """What has to hold before an epoch begins."""
+    """What has to hold before an epoch begins.
+
+    Most are checked on its draft (:mod:`proxy.core.planning.planner`). *pays* and *prepared* depend on what
+    happened meanwhile, and are checked in :mod:`proxy.engine.planning.epochs`.
+    """
 
     EARNED = "earned"
     """The conversation has grown enough since the last epoch."""

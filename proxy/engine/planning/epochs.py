@@ -89,10 +89,10 @@ class Epochs:
             decided = await self._drafted(request, situation, standing)
         if decided is None:
             return await self._completed(request, log, situation, standing, races)
-        decision, may_wait = decided
+        decision, must_pay = decided
         if decision.plan == situation.plan:
             return standing
-        account = account_of(situation, decision.plan, may_wait=may_wait)
+        account = account_of(situation, decision.plan, must_pay=must_pay)
         if account is not None and account.verdict is Verdict.WAITS:
             return replace(standing, lacking=1)
         return await self._begin(request, log, situation, decision, account, races)
@@ -159,7 +159,7 @@ class Epochs:
             return None
         owner = self._ahead.owner(request, situation, standing)
         wanted = await self._summary_jobs.wanted(decided, owner, under_way)
-        waits = wanted.start_missing() and decided.waits
+        waits = wanted.start_missing() and decided.waits_for_summaries
         if waits:
             await wanted.wait(self._patience(request))
         summaries = wanted.texts()
@@ -168,7 +168,7 @@ class Epochs:
             return None
         degraded = _PROTECTED_CUT if decided.yielded else ()
         summary = wanted.outcome(plan, waited=waits)
-        return replace(standing, plan=plan, summary=summary, degraded=degraded), decided.may_wait
+        return replace(standing, plan=plan, summary=summary, degraded=degraded), decided.must_pay
 
     def _patience(self, request: Request) -> float:
         """Return the seconds that the request may still wait for summaries."""

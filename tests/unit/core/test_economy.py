@@ -43,15 +43,15 @@ def trimming(given: Situation, *spans: Span) -> Draft:
     return Draft.of(given, Stage.TRIM, quotes, strategy=ByImportance())
 
 
-def verdict(given: Situation, plan: Plan, *, may_wait: bool = True) -> str:
-    account = account_of(given, plan, may_wait=may_wait)
+def verdict(given: Situation, plan: Plan, *, must_pay: bool = True) -> str:
+    account = account_of(given, plan, must_pay=must_pay)
     assert account is not None
     return account.verdict
 
 
 def test_the_sums_are_those_of_the_view():
     given = situation()
-    account = account_of(given, cut(4, 10), may_wait=True)
+    account = account_of(given, cut(4, 10), must_pay=True)
     tokens = given.chain.tokens
     assert account is not None
     assert account.freed == sum(tokens[4:10]) - 10
@@ -71,7 +71,7 @@ def test_the_more_calls_are_expected_the_more_it_pays(calls: int, expected: str)
 
 def test_calls_are_expected_as_half_of_those_in_which_as_much_comes_again():
     given = situation(exchanges=20)
-    account = account_of(given, cut(0, 20), may_wait=True)
+    account = account_of(given, cut(0, 20), must_pay=True)
     assert account is not None
     assert account.calls == pytest.approx(account.freed / (2 * sum(given.chain.tokens) / 21), abs=0.01)
     assert account.calls < 20
@@ -80,7 +80,7 @@ def test_calls_are_expected_as_half_of_those_in_which_as_much_comes_again():
 def test_after_an_epoch_the_pace_since_then_counts():
     given = situation()
     slow = replace(given, past=Past(1, 38))  # two short messages in one call
-    before, after = (account_of(each, cut(0, 20), may_wait=True) for each in (given, slow))
+    before, after = (account_of(each, cut(0, 20), must_pay=True) for each in (given, slow))
     assert before is not None
     assert after is not None
     assert after.calls > before.calls
@@ -97,14 +97,14 @@ def test_after_an_epoch_the_pace_since_then_counts():
     ],
     ids=["trim", "for another reason", "by count", "compact", "emergency"],
 )
-def test_only_an_epoch_at_trim_that_begins_for_its_size_may_wait(
+def test_only_an_epoch_at_trim_that_begins_for_its_size_must_pay(
     stage: Stage, strategy: Strategy, *, acts_now: bool, may: bool
 ):
     given = situation(expected_turns=1)
     decided = Draft.of(given, stage, {(0, 2): ()}, strategy=strategy, acts_now=acts_now)
-    assert decided.may_wait is may
+    assert decided.must_pay is may
     assert (shortfall(decided) > 0) is may
-    assert verdict(given, cut(0, 2), may_wait=False) is Verdict.DUE
+    assert verdict(given, cut(0, 2), must_pay=False) is Verdict.DUE
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_a_dearer_write_makes_it_wait_longer():
 def test_summaries_that_are_still_to_be_written_have_to_be_paid_back_too():
     given = situation(expected_turns=20)
     without = replace(given, policy=given.policy.model_copy(update={"summary": Summary(enabled=False)}))
-    accounts = [account_of(each, cut(4, 20), may_wait=True) for each in (given, without)]
+    accounts = [account_of(each, cut(4, 20), must_pay=True) for each in (given, without)]
     assert all(accounts)
     (told, plain) = (each for each in accounts if each)
     assert told.summaries > 0 == plain.summaries
@@ -174,7 +174,7 @@ def test_summaries_that_are_still_to_be_written_have_to_be_paid_back_too():
 def test_a_gap_that_grew_by_fewer_messages_than_a_summary_is_worth_asks_for_none():
     given, summarised = situation(expected_turns=20), {(4, 16): 60}
     for end, lacks in ((20, False), (22, True)):
-        account = account_of(given, cut(4, end), may_wait=True, summarised=summarised)
+        account = account_of(given, cut(4, end), must_pay=True, summarised=summarised)
         assert account is not None
         assert bool(account.summaries) == lacks
 
@@ -183,7 +183,7 @@ def test_summaries_to_come_are_taken_to_be_as_long_as_those_that_came():
     given = situation(expected_turns=20)
     seen = Gap(4, 10, NOTE, 10, (Anchor(4, 10, "They built it of stone."),))
     before, after = (
-        account_of(each, cut(4, 20), may_wait=True) for each in (given, given.under(Plan((seen,))))
+        account_of(each, cut(4, 20), must_pay=True) for each in (given, given.under(Plan((seen,))))
     )
     assert before is not None
     assert after is not None
@@ -203,7 +203,7 @@ def test_a_larger_budget_pays_in_sessions_that_are_a_smaller_multiple_of_it(pace
 
 
 def test_an_epoch_that_must_be_says_when_it_costs_more_than_it_saves():
-    forced = account_of(situation(expected_turns=1), cut(0, 2), may_wait=False)
+    forced = account_of(situation(expected_turns=1), cut(0, 2), must_pay=False)
     assert forced is not None
     assert forced.verdict is Verdict.DUE
     assert re.fullmatch(
@@ -219,7 +219,7 @@ def test_an_epoch_that_must_be_says_when_it_costs_more_than_it_saves():
     ids=["no prices", "switched off"],
 )
 def test_where_money_has_no_say_nothing_waits(given: Situation):
-    account = account_of(given, cut(0, 2), may_wait=True)
+    account = account_of(given, cut(0, 2), must_pay=True)
     assert (account and account.verdict) is (Verdict.DUE if given.conditions.prices else None)
     assert shortfall(trimming(given, (0, 2))) == 0
 
@@ -229,7 +229,7 @@ def test_what_is_lacking_is_what_must_be_freed_beyond_before_it_pays(calls: floa
     given = situation(expected_turns=calls)
     decided = trimming(given, (0, 2))
     lacking = shortfall(decided)
-    account = account_of(given, decided.outline, may_wait=True, view=decided.view_tokens)
+    account = account_of(given, decided.outline, must_pay=True, view=decided.view_tokens)
     assert account is not None
 
     def pays(freed: int) -> bool:
@@ -246,7 +246,7 @@ def test_where_cached_tokens_cost_nothing_nobody_can_tell_what_is_lacking():
 
 
 def test_people_are_told_the_sums():
-    account = account_of(situation(expected_turns=20), cut(2, 36), may_wait=True)
+    account = account_of(situation(expected_turns=20), cut(2, 36), must_pay=True)
     assert account is not None
     assert "(20.0 requests to come " in account.text
     assert str(account.freed) in account.text

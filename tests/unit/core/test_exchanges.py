@@ -100,7 +100,7 @@ def test_a_model_is_asked_only_where_something_would_be_lost():
         decided = draft(Situation(chain, EMPTY, ROLLING, ROOMY, count), Stage.CALM)
         assert decided is not None
         assert bool(decided.wanted) == is_wanted
-        assert decided.waits
+        assert decided.waits_for_summaries
 
 
 def test_a_models_summary_takes_the_place_of_the_truncated_record_if_it_is_short_enough():
