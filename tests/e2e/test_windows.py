@@ -292,6 +292,21 @@ async def test_a_retry_that_is_refused_as_well_is_passed_on(
     assert len(model.chats) == 2
 
 
+async def test_a_refusal_for_length_is_acted_on_after_another_refusal_too(
+    model: Model, chats: Chats, url: str
+) -> None:
+    """Upstreams look at a request's parameters before they count its tokens."""
+    chat = long_chat(chats, url, stream=True)
+    unknown: Refusal = (400, {"error": {"message": "Unknown parameter: stream_options"}})
+    model.replies += [as_json(unknown), as_json(REFUSALS["OpenAI"]), said("Here is all of it.")]
+    response = await chat.ask(question(30))
+    assert (response.status_code, chat.messages[-1]["content"]) == (200, "Here is all of it.")
+    assert tokens_of(response)["budget"] == WINDOW - WINDOW // 8
+    first, *others = model.bodies()
+    assert [set(first) - set(each) for each in others] == [{"stream_options"}] * 2
+    assert all(set(each) <= set(first) for each in others), "the last request has nothing new to refuse"
+
+
 @pytest.mark.parametrize("quoted", [PROMPT_TOO_LONG, "prompt is too long: 250000 tokens > 200000 maximum"])
 async def test_a_refusal_that_somebody_quotes_teaches_nothing(
     model: Model, chats: Chats, url: str, quoted: str

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from proxy.core.budget.budget import Stage
+from proxy.core.budget.budget import Budget, Stage
 from proxy.core.dialects.answers import Refusal
 from proxy.core.dialects.dialect import Dialect
 from proxy.core.formats.sse import Decoder
@@ -70,17 +70,18 @@ class Sender:
     async def send(self, exchange: Exchange) -> Sent:
         """Forward the request; after a refusal that something can be done about, send a changed one.
 
-        A refusal for length teaches the window, and the request is pruned harder, once. What it then has for
-        the first time, such as a cache key, may be refused in turn, so a request is changed twice at most. In
-        shadow the refusal is the answer. Raises UpstreamUnreachable, UpstreamTimeout,
-        UpstreamInvalidResponse.
+        A refusal for length teaches the window, and the request is pruned harder, once. A request is changed
+        twice at most: what a pruned one has for the first time, such as a cache key, may be refused in turn,
+        and upstreams look at parameters before they count tokens. In shadow the refusal is the answer.
+        Raises UpstreamUnreachable, UpstreamTimeout, UpstreamInvalidResponse.
         """
-        for may_prune in (True, False):
+        budget = exchange.request.budget
+        for is_last in (False, True):
             sent = await self._attempt(exchange)
             if sent.response.status == _OK and not sent.opening:
                 return sent
             try:
-                is_changed = await self._change(exchange, sent, may_prune=may_prune)
+                is_changed = await self._change(exchange, sent, budget, is_last=is_last)
             except BaseException:
                 await sent.response.aclose()
                 raise
@@ -135,15 +136,18 @@ class Sender:
 
     # --- what is changed in a request that was refused ---
 
-    async def _change(self, exchange: Exchange, sent: Sent, *, may_prune: bool) -> bool:
+    async def _change(self, exchange: Exchange, sent: Sent, budget: Budget, *, is_last: bool) -> bool:
         """Change a refused request so that it may be accepted; return whether it was changed.
 
-        A window is learned in any case: what is passed on all the same, the next turn acts on.
+        ``budget`` is the one before any change: a request that has another was pruned. The last change adds
+        nothing that might be refused. A window is learned in any case: what is passed on all the same, the
+        next turn acts on.
         """
         refusal, may_change = self.refusal(exchange, sent), not exchange.request.incoming.is_shadow
         if self.learn_window(exchange, refusal):
-            is_pruned = may_change and may_prune and await self.decisions.prune_harder(exchange)
-            if is_pruned:
+            may_prune = may_change and exchange.request.budget is budget
+            is_pruned = may_prune and await self.decisions.prune_harder(exchange)
+            if is_pruned and not is_last:
                 self.add_parameters(exchange)
             return is_pruned
         return may_change and (
