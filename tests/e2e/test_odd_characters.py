@@ -160,7 +160,10 @@ async def refusal(
         return "", "" if is_clear else response.text
     degraded = response.headers.get("x-unabridged-degraded", "").replace("protected-cut", "")
     raw = dict(response.headers.raw)[b"x-unabridged-session"]
-    return raw.decode("latin-1"), degraded
+    try:
+        return raw.decode(), degraded
+    except UnicodeDecodeError:
+        return raw.decode("latin-1"), degraded
 
 
 Tried = list[tuple[object, Coroutine[Any, Any, tuple[str, str]]]]

@@ -101,7 +101,7 @@ class Budget(msgspec.Struct, frozen=True):
 
     @property
     def is_below_last_user(self) -> bool:
-        """Whether the last user message alone is over the budget, so that no protection need yield to it."""
+        """Whether the last user message alone is over the budget, so that nothing that is cut can help."""
         return self.last_user_tokens > self.room
 
     @property

@@ -5,8 +5,8 @@ with it and quoted in the note, because a model that sees an old request without
 again. A small unimportant island between two gaps is cut too, because contiguous gaps can be summarised.
 
 Protections yield only if the view would exceed the budget, one level after the other. Then they yield until
-the view is down to the trim line, so that the next turn does not exceed the budget at once. None yields if
-the last user message alone is over the budget: the view would exceed it all the same, and without its task.
+the view is down to the trim line, so that the next turn does not exceed the budget at once. The first user
+message does not yield if the last one alone is over the budget: that could not help, and would lose the task.
 """
 
 from bisect import bisect_left
@@ -23,7 +23,6 @@ from proxy.core.planning.situation import (
     FIRST_USER_LEAST,
     FIXED,
     FREE,
-    PINNED,
     RECENT,
     Situation,
 )
@@ -107,8 +106,9 @@ class Selection:
         """By user unit, the units of its answer that may still be uncut, newest first."""
         self.quoted: list[int] = []
         """User units that were cut because their answer was, in order."""
-        self._firmest = FREE if situation.budget.is_below_last_user else PINNED
-        """The firmest protection that may yield."""
+        kept = FIRST_USER if situation.budget.is_below_last_user else FIXED
+        self._levels = [level for level in range(FREE, FIXED) if level != kept]
+        """The protections that may yield, in this order."""
         self.yielded = FREE
         """The firmest protection that had to yield."""
         self.to_clip = 0
@@ -119,7 +119,7 @@ class Selection:
     @property
     def is_exhausted(self) -> bool:
         protection = self._situation.protection
-        return all(index in self.cut or protection[index] > self._firmest for index in protection)
+        return all(index in self.cut or protection[index] not in self._levels for index in protection)
 
     def run(self, strategy: Strategy) -> None:
         """Choose what is cut: first disposable units, then tool results, then units in order."""
@@ -260,7 +260,7 @@ class Selection:
         if self.view_tokens - self._ledger <= most:
             return
         enough = situation.budget.share(situation.policy.stages.trim)
-        for level in range(FREE, self._firmest + 1):
+        for level in self._levels:
             at = [each for each in situation.standing if situation.protection[each] == level]
             for index in (each for each in at if each not in self.cut):
                 if self.view_tokens <= enough:
