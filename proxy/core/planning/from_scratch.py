@@ -95,9 +95,11 @@ class _Replay:
             self._check_late_results()
         if not (is_marked or is_last or self._stage.is_pressing):
             return
+        prefix = chain.prefix(length)
         situation = replace(
             self.given,
-            chain=chain.prefix(length),
+            chain=prefix,
+            budget=replace(self.given.budget, last_user_tokens=prefix.last_user_tokens),
             plan=self._plain,
             conditions=self.given.conditions if is_last else UNKNOWN_CONDITIONS,
             unwritten=self._ledger,
