@@ -209,7 +209,7 @@ async def test_usage_that_is_refused_is_asked_for_once_and_the_request_goes_out_
     assert (statuses, asked) == ([200] * 3, [True, False, False, False])
 
 
-# --- a window that must be wrong ---
+# --- a window or a budget that must be wrong ---
 
 
 async def test_a_window_that_an_answer_refutes_cuts_nothing(model: Model, chats: Chats, url: str) -> None:
@@ -247,6 +247,27 @@ async def test_where_head_and_last_message_exceed_the_window_little_is_cut_and_o
     logged = json.loads(warning)
     assert (logged["window"], logged["window_from"]) == (4_000, "policy")
     assert logged["needed"] > 6_000
+
+
+async def test_where_the_head_alone_exceeds_the_budget_little_is_cut_and_one_warning_says_why(
+    model: Model, chats: Chats, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = 'extends = "default"\n[budget]\ntokens = 4000\n'
+    async with proxying(model.url, policy=str(write_policy(tmp_path, "small", text))) as url:
+        chat = chats(url)
+        chat.messages.append({"role": "system", "content": "Mind the rules. " * 2_000})
+        epochs: list[int] = []
+        response = await chat.ask("Hello")
+        for number in range(60):
+            response = await chat.ask(question(number))
+            epochs.append(int(response.headers["x-unabridged-epoch"]))
+            assert model.views()[-1][:2] == chat.messages[:2], "the first user message stays"
+            assert model.views()[-1][-3:] == chat.messages[-4:-1], "the newest messages stay"
+    tokens = tokens_of(response)
+    assert 1 <= epochs[-1] <= (tokens["full"] - 6_000) / 1_000, "one for a quarter of the budget, at most"
+    assert tokens["sent"] < tokens["full"]
+    (warning,) = [line for line in capfd.readouterr().err.splitlines() if "head alone exceeds" in line]
+    assert json.loads(warning)["budget"] == 4_000
 
 
 async def test_a_reserve_takes_at_most_half_of_what_head_and_last_message_leave(

@@ -75,7 +75,7 @@ class Budget(msgspec.Struct, frozen=True):
     window: Window = UNKNOWN_WINDOW
     """The model's context window."""
     last_user_tokens: int = 0
-    """Counted tokens of the last user message, which like the head is never cut."""
+    """Counted tokens of the last user message, which like the head is never cut; 0 if all must yield."""
     whole: int = 0
     """Counted tokens of the chain, of which shares are taken where there is no budget."""
 
@@ -84,8 +84,7 @@ class Budget(msgspec.Struct, frozen=True):
         """The budget in counted tokens, rounded down, that epochs are planned with.
 
         Without a budget it is all that there is: an epoch that begins for another reason takes its shares of
-        that. Where head and last user message alone exceed the window, what follows the head gets half of
-        the window.
+        that. Of a window or a budget that is overrun, what follows the head gets half.
         """
         if self.tokens is None:
             return self.head + self.whole
@@ -95,19 +94,21 @@ class Budget(msgspec.Struct, frozen=True):
 
     @property
     def is_overrun(self) -> bool:
-        """Whether head and last user message alone exceed the window, so that cutting more cannot help."""
-        window = self.window.limit
-        return window is not None and self.real(self.head + self.last_user_tokens) > window
+        """Whether cutting more cannot help: what is never cut exceeds the window, or the head the budget."""
+        return self._overrun is not None
 
     @property
-    def is_below_last_user(self) -> bool:
-        """Whether the last user message alone is over the budget, so that nothing that is cut can help."""
-        return self.last_user_tokens > self.room
+    def _overrun(self) -> int | None:
+        """The window that head and last user message exceed, or the budget that the head does; else None."""
+        window = self.window.limit
+        if window is not None and self.real(self.head + self.last_user_tokens) > window:
+            return window
+        return self.tokens if self.tokens is not None and self.real(self.head) > self.tokens else None
 
     @property
     def earned(self) -> int:
         """Counted tokens by which an overrun conversation must grow from one epoch to the next."""
-        return math.floor((self.window.limit or 0) / 4 / self.ratio)
+        return math.floor((self._overrun or 0) / 4 / self.ratio)
 
     @property
     def room(self) -> int:
@@ -135,10 +136,11 @@ class Budget(msgspec.Struct, frozen=True):
     def filled(self, view: int, usage: float) -> "Budget":
         """Return a budget so small that head and ``view`` (counted tokens) have this ``usage`` of it.
 
-        It is never larger than the present one, and everything yields to it.
+        It is never larger than the present one, unless the head overruns that, and everything yields to it.
         """
-        tokens = max(math.floor((self.head + view) / usage * self.ratio), 1)
+        tokens = math.floor((self.head + view) / usage * self.ratio)
         tokens = tokens if self.tokens is None else min(tokens, self.tokens)
+        tokens = max(tokens, self.real(self.head + 1))
         return replace(self, tokens=tokens, window=UNKNOWN_WINDOW, last_user_tokens=0)
 
     def real(self, counted: int) -> int:

@@ -95,11 +95,9 @@ class _Replay:
             self._check_late_results()
         if not (is_marked or is_last or self._stage.is_pressing):
             return
-        prefix = chain.prefix(length)
         situation = replace(
             self.given,
-            chain=prefix,
-            budget=replace(self.given.budget, last_user_tokens=prefix.last_user_tokens),
+            chain=chain.prefix(length),
             plan=self._plain,
             conditions=self.given.conditions if is_last else UNKNOWN_CONDITIONS,
             unwritten=self._ledger,

@@ -18,9 +18,9 @@ epochs, whatever the conversation contains. Above 100 % law 4 (bounded) takes pr
 epochs is bounded by what can be cut: each epoch removes or clips at least one more unit; if nothing is left,
 the plan does not change and no epoch begins. Strategies that act by count are exempt.
 
-If the head and the last message alone exceed the window, the window is wrong or the head is too large, and
+If the head and the last message alone exceed the window, or the head the budget, one of them is wrong, and
 cutting does not help. Then an epoch begins only when the messages after the head have grown by a quarter of
-the window, also above 100 %.
+the window or budget, also above 100 %.
 """
 
 from collections.abc import Callable, Mapping, Sequence

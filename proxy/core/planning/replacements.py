@@ -219,7 +219,7 @@ def clip_view(situation: Situation, plan: Plan, yielded: int, set_aside: int = 0
         (asks, 0),
         ([place for place in results if place >= open_at], None),  # half of what the budget has room for
     ]
-    for group, kept in groups[-1:] if budget.is_below_last_user else groups:
+    for group, kept in groups[-1:] if situation.is_below_last_user else groups:
         if view <= enough:
             break
         standing = [sizes[place] for place in group]

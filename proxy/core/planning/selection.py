@@ -106,7 +106,7 @@ class Selection:
         """By user unit, the units of its answer that may still be uncut, newest first."""
         self.quoted: list[int] = []
         """User units that were cut because their answer was, in order."""
-        kept = FIRST_USER if situation.budget.is_below_last_user else FIXED
+        kept = FIRST_USER if situation.is_below_last_user else FIXED
         self._levels = [level for level in range(FREE, FIXED) if level != kept]
         """The protections that may yield, in this order."""
         self.yielded = FREE

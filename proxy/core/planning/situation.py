@@ -196,6 +196,11 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
         """Counted tokens of the view, without the head."""
         return view_tokens(self.plan, self.chain.tokens) + self.unwritten
 
+    @property
+    def is_below_last_user(self) -> bool:
+        """Whether the last user message alone is over the budget, so that nothing that is cut can help."""
+        return self.budget.last_user_tokens > 0 and self.chain.last_user_tokens > self.budget.room
+
     def size(self, index: int) -> int:
         """Counted tokens of unit number ``index``."""
         unit = self.units[index]

@@ -92,15 +92,9 @@ class Decisions:
             lowest = policy.budget.tokens
         tokens = budget_tokens(lowest, limit, reserve, needed, counts_answer=counts_answer)
         budget = Budget(tokens, ratio, head, window, last_user, chain.tokens.total)
-        if limit is not None and needed > limit and not model.is_overrun_logged:
+        if budget.is_overrun and not model.is_overrun_logged:
             model.is_overrun_logged = True
-            log_warning(
-                "head and last message exceed the context window: it must be wrong, or the head too large",
-                model=model.label,
-                window=window.tokens,
-                window_from=window.source.value,
-                needed=needed,
-            )
+            _log_overrun(budget, model, needed)
         return budget
 
     async def decide(self, request: Request) -> Decision:
@@ -176,6 +170,26 @@ class Decisions:
         exchange.answerers = self.answerers(request, decision)
         exchange.set_request(request, decision, body)
         return True
+
+
+def _log_overrun(budget: Budget, model: Model, needed: int) -> None:
+    """Warn that cutting cannot help; ``needed``: the model's tokens of head and last user message."""
+    window = budget.window
+    if window.limit is not None and needed > window.limit:
+        log_warning(
+            "head and last message exceed the context window: it must be wrong, or the head too large",
+            model=model.label,
+            window=window.tokens,
+            window_from=window.source.value,
+            needed=needed,
+        )
+    else:
+        log_warning(
+            "the head alone exceeds the budget: the budget must be too small, or the head too large",
+            model=model.label,
+            budget=budget.tokens,
+            head=budget.real(budget.head),
+        )
 
 
 def _log_usage(request: Request, decision: Decision) -> None:

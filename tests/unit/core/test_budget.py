@@ -40,7 +40,12 @@ def test_the_limit_is_the_budget_in_counted_tokens_rounded_down():
 
 def test_the_room_is_what_the_head_leaves_and_never_less_than_nothing():
     assert Budget(tokens=1000, ratio=1.0, head=300).room == 700
-    assert Budget(tokens=1000, ratio=1.0, head=3000).room == 0
+    assert Budget(tokens=1000, ratio=1.0, head=1000).room == 0
+
+
+def test_what_follows_a_head_over_the_budget_has_half_of_the_budget():
+    assert Budget(tokens=1000, ratio=1.0, head=3000).room == 500
+    assert Budget(tokens=1000, ratio=2.0, head=3000).room == 250
 
 
 def test_usage_counts_the_head():
@@ -94,4 +99,4 @@ def test_a_view_fills_a_lowered_budget_as_much_as_is_said(ratio: float, usage: f
 def test_a_budget_is_only_ever_lowered():
     budget = Budget(tokens=8_000, ratio=1.0, head=10)
     assert budget.filled(4_000, 0.1) == budget
-    assert budget.filled(0, 1_000.0).tokens == 1
+    assert budget.filled(0, 1_000.0).room == 1

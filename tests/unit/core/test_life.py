@@ -37,7 +37,7 @@ def test_a_lane_has_no_more_epochs_than_its_tokens_hold_that_distance():
 
 def test_a_head_beyond_the_trigger_leaves_a_tenth_of_the_room_as_the_distance():
     assert distance(Budget(1_000, 1.0, 850), STAGES) == 15
-    assert distance(Budget(1_000, 1.0, 2_000), STAGES) == 1
+    assert distance(Budget(1_000, 1.0, 1_000), STAGES) == 1
 
 
 def test_what_a_person_asked_for_and_late_summaries_are_not_counted():
