@@ -224,10 +224,25 @@ class Managed:
 
     async def _send(self, exchange: Exchange, passage: _Passage) -> None:
         pipeline, metrics = self._pipeline, self._metrics
-        request, decision, incoming = exchange.request, exchange.decision, exchange.request.incoming
-        self._stages[decision.stage].inc()
         metrics.is_degraded = "store" in exchange.degraded
-        metrics.overhead.observe(self._now() - incoming.arrived)
+        metrics.overhead.observe(self._now() - exchange.request.incoming.arrived)
+        with pipeline.foreground:
+            try:
+                if exchange.request.incoming.appended is not None:
+                    await pipeline.recorder.announce(exchange)
+                passage.forwarded = self._now()
+                sent = await pipeline.answer(exchange)
+            finally:  # not before: a request that was refused for its length has been pruned again
+                self._tell(exchange, passage)
+            try:
+                await self._pass_on(exchange, sent, passage)
+            finally:
+                await sent.response.aclose()
+
+    def _tell(self, exchange: Exchange, passage: _Passage) -> None:
+        """Tell metrics, log and trace what was sent."""
+        request, decision = exchange.request, exchange.decision
+        self._stages[decision.stage].inc()
         passage.fields |= {
             "session": request.session.id,
             "model": request.model.name[:_NAME],
@@ -237,19 +252,10 @@ class Managed:
             "full": exchange.full_tokens,
             "budget": request.budget.tokens,
         }
-        if incoming.is_shadow:
+        if request.incoming.is_shadow:
             passage.fields["mode"] = "shadow"
         if (trace := current()) is not None:
             trace.span.tell(told_of(exchange))
-        if incoming.appended is not None:
-            await pipeline.recorder.announce(exchange)
-        with pipeline.foreground:
-            passage.forwarded = self._now()
-            sent = await pipeline.answer(exchange)
-            try:
-                await self._pass_on(exchange, sent, passage)
-            finally:
-                await sent.response.aclose()
 
     async def _pass_on(self, exchange: Exchange, sent: Sent, passage: _Passage) -> None:
         """Pass the answer on, and have its turn recorded even if it breaks off."""

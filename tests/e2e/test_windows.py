@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from proxy.engine.answers import sending
-from tests.support.clients import Chat, Chats, question, tokens_of, user
+from tests.support.clients import Chat, Chats, proxying, question, tokens_of, user
 from tests.support.servers import Exchange
 from tests.support.upstreams import (
     DONE,
@@ -171,6 +171,25 @@ async def test_a_refusal_for_length_teaches_the_window_unseen_by_the_client(
         assert max(count_tokens(model.bodies()[1]), tokens_of(response)["sent"]) <= budget
         assert tokens_of(await chat.ask(question(31)))["budget"] == budget
         assert len(model.chats) == 3, "what was learned acts at once"
+
+
+async def test_log_and_metrics_tell_what_was_sent_after_a_refusal_for_length(
+    model: Model, chats: Chats, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with proxying(model.url) as url:
+        chat = long_chat(chats, url, stream=False)
+        model.replies += [as_json(REFUSALS["OpenAI"]), said("Here is all of it.")]
+        response = await chat.ask(question(30))
+        metrics = (await chat.client.get(f"{url}/metrics")).text
+    (logged,) = [
+        json.loads(line) for line in capsys.readouterr().err.splitlines() if '"route":"chat"' in line
+    ]
+    tokens = tokens_of(response)
+    assert [logged[name] for name in ("sent", "full", "budget")] == [
+        tokens[name] for name in ("sent", "full", "budget")
+    ]
+    assert (logged["stage"], logged["epoch"]) == (response.headers["x-unabridged-stage"], 1)
+    assert f'stage="{logged["stage"]}"}} 1.0' in metrics
 
 
 async def test_a_refusal_that_comes_after_comments_is_unseen_as_well(
