@@ -75,28 +75,22 @@ class Sender:
         and upstreams look at parameters before they count tokens. In shadow the refusal is the answer.
         Raises UpstreamUnreachable, UpstreamTimeout, UpstreamInvalidResponse.
         """
-        budget = exchange.request.budget
-        for is_last in (False, True):
-            sent = await self._attempt(exchange)
-            if sent.response.status == _OK and not sent.opening:
-                return sent
+        budget, changes_left = exchange.request.budget, 2
+        while True:
+            sent = await self.forward(exchange.request.incoming, exchange.body)
             try:
-                is_changed = await self._change(exchange, sent, budget, is_last=is_last)
+                if sent.response.status == _OK:
+                    self._answered(exchange)
+                    if not sent.opening:
+                        return sent
+                is_changed = await self._change(exchange, sent, budget, changes_left)
             except BaseException:
                 await sent.response.aclose()
                 raise
             if not is_changed:
                 return sent
             await sent.response.aclose()
-        sent = await self._attempt(exchange)
-        self.learn_window(exchange, self.refusal(exchange, sent))
-        return sent
-
-    async def _attempt(self, exchange: Exchange) -> Sent:
-        sent = await self.forward(exchange.request.incoming, exchange.body)
-        if sent.response.status == _OK:
-            self._answered(exchange)
-        return sent
+            changes_left -= 1
 
     async def forward(self, incoming: Incoming, body: bytes) -> Sent:
         """Send a body as the client's request, and read all of an error, or the first event of a stream.
@@ -136,18 +130,19 @@ class Sender:
 
     # --- what is changed in a request that was refused ---
 
-    async def _change(self, exchange: Exchange, sent: Sent, budget: Budget, *, is_last: bool) -> bool:
+    async def _change(self, exchange: Exchange, sent: Sent, budget: Budget, left: int) -> bool:
         """Change a refused request so that it may be accepted; return whether it was changed.
 
-        ``budget`` is the one before any change: a request that has another was pruned. The last change adds
-        nothing that might be refused. A window is learned in any case: what is passed on all the same, the
-        next turn acts on.
+        ``budget`` is the one before any change: a request that has another was pruned. ``left``: how many
+        changes are; the last one adds nothing that might be refused. A window is learned in any case: what is
+        passed on all the same, the next turn acts on.
         """
-        refusal, may_change = self.refusal(exchange, sent), not exchange.request.incoming.is_shadow
+        refusal = self.refusal(exchange, sent)
+        may_change = left > 0 and not exchange.request.incoming.is_shadow
         if self.learn_window(exchange, refusal):
             may_prune = may_change and exchange.request.budget is budget
             is_pruned = may_prune and await self.decisions.prune_harder(exchange)
-            if is_pruned and not is_last:
+            if is_pruned and left > 1:
                 self.add_parameters(exchange)
             return is_pruned
         return may_change and (
