@@ -180,14 +180,11 @@ class _Spliced:
         """Return an error event if the upstream does not continue, else empty."""
         if sent.response.status == _OK and is_stream(sent.response) and _is_plain(sent.response):
             return b""
-        told = bytearray(sent.opening)
+        told = sent.opening
         if not told and sent.response.status != _OK:
-            async for chunk in sent.chunks():
-                told += chunk
-                if len(told) > _ERROR_BYTES:
-                    break
+            told = await _read(sent, _ERROR_BYTES)
         try:
-            error = as_mapping(loads(bytes(told))).get("error")
+            error = as_mapping(loads(told)).get("error")
         except ValueError:
             error = None
         body = {"error": error} if error else UpstreamInvalidResponse().body()
@@ -211,17 +208,22 @@ class _Rewritten:
 _ABOUT_LENGTH = (b"content-length", b"transfer-encoding")
 
 
+async def _read(sent: Sent, most: int) -> bytes:
+    """Return a whole body; of one of more than ``most`` bytes what was read by then."""
+    read = bytearray()
+    async for chunk in sent.chunks():
+        read += chunk
+        if len(read) > most:
+            break
+    return bytes(read)
+
+
 async def _whole(sent: Sent, course: _Course) -> Sent:
     """Return a whole answer once all its rounds are over; a refusal where the upstream does not continue."""
     editor = course.rounds.dialect.answer_editor(course.rounds.rules)
     try:
         while True:
-            read = bytearray()
-            async for chunk in sent.chunks():
-                read += chunk
-                if len(read) > _ANSWER_BYTES:
-                    break
-            body = bytes(read)
+            body = await _read(sent, _ANSWER_BYTES)
             if sent.response.status != _OK or len(body) > _ANSWER_BYTES:
                 return replace(sent, begun=body, is_over=len(body) <= _ANSWER_BYTES)
             editor.feed(body)
