@@ -226,6 +226,17 @@ async def test_a_window_that_an_answer_refutes_cuts_nothing(model: Model, chats:
     assert tokens_of(response)["window"] > 8_192
 
 
+async def asked_often(chat: Chat, model: Model) -> tuple[int, dict[str, int]]:
+    """Ask sixty questions after a long system prompt; the last answer's epoch and tokens."""
+    chat.messages.append({"role": "system", "content": "Mind the rules. " * 2_000})
+    response = await chat.ask("Hello")
+    for number in range(60):
+        response = await chat.ask(question(number))
+        assert model.views()[-1][:2] == chat.messages[:2], "the first user message stays"
+        assert model.views()[-1][-3:] == chat.messages[-4:-1], "the newest messages stay"
+    return int(response.headers["x-unabridged-epoch"]), tokens_of(response)
+
+
 async def test_where_head_and_last_message_exceed_the_window_little_is_cut_and_one_warning_says_why(
     model: Model, chats: Chats, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -233,16 +244,9 @@ async def test_where_head_and_last_message_exceed_the_window_little_is_cut_and_o
     async with proxying(model.url, policy=str(write_policy(tmp_path, "wrong", text))) as url:
         chat = chats(url)
         chat.members["max_tokens"] = 8_000
-        chat.messages.append({"role": "system", "content": "Mind the rules. " * 2_000})
-        epochs: list[int] = []
-        response = await chat.ask("Hello")
-        for number in range(60):
-            response = await chat.ask(question(number))
-            epochs.append(int(response.headers["x-unabridged-epoch"]))
-            assert model.views()[-1][-3:] == chat.messages[-4:-1], "the newest messages stay"
-    brought = tokens_of(response)["full"] - 6_000
-    assert 1 <= epochs[-1] <= brought / 1_000, "one for a quarter of the window, at most"
-    assert tokens_of(response)["sent"] < tokens_of(response)["full"]
+        epoch, tokens = await asked_often(chat, model)
+    assert 1 <= epoch <= (tokens["full"] - 6_000) / 1_000, "one for a quarter of the window, at most"
+    assert tokens["sent"] < tokens["full"]
     (warning,) = [line for line in capfd.readouterr().err.splitlines() if "exceed the context window" in line]
     logged = json.loads(warning)
     assert (logged["window"], logged["window_from"]) == (4_000, "policy")
@@ -254,17 +258,8 @@ async def test_where_the_head_alone_exceeds_the_budget_little_is_cut_and_one_war
 ) -> None:
     text = 'extends = "default"\n[budget]\ntokens = 4000\n'
     async with proxying(model.url, policy=str(write_policy(tmp_path, "small", text))) as url:
-        chat = chats(url)
-        chat.messages.append({"role": "system", "content": "Mind the rules. " * 2_000})
-        epochs: list[int] = []
-        response = await chat.ask("Hello")
-        for number in range(60):
-            response = await chat.ask(question(number))
-            epochs.append(int(response.headers["x-unabridged-epoch"]))
-            assert model.views()[-1][:2] == chat.messages[:2], "the first user message stays"
-            assert model.views()[-1][-3:] == chat.messages[-4:-1], "the newest messages stay"
-    tokens = tokens_of(response)
-    assert 1 <= epochs[-1] <= (tokens["full"] - 6_000) / 1_000, "one for a quarter of the budget, at most"
+        epoch, tokens = await asked_often(chats(url), model)
+    assert 1 <= epoch <= (tokens["full"] - 6_000) / 1_000, "one for a quarter of the budget, at most"
     assert tokens["sent"] < tokens["full"]
     (warning,) = [line for line in capfd.readouterr().err.splitlines() if "head alone exceeds" in line]
     assert json.loads(warning)["budget"] == 4_000
