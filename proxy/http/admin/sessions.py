@@ -17,7 +17,7 @@ from proxy.engine.admin.forks import Forks
 from proxy.engine.admin.inspection import Branch, Inspected, Inspection, NewestExchange
 from proxy.engine.admin.stats import Stats
 from proxy.engine.state import State, Summarised, spoken
-from proxy.errors import InvalidType
+from proxy.errors import InvalidType, InvalidValue
 from proxy.http.admin import memory_schemas, schemas
 from proxy.http.admin.api import Query, number, operation
 from proxy.http.admin.bills import BilledSession, BillReport, members
@@ -188,12 +188,18 @@ class SessionOperations:
 
 
 def ranges(messages: str | list[int] | None) -> Ranges | None:
-    """Parse numbers of messages: single ones and ranges, such as `4,17-20`."""
+    """Parse numbers of messages: single ones and ranges, such as `4,17-20`.
+
+    Raises InvalidValue for a range whose end is before its beginning.
+    """
     if messages is None:
         return None
     if isinstance(messages, list):
         return [range(number, number + 1) for number in messages]
-    ends = (each.partition("-") for each in messages.split(","))
+    ends = [each.partition("-") for each in messages.split(",")]
+    for first, _, last in ends:
+        if last and int(last) < int(first):
+            raise InvalidValue(f"`messages`: {first}-{last} ends before it begins.", param="messages")
     return [range(int(first), int(last or first) + 1) for first, _, last in ends]
 
 

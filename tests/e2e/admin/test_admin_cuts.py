@@ -295,6 +295,13 @@ class TestRestore:
                 assert (answer.status_code, error["code"]) == (400, "invalid_type"), wrong
                 assert (error["param"], error["message"]) == ("messages", written), wrong
 
+    async def test_a_range_that_ends_before_it_begins_is_named(self, url: str, chat: Chat) -> None:
+        for verb in ("compact", "restore", "pin"):
+            answer = await ask(url, "POST", f"sessions/chat/{verb}", {"messages": "2,9-4"})
+            error = answer.json()["error"]
+            assert (answer.status_code, error["code"], error["param"]) == (400, "invalid_value", "messages")
+            assert error["message"] == "`messages`: 9-4 ends before it begins."
+
     async def test_where_nothing_is_cut_nothing_changes(self, url: str, chat: Chat) -> None:
         before = await admin(url, "sessions/chat")
         for body in (None, {"messages": "0-3"}):
