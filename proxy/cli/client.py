@@ -27,8 +27,10 @@ _LOOKING, _CHANGING = 30.0, 120.0
 _UNAUTHORIZED = (401, 403)
 _NO_SEGMENT = re.compile(r"[/\\]|\A\.{1,2}\Z")
 """Names that the server takes for an ambiguous path, encoded or not."""
-_LISTED = 1_000
+LISTED = 1_000
 """The most sessions that the server lists."""
+_LONGEST = 3_600
+"""The most seconds that a stream of events lasts."""
 
 Json = dict[str, Any]
 
@@ -104,7 +106,8 @@ class AdminApi:
 
     def wait(self, since: float, seconds: float) -> None:
         """Return once a session has changed after ``since`` (seconds since 1970), or after a timeout."""
-        params, headers = {"seconds": max(ceil(seconds), 1)}, {"Last-Event-ID": f"{since:.3f}"}
+        lasts = min(max(ceil(seconds), 1), _LONGEST)
+        params, headers = {"seconds": lasts}, {"Last-Event-ID": f"{since:.3f}"}
         with self._streaming("GET", "/events", seconds + _LOOKING, params=params, headers=headers) as lines:
             next((line for line in lines if line.startswith("event:")), None)
 
@@ -123,11 +126,11 @@ class AdminApi:
 
     def _id_of(self, name: str) -> str:
         """Return the id of the session of this name among those used last."""
-        found = [each for each in self.sessions(_LISTED)["sessions"] if each["name"] == name]
+        found = [each for each in self.sessions(LISTED)["sessions"] if each["name"] == name]
         if len(found) == 1:
             return found[0]["id"]
         if not found:
-            raise CommandError(f"none of the {_LISTED} sessions used last has the name {one_line(name)}")
+            raise CommandError(f"none of the {LISTED} sessions used last has the name {one_line(name)}")
         raise CommandError(
             _candidates(f'"{one_line(name)}" may mean {len(found)} sessions: give an id.', found)
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from rich.console import RenderableType
@@ -41,10 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add a verb and its object."""
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     listing = verbs.add_parser("list", help="memories, and their newest items")
-    listing.add_argument("--limit", metavar="N", type=positive, default=_LIMIT, help=f"how many ({_LIMIT})")
+    number = partial(positive, most=_EVERY)
+    listing.add_argument("--limit", metavar="N", type=number, default=_LIMIT, help=f"how many ({_LIMIT})")
     search = verbs.add_parser("search", help="items by their words, best first")
     search.add_argument("query", metavar="QUERY", help="what is looked for")
-    search.add_argument("-k", metavar="N", type=positive, default=_FOUND, help=f"how many ({_FOUND})")
+    search.add_argument("-k", metavar="N", type=number, default=_FOUND, help=f"how many ({_FOUND})")
     exporting = verbs.add_parser("export", help="all that is remembered, a line of JSON for each memory")
     exporting.add_argument("-o", "--output", metavar="FILE", type=Path, help="instead of stdout")
     for each in (listing, search, exporting):

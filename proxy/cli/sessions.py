@@ -8,12 +8,13 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from rich.console import RenderableType
 from rich.text import Text
 
-from proxy.cli.client import AdminApi, Json, add_server_option
+from proxy.cli.client import LISTED, AdminApi, Json, add_server_option
 from proxy.cli.stats import bill_facts
 from proxy.cli.terminal import (
     CommandError,
@@ -64,7 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add a verb and its session."""
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     listing = verbs.add_parser("list", help="the sessions used last")
-    listing.add_argument("--limit", metavar="N", type=positive, default=_LIMIT, help=f"how many ({_LIMIT})")
+    number = partial(positive, most=LISTED)
+    listing.add_argument("--limit", metavar="N", type=number, default=_LIMIT, help=f"how many ({_LIMIT})")
     add_server_option(listing)
     added: dict[str, argparse.ArgumentParser] = {}
     for verb, purpose in {**_LOOKS, **_CHANGES}.items():

@@ -37,10 +37,12 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def positive(word: str) -> int:
-    """Parse a whole number above 0, as the type of an option."""
+def positive(word: str, most: int | None = None) -> int:
+    """Parse a whole number above 0, and at most ``most``, as the type of an option."""
     if not (word.isascii() and word.isdigit() and int(word)):
         raise argparse.ArgumentTypeError("must be a whole number above 0")
+    if most is not None and int(word) > most:
+        raise argparse.ArgumentTypeError(f"must be at most {most:,}")
     return int(word)
 
 

@@ -10,13 +10,14 @@ import argparse
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from operator import itemgetter
 
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from proxy.cli.client import AdminApi, Json, add_server_option
+from proxy.cli.client import LISTED, AdminApi, Json, add_server_option
 from proxy.cli.stats import UNKNOWN
 from proxy.cli.terminal import (
     CommandError,
@@ -48,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--limit",
         metavar="N",
-        type=positive,
+        type=partial(positive, most=LISTED),
         default=_SESSIONS,
         help=f"sessions that are shown ({_SESSIONS})",
     )

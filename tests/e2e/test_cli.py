@@ -230,6 +230,24 @@ def test_what_is_no_range_of_messages_is_said_before_anybody_is_asked(
     assert "--messages: must be numbers of messages, such as 7, 4-19 or 4,7-9" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "most"),
+    [
+        ("sessions list --limit 1001", "1,000"),
+        ("watch --limit 1001", "1,000"),
+        ("memory list --limit 100001", "100,000"),
+        ("memory search boat -k 100001", "100,000"),
+    ],
+)
+def test_more_than_the_server_lists_is_refused_before_anybody_is_asked(
+    words: str, most: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*words.split(), "--server", "http://127.0.0.1:9"])
+    assert ended.value.code == 2
+    assert f": must be at most {most}\n" in capsys.readouterr().err
+
+
 async def test_a_session_is_paused_and_resumed(cli: Run) -> None:
     for verb, told in (("pause", "is paused"), ("resume", "is not blocked")):
         code, out, _ = await cli("sessions", verb, NAME)

@@ -24,6 +24,7 @@ from proxy.errors import (
     InvalidEncoding,
     InvalidJSON,
     InvalidType,
+    InvalidValue,
     JSONTooDeep,
     RequestTooLarge,
     UnabridgedError,
@@ -107,11 +108,13 @@ def operations_of(part: object) -> list[Operation]:
 
 
 def number(request: Request, name: str, usual: int, most: int) -> int:
-    """Return a positive number from the query, at most ``most``. Raises InvalidType."""
+    """Return a positive number from the query. Raises InvalidType, and InvalidValue above ``most``."""
     text = request.query_params.get(name, str(usual))
     if not (text.isascii() and text.isdigit() and int(text[:9])):
         raise InvalidType(f"`{name}` must be a whole number above 0.", param=name)
-    return min(int(text[:9]), most)
+    if int(text[:9]) > most:
+        raise InvalidValue(f"`{name}` is at most {most:,}.", param=name)
+    return int(text[:9])
 
 
 class AdminAPI:

@@ -27,7 +27,9 @@ _MOST = 100_000
 _FOUND, _LISTED = 5, 50
 _EVENTS = "application/x-ndjson"
 _QUERY = Query("query", "What is looked for, in words; the newest items, if absent.", "string")
-_K = Query("k", f"How many items, and memories, at most; {_FOUND} with a query, else {_LISTED}.", "integer")
+_K = Query(
+    "k", f"How many items, and memories, at most {_MOST:,}; {_FOUND} with a query, else {_LISTED}.", "integer"
+)
 _SCOPE = Query("scope", "The id of one memory; all of them, if absent.", "string")
 _SESSION = Query("session", "Or an id or a name of a session: what was learned from it.", "string")
 _PERSON = Query(

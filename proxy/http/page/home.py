@@ -51,8 +51,7 @@ class Home:
             "words": words,
             "sessions": [(each, self.inspection.policy_of(each.session).stages) for each in found],
             "spans": spans,
-            "has_more": len(found) == limit,
-            "limit": limit,
+            "more": min(2 * limit, _MOST) if len(found) == limit < _MOST else None,
             "notices": [*self.notices.of(found, left_out, spans.get("Today", NOTHING), fault)],
             "is_down": bool(fault),
         }

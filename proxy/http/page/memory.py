@@ -49,8 +49,7 @@ class MemoryPages:
             "texts": schemas.scope(found.scopes[0]) if scope else None,
             "items": [schemas.item(each) for each in found.items],
             "said": [schemas.SaidTold.model_validate(each) for each in found.said],
-            "limit": most,
-            "has_more": len(found.items) == most,
+            "more": min(2 * most, _MOST) if len(found.items) == most < _MOST else None,
         }
         return Shown("memories.html", "Memory", content)
 

@@ -184,6 +184,20 @@ async def test_sessions_are_listed_newest_first_up_to_a_limit(url: str, chats: C
     assert (response.status_code, response.json()["error"]["param"]) == (400, "limit")
 
 
+@pytest.mark.parametrize(
+    ("path", "name", "most"), [("sessions", "limit", 1_000), ("events", "seconds", 3_600)]
+)
+async def test_a_number_above_the_most_that_is_allowed_is_refused_and_the_most_is_named(
+    url: str, path: str, name: str, most: int
+) -> None:
+    for number in (most + 1, 10**30):
+        response = await get(url, f"/unabridged/v1/{path}?{name}={number}", **ADMIN)
+        error = response.json()["error"]
+        assert (response.status_code, error["code"], error["param"]) == (400, "invalid_value", name)
+        assert error["message"] == f"`{name}` is at most {most:,}."
+    assert len((await admin(url, "sessions", limit="1000"))["sessions"]) == 0
+
+
 async def test_the_text_of_a_message_is_shown_as_it_was_sent(url: str, chats: Chats) -> None:
     chat = chats(url, X_Unabridged_Session="chat")
     odd = "\ud800 \x00 \u202e \u2028 🐘 </script>"

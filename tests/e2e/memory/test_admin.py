@@ -64,6 +64,8 @@ async def test_the_newest_items_are_listed_with_whose_they_are_and_where_they_co
         answer = await ask(remembered, "GET", f"memory?k={number}")
         assert answer.status_code == 400
         assert answer.json()["error"]["message"] == "`k` must be a whole number above 0."
+    error = (await ask(remembered, "GET", "memory?k=100001")).json()["error"]
+    assert (error["code"], error["message"]) == ("invalid_value", "`k` is at most 100,000.")
 
 
 async def test_a_query_finds_what_says_most_of_it_first(remembered: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx2
 
-from tests.support.browser import Browser, browsing
+from tests.support.browser import Browser, browsing, plain
 from tests.support.clients import ADMIN, Chats, Small, admin, proxying, write_policy
 from tests.support.operator import talk
 from tests.support.servers import PATIENCE
@@ -51,6 +51,18 @@ async def test_sessions_are_found_by_words_of_their_beginning_name_and_model(
     assert "letters" not in await browser.text(q="HARBOUR about")
     assert "harbour" not in await browser.text(q="two gpt-test")
     assert "No session has all of these words" in await browser.text(q="harbour letters")
+
+
+async def test_more_sessions_are_shown_up_to_the_most_that_a_page_has(
+    browser: Browser, url: str, chats: Chats
+) -> None:
+    for name in ("harbour", "letters"):
+        await chats(url, X_Unabridged_Session=name).ask("Hello")
+    first = await browser.open(limit="1")
+    assert "harbour" not in plain(first.text)
+    assert "limit=2" in first.text
+    assert "Show more" not in await browser.text(limit="1000")
+    assert "`limit` is at most 1,000." in (await browser.open(limit="1001")).text
 
 
 async def test_what_clients_say_is_shown_and_never_run(browser: Browser, url: str, chats: Chats) -> None:
