@@ -19,7 +19,7 @@ from proxy.core.budget.budget import Budget
 from proxy.core.budget.prices import MILLION, Prices, Prompt
 from proxy.core.dialects.answers import Usage
 from proxy.core.planning.chain import Chain
-from proxy.core.planning.plan import Plan
+from proxy.core.planning.plan import Plan, first_difference
 
 Amounts = Mapping[str, int]
 """A bill by the names of its amounts: see :meth:`Bill.amounts`."""
@@ -181,12 +181,9 @@ def kept_prompt(chain: Chain, before: Plan, plan: Plan, budget: Budget, prices: 
     ``before`` is the plan of the previous request, which lacked the chain's newest messages, and ``less``
     are counted tokens of the messages before these that are taken not to have been sent.
     """
-    first = chain.sent_before
-    if before is not plan:
-        notes = [{(gap.start, gap.end, gap.note) for gap in each.gaps} for each in (before, plan)]
-        changed = [start for start, _, _ in notes[0] ^ notes[1]]
-        changed += [each.position for each in {*before.replacements} ^ {*plan.replacements}]
-        first = min([first, *changed])
+    first, changed = chain.sent_before, first_difference(before, plan)
+    if changed is not None:
+        first = min(first, changed)
     counted = budget.head + chain.tokens.between(0, first) - less
     for gap in plan.gaps:
         if gap.end <= first:
