@@ -8,11 +8,11 @@ would have been saved.
 
 from msgspec.structs import replace
 
-from proxy.core.budget.prices import Prompt
+from proxy.core.budget.prices import Prices, Prompt
 from proxy.core.dialects.answers import Usage
 from proxy.core.economics.bill import Bill, bounded, kept_prompt, money, prompt_of
 from proxy.core.planning.plan import EMPTY, Plan
-from proxy.engine.flow import Exchange
+from proxy.engine.flow import Exchange, Request
 
 
 def bill_of(exchange: Exchange, usage: Usage | None, counted: int) -> Bill:
@@ -21,41 +21,23 @@ def bill_of(exchange: Exchange, usage: Usage | None, counted: int) -> Bill:
     Of several requests to the upstream the last is the answer's; those before it are hidden.
     """
     request, rounds, decision = exchange.request, exchange.rounds, exchange.decision
-    budget, conditions, is_shadow = request.budget, request.conditions, request.incoming.is_shadow
-    began, prices = has_begun(exchange), request.model.prices.under(request.incoming.policy.economy)
+    budget, prices = request.budget, _prices_of(request)
     paid = prices if prices.is_known else None
     total = usage if usage is not None and usage.prompt_tokens else None
     reported = total if total is None or rounds is None else _last(total, rounds.spent)
     reported_output = reported.completion_tokens if reported is not None else None
     output = budget.real(counted) if reported_output is None else bounded(reported_output)
-
-    def estimate(tokens: int, before: Plan, plan: Plan, less: int = 0) -> Prompt:
-        if conditions.idle is None or conditions.is_new_head or conditions.idle >= prices.ttl:
-            return Prompt(tokens, 0)  # the provider has nothing in its cache
-        return Prompt(tokens, min(kept_prompt(request.chain, before, plan, budget, prices, less), tokens))
-
-    plan = EMPTY if is_shadow else decision.plan
-    if reported is not None and reported.cached_tokens is not None:
-        prompt = prompt_of(reported)
-    else:
-        sent = exchange.full_tokens if is_shadow else exchange.sent_tokens
-        before = plan_before(exchange) if began and not is_shadow else plan
-        prompt = estimate(sent if reported is None else bounded(reported.prompt_tokens), before, plan)
-    whole, fits, cut = prompt, True, exchange.full_tokens - exchange.sent_tokens
+    plan = EMPTY if request.incoming.is_shadow else decision.plan
+    sent = _sent(exchange, plan, reported)
     recalled = budget.real(rounds.ours_sent) if rounds is not None and reported is not None else 0
-    if plan != EMPTY or recalled or request.history.hidden:
-        whole = estimate(
-            max(prompt.tokens + cut - recalled, 0),
-            EMPTY,
-            EMPTY,
-            less=request.history.ours(request.chain.sent_before),
-        )
-        fits = budget.window.limit is None or whole.tokens + output <= budget.window.limit
-    bill = Bill.of_request(prompt, output, whole, paid, fits=fits)
+    whole = _whole(exchange, plan, sent, recalled)
+    fits = whole is sent or budget.window.limit is None or whole.tokens + output <= budget.window.limit
+    bill = Bill.of_request(sent, output, whole, paid, fits=fits)
     if plan != decision.plan:
-        view = estimate(max(prompt.tokens - cut, 0), plan_before(exchange), decision.plan)
-        bill = replace(bill, shadow_cut=cut, shadow=money(prompt, 0, paid) - money(view, 0, paid))
-    bill = replace(bill, estimated=0 if reported is not None else 1, epochs=1 if began else 0)
+        cut = exchange.full_tokens - exchange.sent_tokens
+        view = _estimated(request, max(sent.tokens - cut, 0), plan_before(exchange), decision.plan)
+        bill = replace(bill, shadow_cut=cut, shadow=money(sent, 0, paid) - money(view, 0, paid))
+    bill = replace(bill, estimated=int(reported is None), epochs=int(has_begun(exchange)))
     if rounds is not None:
         bill = replace(
             bill,
@@ -64,6 +46,40 @@ def bill_of(exchange: Exchange, usage: Usage | None, counted: int) -> Bill:
             tool_calls=rounds.answered,
         )
     return bill
+
+
+def _sent(exchange: Exchange, plan: Plan, reported: Usage | None) -> Prompt:
+    """Return the prompt that was sent under ``plan``, as the upstream reported it, else as estimated."""
+    if reported is not None and reported.cached_tokens is not None:
+        return prompt_of(reported)
+    is_shadow = exchange.request.incoming.is_shadow
+    counted = exchange.full_tokens if is_shadow else exchange.sent_tokens
+    tokens = counted if reported is None else bounded(reported.prompt_tokens)
+    return _estimated(exchange.request, tokens, plan if is_shadow else plan_before(exchange), plan)
+
+
+def _whole(exchange: Exchange, plan: Plan, sent: Prompt, recalled: int) -> Prompt:
+    """Return what doing nothing would have sent: ``sent``, if nothing of it was cut or recalled.
+
+    ``recalled``: tokens of ``sent`` that the model recalled within this turn.
+    """
+    request = exchange.request
+    if plan == EMPTY and not recalled and not request.history.hidden:
+        return sent
+    tokens = max(sent.tokens + exchange.full_tokens - exchange.sent_tokens - recalled, 0)
+    return _estimated(request, tokens, EMPTY, EMPTY, request.history.ours(request.chain.sent_before))
+
+
+def _estimated(request: Request, tokens: int, before: Plan, plan: Plan, less: int = 0) -> Prompt:
+    """Return a prompt of which a warm cache holds :func:`kept_prompt` of these plans."""
+    conditions, prices = request.conditions, _prices_of(request)
+    if conditions.idle is None or conditions.is_new_head or conditions.idle >= prices.ttl:
+        return Prompt(tokens, 0)  # the provider has nothing in its cache
+    return Prompt(tokens, min(kept_prompt(request.chain, before, plan, request.budget, prices, less), tokens))
+
+
+def _prices_of(request: Request) -> Prices:
+    return request.model.prices.under(request.incoming.policy.economy)
 
 
 def _last(total: Usage, hidden: Usage) -> Usage:
