@@ -18,7 +18,6 @@ from proxy.http.page.chart import chart
 
 _SUMS = (">turns", ">full", ">sent", ">sent/full", ">epochs", ">over budget")
 _BILL = ("sent $", "summaries $", "total $", "whole history $", "total/whole")
-_DRAWN = ("messages", "full_tokens", "sent_tokens", "epoch", "began")
 _WIDTH = 1_080
 _TURNS = (">turn", ">messages", ">full", "stage", ">sent", ">cached", ">cut", "epoch")
 
@@ -64,13 +63,12 @@ def as_json(outcomes: Sequence[Outcome], names: Sequence[str], *, with_turns: bo
 
 def epoch_json(turn: ReplayedTurn) -> dict[str, Any]:
     """Return one epoch, and what the decision rested on."""
-    account = turn.account
-    named = account and {name: getattr(account, name) for name in account.__struct_fields__}
+    account = turn.account and msgspec.structs.asdict(turn.account)
     return {
         "turn": turn.number,
         "stage": turn.stage.value,
         "freed_tokens": turn.freed,
-        "account": msgspec.to_builtins(named),
+        "account": msgspec.to_builtins(account),
         "reason": reason(turn),
     }
 
@@ -80,10 +78,10 @@ def turn_json(turn: ReplayedTurn) -> dict[str, Any]:
     return {
         "number": turn.number,
         "messages": turn.messages,
-        "full_tokens": turn.full_tokens,
+        "full_tokens": turn.full.tokens,
         "stage": turn.stage.value,
-        "sent_tokens": turn.sent_tokens,
-        "cut": turn.cut,
+        "sent_tokens": turn.sent.tokens,
+        "cut": turn.plan.cut,
         "epoch": turn.epoch,
         "began": turn.began,
         "sent_cached_tokens": turn.sent.cached,
@@ -111,11 +109,11 @@ def tables(
             (
                 turn.number,
                 turn.messages,
-                turn.full_tokens,
+                turn.full.tokens,
                 stage_text(turn.stage),
-                turn.sent_tokens,
+                turn.sent.tokens,
                 turn.sent.cached,
-                turn.cut,
+                turn.plan.cut,
                 f"{turn.epoch}{' begins' if turn.began else ' waits' if waits(turn) else ''}",
             )
             for turn in outcome.turns
@@ -178,8 +176,11 @@ def page(outcomes: Sequence[Outcome], policies: Mapping[str, Policy], note: str)
     """Return a page with the bill and a chart of each session; it loads nothing and has no script."""
 
     def report(outcome: Outcome) -> Mapping[str, object]:
-        sums, turns = bill([outcome]), outcome.turns
-        sent = [SentTurn(*(getattr(turn, name) for name in _DRAWN)) for turn in turns]
+        sums = bill([outcome])
+        sent = [
+            SentTurn(turn.messages, turn.full.tokens, turn.sent.tokens, turn.epoch, turn.began)
+            for turn in outcome.turns
+        ]
         return {
             "outcome": outcome,
             "cost": f"${_dollars(sums)[2]} against ${sums['whole_dollars']:.4f}, {_share(sums)}",

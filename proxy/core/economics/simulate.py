@@ -72,12 +72,8 @@ class ReplayedTurn:
     """1 for the session's first request."""
     messages: int
     """Messages that the client sent, without the head."""
-    full_tokens: int
     stage: Stage
     """The stage before this request's edits."""
-    sent_tokens: int
-    cut: int
-    """Number of the client's messages that were cut."""
     epoch: int
     began: bool
     sent: Prompt
@@ -129,22 +125,16 @@ def replay(
         epoch += epochs
         past = Past(past.epochs + epochs, length) if epochs else past
         view = view_tokens(plan, prefix.tokens)
-        sent_tokens, full_tokens = (budget.real(budget.head + each) for each in (view, prefix.tokens.total))
-        kept = [0, 0]
-        if is_warm and number > 1:
-            plans = (before, plan), (EMPTY, EMPTY)
-            kept = [kept_prompt(prefix, *each, budget, prices) for each in plans]
+        sent, full = (budget.real(budget.head + each) for each in (view, prefix.tokens.total))
+        is_cached = is_warm and number > 1
         yield ReplayedTurn(
             number=number,
             messages=length,
-            full_tokens=full_tokens,
             stage=stage,
-            sent_tokens=sent_tokens,
-            cut=plan.cut,
             epoch=epoch,
             began=epochs > 0,
-            sent=Prompt(sent_tokens, kept[0]),
-            full=Prompt(full_tokens, kept[1]),
+            sent=Prompt(sent, kept_prompt(prefix, before, plan, budget, prices) if is_cached else 0),
+            full=Prompt(full, kept_prompt(prefix, EMPTY, EMPTY, budget, prices) if is_cached else 0),
             summaries=most,
             usual_summaries=usual,
             account=account,
@@ -201,9 +191,9 @@ class Outcome:
 def totals(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """Sums over all turns of all sessions; `ratio` is sent over full."""
     turns = [turn for outcome in outcomes for turn in outcome.turns]
-    full, sent = (sum(turn.full_tokens for turn in turns), sum(turn.sent_tokens for turn in turns))
+    full, sent = (sum(turn.full.tokens for turn in turns), sum(turn.sent.tokens for turn in turns))
     bounded = [outcome for outcome in outcomes if outcome.budget is not None]
-    over = [turn for each in bounded for turn in each.turns if turn.sent_tokens > (each.budget or 0)]
+    over = [turn for each in bounded for turn in each.turns if turn.sent.tokens > (each.budget or 0)]
     return {
         "turns": len(turns),
         "full_tokens": full,

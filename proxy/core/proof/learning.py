@@ -131,7 +131,7 @@ def play(recording: Recording, policy: Policy, count: Count, prices: Prices, wri
     cut, asked_for = set[int](), set[int]()
     turns, sent, full, bill, before, end = 0, 0, 0, NOTHING, EMPTY, 0
     for turn in replay(chain, policy, recording.budget, count, prices=prices):
-        turns, sent, full = turns + 1, sent + turn.sent_tokens, full + turn.full_tokens
+        turns, sent, full = turns + 1, sent + turn.sent.tokens, full + turn.full.tokens
         bill += turn.bill(prices, writer)
         plan = turn.plan
         cut.update(cut_by(plan))

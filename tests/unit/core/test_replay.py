@@ -52,8 +52,8 @@ def test_an_empty_session_has_no_turns() -> None:
 
 def test_what_fits_is_sent_whole() -> None:
     for turn in played(chain_from(talk(5)), 100_000):
-        assert (turn.sent_tokens, turn.cut, turn.stage, turn.began) == (
-            turn.full_tokens,
+        assert (turn.sent.tokens, turn.plan.cut, turn.stage, turn.began) == (
+            turn.full.tokens,
             0,
             Stage.CALM,
             False,
@@ -63,7 +63,7 @@ def test_what_fits_is_sent_whole() -> None:
 def test_what_is_shown_are_the_tokens_of_the_model_with_the_head() -> None:
     chain = chain_from([user("Hello")])
     (turn,) = replay(chain, POLICY, Budget(100_000, 1.5, 20), count)
-    assert turn.full_tokens == turn.sent_tokens == -(-(20 + sum(chain.tokens)) * 3 // 2)
+    assert turn.full.tokens == turn.sent.tokens == -(-(20 + sum(chain.tokens)) * 3 // 2)
 
 
 def test_an_epoch_stays_in_force_until_the_next_one() -> None:
@@ -71,7 +71,7 @@ def test_an_epoch_stays_in_force_until_the_next_one() -> None:
     began = [turn for turn in turns if turn.began]
     assert len(began) > 1
     for before, after in pairwise(turns):
-        assert after.began or after.cut == before.cut
+        assert after.began or after.plan.cut == before.plan.cut
         assert after.epoch == before.epoch + after.began
 
 
@@ -79,7 +79,7 @@ def test_a_replay_cuts_what_the_planner_cuts_when_no_summary_is_to_be_had() -> N
     chain, budget = chain_from([*talk(30), user("And then?")]), Budget(1_500, 1.0, 10)
     policy = Policy(economy=Economy(enabled=False))
     live = [each.plan.cut for each in session(chain, policy, budget)]
-    assert [turn.cut for turn in replay(chain, policy, budget, count)] == live
+    assert [turn.plan.cut for turn in replay(chain, policy, budget, count)] == live
 
 
 def test_a_first_request_that_is_over_the_budget_is_planned_from_scratch() -> None:
@@ -87,19 +87,19 @@ def test_a_first_request_that_is_over_the_budget_is_planned_from_scratch() -> No
     (turn,) = played(chain_from(questions), 1_000)
     assert turn.stage is Stage.EMERGENCY
     assert turn.began
-    assert turn.sent_tokens <= 1_000 < turn.full_tokens
+    assert turn.sent.tokens <= 1_000 < turn.full.tokens
 
 
 def test_the_policy_that_is_off_sends_everything() -> None:
     turns = played(chain_from(talk(40)), 1_500, Policy(strategy=Strategy(name="off")))
     assert turns[-1].stage is Stage.EMERGENCY
-    assert all(turn.sent_tokens == turn.full_tokens and not turn.epoch for turn in turns)
+    assert all(turn.sent.tokens == turn.full.tokens and not turn.epoch for turn in turns)
 
 
 def test_a_window_of_messages_slides_at_any_usage() -> None:
     policy = Policy(strategy=Strategy(name="sliding_window", last=5), summary=Summary(enabled=False))
     turns = played(chain_from(talk(10)), 100_000, policy)
-    assert turns[-1].cut
+    assert turns[-1].plan.cut
     assert {turn.stage for turn in turns} == {Stage.CALM}
 
 
@@ -112,4 +112,4 @@ def test_a_replay_is_repeatable_and_never_sends_more_than_it_was_given(
     turns = list(replay(chain, POLICY, budget, count))
     assert turns == list(replay(chain, POLICY, budget, count))
     assert [turn.number for turn in turns] == list(range(1, len(turns) + 1))
-    assert all(turn.sent_tokens <= turn.full_tokens or turn.cut for turn in turns)
+    assert all(turn.sent.tokens <= turn.full.tokens or turn.plan.cut for turn in turns)
