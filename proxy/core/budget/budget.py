@@ -143,6 +143,10 @@ class Budget(msgspec.Struct, frozen=True):
         tokens = max(tokens, self.real(self.head + 1))
         return replace(self, tokens=tokens, window=UNKNOWN_WINDOW, last_user_tokens=0)
 
+    def with_head(self, view: int) -> int:
+        """The model's tokens of the head and a ``view`` of this many counted tokens."""
+        return self.real(self.head + view)
+
     def real(self, counted: int) -> int:
         """Convert ``counted`` tokens to the model's tokens, rounded up."""
         return math.ceil(counted * self.ratio)

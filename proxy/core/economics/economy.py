@@ -268,4 +268,4 @@ def _sent_last(situation: Situation) -> int:
     newest, tokens = situation.chain.sent_before, situation.chain.tokens
     edits = (edit for edit in situation.plan.replacements if edit.position >= newest)
     brought = tokens.between(newest) + sum(edit.tokens - tokens[edit.position] for edit in edits)
-    return situation.budget.real(situation.budget.head + situation.view_tokens - brought)
+    return situation.budget.with_head(situation.view_tokens - brought)

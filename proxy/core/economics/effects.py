@@ -66,7 +66,7 @@ def _tokens(situation: Situation) -> Iterator[tuple[str, str]]:
         yield "budget", "none: nobody knows the window, so nothing is cut for its tokens"
         yield "stages", f"none is reached without a budget{units}"
         return
-    whole, head = budget.real(budget.head + situation.view_tokens), budget.real(budget.head)
+    whole, head = budget.with_head(situation.view_tokens), budget.real(budget.head)
     target, usage = budget.head + budget.share(stages.target), budget.usage(situation.view_tokens)
     sent = f"{budget.tokens:,} tokens may be sent; the whole conversation has {whole:,}"
     yield "budget", f"{sent}, {head:,} of them system prompt and tools"

@@ -125,7 +125,7 @@ def replay(
         epoch += epochs
         past = Past(past.epochs + epochs, length) if epochs else past
         view = view_tokens(plan, prefix.tokens)
-        sent, full = (budget.real(budget.head + each) for each in (view, prefix.tokens.total))
+        sent, full = (budget.with_head(each) for each in (view, prefix.tokens.total))
         is_cached = is_warm and number > 1
         yield ReplayedTurn(
             number=number,

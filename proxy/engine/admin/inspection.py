@@ -288,14 +288,14 @@ class Branch:
     @property
     def tokens(self) -> int:
         """The size of its view, including the head, in the model's tokens."""
-        return self.situation.budget.real(self.situation.budget.head + self.situation.view_tokens)
+        return self.situation.budget.with_head(self.situation.view_tokens)
 
     @property
     def full_tokens(self) -> int:
         """The size of the whole branch and the head, in the model's tokens, had nothing been recalled."""
         hidden, budget = self.found.hidden, self.situation.budget
         ours = sum(hidden[node.hash].ours for node in self.nodes if node.hash in hidden)
-        return budget.real(budget.head + self.situation.chain.tokens.total - ours)
+        return budget.with_head(self.situation.chain.tokens.total - ours)
 
     @property
     def stage(self) -> str:
