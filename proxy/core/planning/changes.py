@@ -16,7 +16,6 @@ import msgspec
 from msgspec.structs import replace
 
 from proxy.core.budget.budget import Stage
-from proxy.core.conversation.messages import last_user
 from proxy.core.conversation.notes import quote
 from proxy.core.planning.draft import Draft
 from proxy.core.planning.gaps import is_no_longer, noted_gap
@@ -138,24 +137,9 @@ class Change:
 
     def epoch(self, at: float) -> Epoch:
         """Return the change as an epoch that begins ``at`` (seconds since 1970)."""
-        chain, budget = self.before.chain, self.before.budget
-        parent = self.parent.id if self.parent else ""
-        # Undone edits count too: a chain without these messages has nothing to undo.
-        depth = max(self.plan.depth, self.before.plan.depth)
-        signed = signed_in(chain)
-        if signed:
-            # It applies only to chains with every message that loses reasoning, not to earlier branches.
-            newest = last_user(chain.messages) if self.asked else None
-            depth = max(depth, len(chain) if newest is None else newest + 1)
+        chain, budget, signed = self.before.chain, self.before.budget, signed_in(self.before.chain)
+        parent, depth = self.parent.id if self.parent else "", self._depth(signed)
         reach = chain.hashes[depth - 1]
-        # A chain rolled back below *warn* is forwarded whole, unless the epoch began below that size itself.
-        is_at_any_size = self.stage in (Stage.CALM, Stage.WARN)
-        calm_below = 0 if is_at_any_size else int(self.before.policy.stages.warn * budget.limit)
-        asked = None
-        if self.asked is Verb.RESTORE:
-            # It begins at the newest request, so that it also applies if that is answered again.
-            asked = last_user(chain.messages)
-            calm_below = self.parent.calm_below if self.parent else calm_below
         content = msgspec.msgpack.encode((self.lane, parent, reach, self.plan))
         return Epoch(
             id=hashlib.sha256(content).hexdigest()[:16],
@@ -164,24 +148,52 @@ class Change:
             lane=self.lane,
             reach=reach,
             depth=depth,
-            calm_below=calm_below,
+            calm_below=self._calm_below(),
             at=at,
             stage=self.stage.value,
-            reason=self._reason(is_at_any_size=is_at_any_size),
+            reason=self._reason(),
             original_count=self._count(self.before.plan),
-            original_tokens=budget.real(budget.head + self.before.view_tokens),
+            original_tokens=budget.with_head(self.before.view_tokens),
             final_count=self._count(self.plan),
-            final_tokens=budget.real(budget.head + view_tokens(self.plan, chain.tokens)),
+            final_tokens=budget.with_head(view_tokens(self.plan, chain.tokens)),
             emergency_mode=self.stage is Stage.EMERGENCY and not self.asked,
             budget=budget.tokens or 0,
             ratio=budget.ratio,
-            begun_at=chain.hashes[-1 if asked is None else asked],
+            begun_at=self._begun_at(),
             alternates=self.alternates,
             asked=self.asked,
             account=self.account,
             plan=self.plan,
             without_reasoning=self._without_reasoning(signed),
         )
+
+    def _depth(self, signed: Sequence[int]) -> int:
+        """Return how many of the oldest messages a chain must have for the epoch to apply to it."""
+        # Undone edits count too: a chain without these messages has nothing to undo.
+        depth = max(self.plan.depth, self.before.plan.depth)
+        if not signed:
+            return depth
+        # It applies only to chains with every message that loses reasoning, not to earlier branches.
+        newest = self.before.chain.last_user if self.asked else None
+        return max(depth, len(self.before.chain) if newest is None else newest + 1)
+
+    def _calm_below(self) -> int:
+        """Return the counted tokens below which a chain is forwarded whole, whatever the plan says."""
+        if self.asked is Verb.RESTORE and self.parent is not None:
+            return self.parent.calm_below
+        # A chain rolled back below *warn* is forwarded whole, unless the epoch began below that size itself.
+        return 0 if self._is_at_any_size else int(self.before.policy.stages.warn * self.before.budget.limit)
+
+    def _begun_at(self) -> bytes:
+        """Return the chain hash of the message at which the epoch begins."""
+        # What is restored begins at the newest request, so that it also applies if that is answered again.
+        newest = self.before.chain.last_user if self.asked is Verb.RESTORE else None
+        return self.before.chain.hashes[-1 if newest is None else newest]
+
+    @property
+    def _is_at_any_size(self) -> bool:
+        """Whether the view was below *trim*."""
+        return self.stage in (Stage.CALM, Stage.WARN)
 
     def _without_reasoning(self, signed: Sequence[int]) -> tuple[int, ...]:
         """Return positions of messages in the view that are sent without signed reasoning."""
@@ -197,7 +209,7 @@ class Change:
         notes = sum(bool(gap.note) for gap in plan.gaps)
         return self.head_count + len(self.before.chain) - plan.cut + notes
 
-    def _reason(self, *, is_at_any_size: bool) -> str:
+    def _reason(self) -> str:
         if self.asked is Verb.RESTORE:
             return f"restored on request: {self.before.plan.cut - self.plan.cut} messages"
         budget, policy = self.before.budget, self.before.policy
@@ -209,7 +221,7 @@ class Change:
         if (
             not self.asked
             and not cuts_nothing
-            and is_at_any_size
+            and self._is_at_any_size
             and policy.stages.max_units
             and policy.strategy.name == "importance"
         ):

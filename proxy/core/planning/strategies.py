@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
 from proxy.core.budget.budget import Stage
-from proxy.core.conversation.messages import HEAD_ROLES, last_user
+from proxy.core.conversation.messages import HEAD_ROLES
 from proxy.core.conversation.units import exchanges_of
 from proxy.core.planning.exchanges import Exchanges
 from proxy.core.planning.life import WITHIN
@@ -117,7 +117,7 @@ def _past(situation: Situation) -> list[int]:
     System messages directly before the request belong to it.
     """
     messages = situation.chain.messages
-    start = last_user(messages) or 0
+    start = situation.chain.last_user or 0
     while start and messages[start - 1].role in ("user", *HEAD_ROLES):
         start -= 1
     return [
