@@ -10,8 +10,8 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
-from typing import Self
+from functools import cached_property, partial
+from typing import Self, TypeVar
 
 import msgspec
 
@@ -36,6 +36,7 @@ _MOST = 100_000
 _THREADS = 2_000
 _DAY = 86_400.0
 Credentials = Sequence[tuple[bytes, bytes]]
+T = TypeVar("T")
 
 
 class Maintained(msgspec.Struct):
@@ -84,7 +85,7 @@ class ScopeMaintenance:
         now, copy = self.clock.now(), await self.scopes.remembered(scope)
         fading = [item.id for item in copy.items.values() if rescored(item, now, rules.low)[1]]
 
-        def decide(copy: CachedScope, names: Sequence[str]) -> Changes | None:
+        def decide(names: Sequence[str], copy: CachedScope) -> Changes | None:
             items, events = dict[str, Item](), list[Event]()
             for item in filter(None, map(copy.items.get, names)):
                 after, event = rescored(item, now, rules.low)
@@ -93,10 +94,7 @@ class ScopeMaintenance:
                     events.append(event)
             return Changes(items=items, events=events) if items else None
 
-        for first in range(0, len(fading), _STEP):
-            names = fading[first : first + _STEP]
-            await self.scopes.change(scope, lambda copy, names=names: decide(copy, names), ttl)
-        return len(fading)
+        return await self._change(scope, fading, decide, ttl)
 
     async def put_away(
         self, scope: Scope, rules: Memory, ttl: float | None, access: ModelAccess | None
@@ -113,7 +111,7 @@ class ScopeMaintenance:
         compressed = await asyncio.gather(*(self._compressed(each, room, access) for each in found))
         ready = [(each, text) for each, text in zip(found, compressed, strict=True) if text is not None]
 
-        def decide(copy: CachedScope, some: Sequence[tuple[ArchiveCandidate, str]]) -> Changes | None:
+        def decide(some: Sequence[tuple[ArchiveCandidate, str]], copy: CachedScope) -> Changes | None:
             now, records, events = self.clock.now(), dict[str, Archived](), list[Event]()
             for each, text in some:
                 if copy.items.get(each.item.id) == each.item:  # else it was used meanwhile, or is gone
@@ -123,10 +121,7 @@ class ScopeMaintenance:
             gone = {record.original_memory_id: None for record in records.values()}
             return Changes(items=gone, archive=records, events=events) if records else None
 
-        for first in range(0, len(ready), _STEP):
-            some = ready[first : first + _STEP]
-            await self.scopes.change(scope, lambda copy, some=some: decide(copy, some), ttl)
-        return len(ready)
+        return await self._change(scope, ready, decide, ttl)
 
     async def _compressed(
         self, each: ArchiveCandidate, room: asyncio.Semaphore, access: ModelAccess | None
@@ -150,15 +145,24 @@ class ScopeMaintenance:
     async def delete_expired(self, scope: Scope, rules: Memory, ttl: float | None) -> int:
         """Delete archived records whose retention is over, and the weakest beyond the capacity."""
         archive, now = await self.scopes.store.archive(scope), self.clock.now()
-        names, events = expired(archive, now, rules.capacity)
+        gone = [*zip(*expired(archive, now, rules.capacity), strict=True)]
 
-        def decide(_: CachedScope, first: int) -> Changes:
-            some = names[first : first + _STEP]
-            return Changes(archive=dict.fromkeys(some), events=events[first : first + _STEP])
+        def decide(some: Sequence[tuple[str, Event]], _: CachedScope) -> Changes:
+            return Changes(archive={name: None for name, _ in some}, events=[event for _, event in some])
 
-        for first in range(0, len(names), _STEP):
-            await self.scopes.change(scope, lambda copy, first=first: decide(copy, first), ttl)
-        return len(names)
+        return await self._change(scope, gone, decide, ttl)
+
+    async def _change(
+        self,
+        scope: Scope,
+        every: Sequence[T],
+        decide: Callable[[Sequence[T], CachedScope], Changes | None],
+        ttl: float | None,
+    ) -> int:
+        """Change a scope for each of ``every``, some at a time; return how many these are."""
+        for first in range(0, len(every), _STEP):
+            await self.scopes.change(scope, partial(decide, every[first : first + _STEP]), ttl)
+        return len(every)
 
 
 # --- all of them, once a day ---
