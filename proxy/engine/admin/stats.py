@@ -44,9 +44,7 @@ class Stats:
         ``seconds`` is the length of the period. Rows of sessions cover the whole life of each session that
         was used in the period.
         """
-        await self.billing.written()
-        last = int(self.clock.now()) // HOUR
-        first = max(int(self.clock.now() - seconds) // HOUR, last - KEPT)
+        first, last = await self._hours(seconds)
         hours = await self.bills.hours(first, last)
         summed, rows = await asyncio.to_thread(_grouped, hours, by)
         if by == "session":
@@ -66,9 +64,7 @@ class Stats:
 
     async def evidence(self, seconds: float) -> list[tuple[str, str, Evidence]]:
         """Return the evidence about cuts of the last ``seconds``, as (policy, model, evidence)."""
-        await self.billing.written()
-        last = int(self.clock.now()) // HOUR
-        first = max(int(self.clock.now() - seconds) // HOUR, last - KEPT)
+        first, last = await self._hours(seconds)
         found: defaultdict[str, list[Counts]] = defaultdict(list)
         for of_hour in (await self.bills.evidence(first, last)).values():
             for name, counts in of_hour.items():
@@ -78,6 +74,13 @@ class Stats:
             policy, _, model = name.partition(BETWEEN)
             rows.append((policy, model, Evidence.of(found[name])))
         return rows
+
+    async def _hours(self, seconds: float) -> tuple[int, int]:
+        """Return the first and last of the ``seconds``' hours, once what is billed of them is written."""
+        await self.billing.written()
+        now = self.clock.now()
+        last = int(now) // HOUR
+        return max(int(now - seconds) // HOUR, last - KEPT), last
 
     async def of_session(self, key: SessionKey) -> Bill:
         """Return a session's bill up to now."""
