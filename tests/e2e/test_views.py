@@ -68,6 +68,24 @@ async def test_what_is_kept_of_a_pruned_request_keeps_its_bytes(model: Model, sm
     assert len(json.loads(sent)["messages"]) == len(kept) + len(notes)
 
 
+async def test_a_last_message_that_has_room_only_alone_goes_out_alone_and_a_later_note_tells_of_the_rest(
+    model: Model, chats: Chats, small: Small
+) -> None:
+    last = user("Question: " + "what is it? " * 200)
+    chat = chats(await small(count_tokens({"messages": [last]}), summaries=False))
+    chat.members["model"] = "gpt-4o"  # whose tokens are counted exactly
+    chat.messages = [*past(5), last]
+    responses = [await chat.send(), await chat.send()]
+    assert model.views() == [[last], [last]]
+    assert [told(response, "cut") for response in responses] == ["10", "10"]
+    chat.messages.append({"role": "assistant", "content": "Read."})
+    await chat.ask("Question: and now?")
+    note, *rest = model.views()[-1]
+    assert "omitted]" in str(note["content"])
+    assert rest == chat.messages[-1 - len(rest) : -1]
+    assert model.views()[-1][-1] == user("Question: and now?")
+
+
 async def test_a_trailing_prefill_stays_last_and_as_it_is(model: Model, chats: Chats, small: Small) -> None:
     chat = chats(await small(BUDGET))
     chat.messages = [*past(20), user("Question: the last"), {"role": "assistant", "content": "It was "}]

@@ -20,9 +20,8 @@ from tests.support.conversations import (
     budgets,
     chain_from,
     count,
-    fits,
     from_scratch,
-    is_reduced,
+    is_bounded,
     session,
     texts,
 )
@@ -96,10 +95,10 @@ def test_any_sequence_of_roles_is_planned(
     budget = data.draw(budgets(chain))
     plan, _ = from_scratch(chain, policy, budget, count, conditions)
     assert holds_whole_units(chain, plan)
-    assert fits(chain, plan, budget) or is_reduced(chain, plan, policy, budget)
+    assert is_bounded(chain, plan, policy, budget)
     for done in session(chain, policy, budget):
         assert holds_whole_units(done.chain, done.plan)
-        assert fits(done.chain, done.plan, budget) or is_reduced(done.chain, done.plan, policy, budget)
+        assert is_bounded(done.chain, done.plan, policy, budget)
 
 
 def test_exchanges_roll_where_no_assistant_ever_speaks() -> None:

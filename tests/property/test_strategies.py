@@ -34,9 +34,8 @@ from tests.support.conversations import (
     budgets,
     chain_from,
     count,
-    fits,
     from_scratch,
-    is_reduced,
+    is_bounded,
     odd_conversations,
     oddities,
     prose,
@@ -187,7 +186,8 @@ def check_valid(turn: Turn) -> None:
         check_units(turn)
     for unit in turn.situation.units[open_from(chain.messages, turn.situation.units) :]:
         assert not plan.covers(unit.start)
-    assert all(gap.end < len(chain) and Content.of(gap.note).text for gap in plan.gaps)
+    assert all(gap.end < len(chain) for gap in plan.gaps)
+    assert all(Content.of(gap.note).text for gap in plan.gaps if gap.note)
     asked = last_user(chain.messages)
     if asked is not None:
         assert chain.raws[asked] in turn.view
@@ -206,7 +206,7 @@ def check_bounded(turn: Turn) -> None:
     situation = turn.situation
     chain, policy, budget = situation.chain, situation.policy, situation.budget
     may_wait = turn.begun is None and policy.strategy.name in ("off", "wild")
-    assert may_wait or fits(chain, turn.plan, budget) or is_reduced(chain, turn.plan, policy, budget)
+    assert may_wait or is_bounded(chain, turn.plan, policy, budget)
 
 
 def check_notices(turn: Turn) -> None:

@@ -338,6 +338,27 @@ def is_worth_a_note(situation: Situation, span: tuple[int, int]) -> bool:
     return is_beside_a_gap or is_no_longer(situation, noted_gap(situation, span, (), ()))
 
 
+def is_too_large(chain: Chain, policy: Policy, budget: Budget) -> bool:
+    """Whether what is incompressible is over the budget by itself, its tool results clipped to the mark."""
+    situation = Situation(chain, EMPTY, policy, budget, count)
+    places = (
+        place
+        for index, level in situation.protection.items()
+        if level == FIXED
+        for place in range(situation.units[index].start, situation.units[index].end)
+    )
+    sizes = (
+        min(chain.tokens[place], MARK_OF_A_CLIP) if is_clipped(chain, place) else chain.tokens[place]
+        for place in places
+    )
+    return budget.head + sum(sizes) > budget.limit
+
+
+def is_clipped(chain: Chain, place: int) -> bool:
+    """Whether a message may be clipped though the model has still to answer it."""
+    return place != last_user(chain.messages) and chain.messages[place].role in TOOL_ROLES
+
+
 def is_reduced(chain: Chain, plan: Plan, policy: Policy, budget: Budget) -> bool:
     """Whether only what is incompressible is left in the view, and notes."""
     situation = Situation(chain, plan, policy, budget, count)
@@ -355,3 +376,10 @@ def is_reduced(chain: Chain, plan: Plan, policy: Policy, budget: Budget) -> bool
 
 def fits(chain: Chain, plan: Plan, budget: Budget) -> bool:
     return budget.head + view_tokens(plan, chain.tokens) <= budget.limit
+
+
+def is_bounded(chain: Chain, plan: Plan, policy: Policy, budget: Budget) -> bool:
+    """Whether a view fits the budget, or only what alone is over it is left, and notes (law 4)."""
+    if fits(chain, plan, budget):
+        return True
+    return is_too_large(chain, policy, budget) and is_reduced(chain, plan, policy, budget)

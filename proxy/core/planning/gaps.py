@@ -15,8 +15,8 @@ from proxy.core.conversation.messages import HEAD_ROLES
 from proxy.core.conversation.notes import Note
 from proxy.core.formats.json import dumps
 from proxy.core.planning.ledger import plain_of
-from proxy.core.planning.plan import Anchor, Gap, Plan, Replacement, Span
-from proxy.core.planning.situation import Situation
+from proxy.core.planning.plan import Anchor, Gap, Plan, Replacement, Span, runs_of
+from proxy.core.planning.situation import FIXED, Situation
 from proxy.core.planning.strategy import Strategy
 from proxy.core.text.words import language_of
 
@@ -47,11 +47,23 @@ def with_notes(
     gaps: list[Gap] = []
     for span, quoted in quotes.items():
         made = standing.get(span)
-        if made is None or (texts and texts.get(span)):
+        if made is None or not made.note or (texts and texts.get(span)):
             made = _worthwhile(situation, span, texts, quoted, writer)
         gaps += [made] if made else (standing[gap.span] for gap in situation.plan.gaps_within(*span))
     cut, edited = Plan(tuple(gaps)), {edit.position: edit for edit in (*situation.plan.replacements, *edits)}
     return Plan(cut.gaps, tuple(edited[place] for place in sorted(edited) if not cut.covers(place)))
+
+
+def without_notes(situation: Situation, plan: Plan) -> Plan:
+    """Return the plan that cuts all that may be cut, with nothing in its place.
+
+    So no request but the last stands without its answer and without a word about it.
+    """
+    units, levels = situation.units, situation.protection
+    loose = (units[index] for index, level in levels.items() if level < FIXED)
+    gone = {place for each in (*loose, *plan.gaps) for place in range(each.start, each.end)}
+    gaps = tuple(Gap(run.start, run.stop) for run in runs_of(sorted(gone)))
+    return Plan(gaps, tuple(edit for edit in plan.replacements if edit.position not in gone))
 
 
 def _worthwhile(

@@ -153,7 +153,7 @@ def add_ledger(situation: Situation, plan: Plan, most: int | None = None, *, fil
 
 def room_of(situation: Situation, plain: Plan) -> int:
     """Return the most counted tokens that a plan's ledger may take; ``plain`` is the plan without it."""
-    if not plain.gaps:
+    if not plain.gaps or not plain.gaps[-1].note:
         return 0
     room = min(room_for(situation, cut_tokens(situation, plain)), _left(situation, plain))
     return room if room >= _LEAST else 0

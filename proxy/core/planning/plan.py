@@ -53,7 +53,7 @@ class Gap(msgspec.Struct, frozen=True, array_like=True):
     start: int
     end: int
     note: bytes = b""
-    """The note as a complete JSON message."""
+    """The note as a complete JSON message; empty if the budget had no room for one."""
     tokens: int = 0
     anchors: tuple[Anchor, ...] = ()
     """The summaries in the note, in order; their spans do not overlap."""
@@ -139,9 +139,10 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
     @property
     def note_places(self) -> set[int]:
         absent, places = 0, set[int]()
-        for number, gap in enumerate(self.gaps):
-            places.add(gap.start - absent + number)
-            absent += gap.count
+        for gap in self.gaps:
+            if gap.note:
+                places.add(gap.start - absent)
+            absent += gap.count - bool(gap.note)
         return places
 
     def edit_at(self, position: int) -> Replacement | None:
@@ -323,7 +324,9 @@ def apply(plan: Plan, messages: Sequence[bytes]) -> list[bytes]:
     view: list[bytes] = []
     position = 0
     for gap in plan.gaps:
-        view += [*edited[position : gap.start], gap.note]
+        view += edited[position : gap.start]
+        if gap.note:
+            view.append(gap.note)
         position = gap.end
     return [*view, *edited[position:]]
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from proxy.core.budget.budget import Stage
 from proxy.core.planning.draft import Draft, nearest, summary_room
-from proxy.core.planning.gaps import Summaries, new_texts, with_notes
+from proxy.core.planning.gaps import Summaries, new_texts, with_notes, without_notes
 from proxy.core.planning.ledger import add_ledger, plain_of
 from proxy.core.planning.life import LEAST_FREED, LIFE, Gate, allows, cause_of
 from proxy.core.planning.plan import Plan, Span, view_tokens
@@ -123,8 +123,29 @@ def written(decided: Draft, summaries: Summaries) -> Plan:
         texts.pop(max(texts, key=lambda span: sum(len(anchor.text) for anchor in texts[span])))
         plan = with_notes(situation, quotes, edits, texts, writer)
     if decided.stage is Stage.EMERGENCY:
-        plan = clip_view(situation, plan, decided.yielded, decided.ledger)
+        return _fitted(decided, plan)
     return plan
+
+
+def _fitted(decided: Draft, plan: Plan) -> Plan:
+    """Return the plan with clips so that its view fits the budget, as far as that is possible.
+
+    Where notes leave no room for what must stay, their quotes go, then the notes themselves.
+    """
+    situation, tokens = decided.situation, decided.situation.chain.tokens
+
+    def clipped(each: Plan) -> Plan:
+        return clip_view(situation, each, decided.yielded, decided.ledger)
+
+    def is_over(each: Plan) -> bool:
+        return situation.budget.is_over(view_tokens(each, tokens))
+
+    found = clipped(plan)
+    if not is_over(found):
+        return found
+    unquoted = with_notes(situation, dict.fromkeys(plan.spans, ()), plan.replacements, None, None)
+    shorter = map(clipped, (unquoted, without_notes(situation, plan)))
+    return next((each for each in shorter if not is_over(each)), found)
 
 
 def cuts_protected(situation: Situation, plan: Plan) -> bool:

@@ -141,6 +141,8 @@ class CachedView:
         if rules.model not in ("", request.model.name) or len(source.pieces) != 1:
             return None
         gaps = plan.gaps_within(*span)
+        if not all(gap.note for gap in gaps):
+            return None
         absent: list[Block] = []  # the part that the last request did not hold, as it was cut already
         for gap in gaps:
             absent += blocks_of(now, (max(gap.start, span[0]), min(gap.end, span[1])))

@@ -23,6 +23,13 @@ def test_a_note_stands_where_messages_were_cut():
     assert apply(plan, MESSAGES) == [b"m0", b"note", b"m3", b"other", b"m5"]
 
 
+def test_a_gap_without_a_note_has_nothing_in_its_place():
+    plan = Plan((Gap(0, 1), Gap(2, 4, b"note", 1)))
+    view = apply(plan, MESSAGES)
+    assert view == [b"m1", b"note", b"m4", b"m5"]
+    assert [view[place] for place in plan.note_places] == [b"note"]
+
+
 def test_a_replacement_stands_in_its_messages_place():
     plan = Plan((Gap(0, 1, b"note", 1),), (Replacement(2, b"short", 1),))
     assert apply(plan, MESSAGES) == [b"note", b"m1", b"short", b"m3", b"m4", b"m5"]

@@ -5,16 +5,22 @@ from __future__ import annotations
 import json
 import math
 
+import pytest
+
 from proxy.core.budget.budget import Budget, Stage
-from proxy.core.planning.plan import EMPTY
+from proxy.core.planning.ledger import add_ledger
+from proxy.core.planning.plan import EMPTY, Gap, Plan
 from proxy.core.planning.planner import draft, finish
 from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Keep, Stages, Summary
 from tests.support.conversations import (
+    Sent,
+    Turn,
     assistant,
     chain_from,
     count,
+    encode,
     session,
     system,
     turn,
@@ -122,3 +128,64 @@ def test_a_gap_that_grows_without_a_new_summary_keeps_what_the_old_one_said():
     for note in later:
         assert f"Summary of {counted} earlier messages: They built a bridge." in note
     assert "messages omitted]" in later[-1]
+
+
+# --- where the budget has no room for a note
+
+
+def beside_the_last(messages: list[Sent], left: int) -> Turn:
+    """A request whose last user message leaves so many tokens of the budget."""
+    chain = chain_from(messages)
+    budget = Budget(chain.last_user_tokens + left, 1.0, 0, last_user_tokens=chain.last_user_tokens)
+    done = turn(chain, EMPTY, Policy(), budget)
+    assert done.tokens <= chain.last_user_tokens + left
+    return done
+
+
+LAST = user(text(0, 1_000))
+
+
+@pytest.mark.parametrize("left", [0, 10, 30])
+def test_where_the_last_message_leaves_no_room_for_a_note_nothing_stands_for_what_is_cut(left: int):
+    done = beside_the_last([*talk(10)[:-1], LAST], left)
+    assert done.view == [encode(LAST)]
+    assert done.plan.cut == 20
+
+
+def test_where_it_leaves_no_room_for_quotes_a_note_goes_without_them():
+    (short,) = notes(beside_the_last([*talk(10)[:-1], LAST], 40).plan)
+    (whole,) = notes(beside_the_last([*talk(10)[:-1], LAST], 100).plan)
+    assert "[20 messages omitted]" in short
+    assert "[20 messages omitted]" in whole
+    assert "“" in whole
+    assert "“" not in short
+
+
+def test_what_is_shorter_than_a_note_about_it_goes_too_where_it_has_no_room():
+    assert beside_the_last([user("Hi."), assistant("Hello."), LAST], 0).view == [encode(LAST)]
+
+
+def test_where_an_agents_request_leaves_no_room_for_a_note_its_newest_step_stays():
+    messages = [user("Hi."), assistant("Hello."), LAST, *agent(10)[1:]]
+    done = beside_the_last(messages, 40)
+    assert done.view[:2] == [encode(message) for message in (LAST, messages[-2])]
+    assert len(done.view) == 3
+
+
+def test_what_was_cut_without_a_note_is_told_by_the_next_note():
+    messages = [*talk(10)[:-1], LAST]
+    done = beside_the_last(messages, 0)
+    after = [*messages, assistant("Read."), user("And now?")]
+    budget = Budget(done.tokens, 1.0, 0)
+    again = turn(chain_from(after), done.plan, Policy(), budget)
+    assert "[21 messages omitted]" in notes(again.plan)[0]
+    roomy = turn(chain_from(after), done.plan, Policy(), Budget(2_000, 1.0, 0))
+    assert roomy.begun is None
+    assert roomy.view == [encode(message) for message in after[20:]]
+
+
+def test_a_ledger_waits_for_a_gap_with_a_note():
+    chain = chain_from([*talk(10)[:-1], LAST])
+    plan = Plan((Gap(0, 20),))
+    situation = Situation(chain, plan, Policy(), Budget(10_000, 1.0, 0), count)
+    assert add_ledger(situation, plan) == plan

@@ -11,7 +11,7 @@ from proxy.core.budget.budget import Budget, Window, WindowSource
 from proxy.core.budget.prices import UNKNOWN_PRICES
 from proxy.core.dialects.chat.body import read_body
 from proxy.core.planning.gaps import noted_gap
-from proxy.core.planning.plan import EMPTY, Anchor, Plan
+from proxy.core.planning.plan import EMPTY, Anchor, Gap, Plan
 from proxy.core.planning.situation import Conditions, Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.summaries.prompt import Limit
@@ -101,3 +101,7 @@ def test_what_is_cut_already_is_told_in_the_question_and_the_rest_is_seen():
     for place in (7, 8, 9, 30):
         assert chain.content(place).text in asked.cut_part.text
     assert chain.content(31).text not in asked.cut_part.text
+
+
+def test_what_was_cut_without_a_note_is_read_afresh():
+    assert question(plan=Plan((Gap(1, 9),))) is None
