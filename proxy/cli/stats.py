@@ -49,14 +49,15 @@ def report(answer: Json) -> Iterator[RenderableType]:
         (minute(row["key"]) if is_of_time else one_line(row["name"] or row["key"], _NAME), *_cells(row))
         for row in answer["rows"]
     ]
-    if answer["by"] != "session":  # those have been here longer than the sum is of
+    is_of_sessions = answer["by"] == "session"
+    if not is_of_sessions:  # those have been here longer than the sum is of
         rows.append(("all", *_cells(answer["total"])))
     yield table((answer["by"], *_COLUMNS), rows)
+    if is_of_sessions:
+        yield "A session's row covers its whole life; the sums below cover only the time that was asked for."
     yield ""
     yield facts(_details(answer["total"]))
     yield from _cuts(answer["proof"])
-    if answer["by"] == "session":
-        yield "A session's row covers its whole life; the sums below cover only the time that was asked for."
 
 
 def _cuts(rows: Sequence[Json]) -> Iterator[RenderableType]:

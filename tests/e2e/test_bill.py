@@ -193,6 +193,17 @@ async def test_the_command_names_each_model_whole(
     assert "T5-small" in told
 
 
+async def test_the_command_tells_what_its_sums_are_of_above_them(
+    url: str, chats: Chats, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("UNABRIDGED_ADMIN_TOKEN", "admin")
+    await talker(chats, url).ask("What is it?")
+    await bill_of(url)
+    assert await asyncio.to_thread(main, ["stats", "--server", url, "--by", "session"]) == 0
+    told = capsys.readouterr().out
+    assert told.index("the sums below") < told.index("spent on answers")
+
+
 async def test_a_price_that_nobody_knows_is_told_as_such(url: str, chats: Chats) -> None:
     await talker(chats, url, "a-model-of-mine").ask("What is it?")
     bill = await bill_of(url)
