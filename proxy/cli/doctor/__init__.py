@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Mapping
 
 from proxy.adapters.files.settings import load_settings
 from proxy.adapters.files.toml_file import FileError
-from proxy.cli import serve
+from proxy.cli import FAILED, serve
 from proxy.cli.doctor.findings import Finding, fail, shown
 from proxy.cli.doctor.server import of_policies, of_port, of_settings
 from proxy.cli.doctor.store import of_store
@@ -21,8 +21,6 @@ from proxy.cli.doctor.upstream import of_certificates, of_upstream
 from proxy.cli.terminal import print_json, show
 from proxy.config import FLAGS
 from proxy.errors import SettingsError
-
-FAILED = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
