@@ -41,7 +41,7 @@ from proxy.core.proof.learning import Recording, play
 from proxy.engine.intake.reader import Reader
 from proxy.errors import InvalidJSON, MissingParameter, UnabridgedError
 
-EXAMPLE_WINDOW = 8_000
+_EXAMPLE_WINDOW = 8_000
 """Tokens of the example window that is used if no model is named."""
 
 
@@ -223,11 +223,10 @@ async def read_session(
 def _budget(policy: Policy, head: int, lowered: int | None, model: str) -> Budget:
     """Return the budget of a request without an output limit; without a model, an example with ratio 1."""
     rules = policy.budget
-    limits = [limit for limit in (rules.tokens, lowered) if isinstance(limit, int)]
-    example = None if limits else EXAMPLE_WINDOW
+    limits = [limit for limit in (rules.limit, lowered) if limit is not None]
+    example = None if limits else _EXAMPLE_WINDOW
     priced = prices.context_window(model) if model else example
     window = WindowEvidence().window(rules.window(model), None, priced, 0.0)
-    reserve = rules.reserve if isinstance(rules.reserve, int) else None
     ratio = Ratio.of(model).value if model else 1.0
-    tokens = budget_tokens(min(limits, default=None), window.limit, reserve, ceil(head * ratio))
+    tokens = budget_tokens(min(limits, default=None), window.limit, rules.reserved, ceil(head * ratio))
     return Budget(tokens, ratio, head, window)

@@ -53,10 +53,7 @@ def decisions(policy: Policy, window: int | None, paid: Prices = UNKNOWN_PRICES)
 
 def budget_of(policy: Policy, window: int | None) -> int | None:
     """Return the policy's budget in tokens for a window of ``window`` tokens; None if it is unknown."""
-    rules = policy.budget
-    limit = rules.tokens if isinstance(rules.tokens, int) else None
-    reserve = rules.reserve if isinstance(rules.reserve, int) else None
-    return budget_tokens(limit, window, reserve)
+    return budget_tokens(policy.budget.limit, window, policy.budget.reserved)
 
 
 def consequences(policy: Policy, decided: Mapping[str, Any], window: str) -> Iterator[tuple[str, str]]:

@@ -61,6 +61,16 @@ class Budget(Section):
     windows: Mapping[Glob, Positive] = {}
     """Context windows in tokens by model name (shell patterns); the first match wins over the price list."""
 
+    @property
+    def limit(self) -> int | None:
+        """The tokens of the budget that the policy states; None if the window decides."""
+        return None if self.tokens == "auto" else self.tokens
+
+    @property
+    def reserved(self) -> int | None:
+        """The tokens to keep free for the answer that the policy states; None if request or window decide."""
+        return None if self.reserve == "auto" else self.reserve
+
     def window(self, model: str) -> int | None:
         """Return the window in tokens that this policy states for `model`; None if it states none."""
         for match, tokens in self.windows.items():

@@ -158,9 +158,8 @@ class PolicyPages:
 def _budget(branch: Branch, policy: Policy) -> Budget:
     """The budget under a policy, with the window, head and ratio of the session's newest turn."""
     before, rules = branch.situation.budget, policy.budget
-    limit, reserve = (each if isinstance(each, int) else None for each in (rules.tokens, rules.reserve))
     window = rules.window(branch.found.session.model) or before.window.tokens
-    tokens = budget_tokens(limit, window, reserve, before.real(before.head))
+    tokens = budget_tokens(rules.limit, window, rules.reserved, before.real(before.head))
     return Budget(tokens, before.ratio, before.head, before.window)
 
 
