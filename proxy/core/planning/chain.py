@@ -197,8 +197,7 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
 
         The ratio of tokens to bytes is that of the messages that ``plan`` leaves alone.
         """
-        edited = {edit.position for edit in plan.replacements}
-        edited.update(place for gap in plan.gaps for place in range(gap.start, gap.end))
+        edited = plan.edited
         left = [place for place in range(len(self)) if place not in edited]
         tokens, size = sum(self.tokens[place] for place in left), sum(len(self.raws[place]) for place in left)
         share = tokens / max(size, 1)

@@ -277,10 +277,8 @@ class Source:
     def _mentions(self) -> dict[str, Mentions]:
         """All mentions in cut or edited messages, by value, without values that newer ones replaced."""
         readings, newest = self._readings, self._newest()
-        absent = [place for gap in self.plan.gaps for place in range(gap.start, gap.end)]
-        absent += [edit.position for edit in self.plan.replacements]
         found: dict[str, Mentions] = {}
-        for place in sorted(absent):
+        for place in sorted(self.plan.edited):
             crowd = readings[place].crowd
             for voice, facts in readings[place].facts:
                 used = min((_FEW / crowd) ** 2, 1.0) if voice == "argument" else 0.0

@@ -104,6 +104,12 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
         return sum(gap.count for gap in self.gaps)
 
     @property
+    def edited(self) -> set[int]:
+        """Positions of the messages that are cut, clipped or cleared."""
+        cut = {place for gap in self.gaps for place in range(gap.start, gap.end)}
+        return cut | {edit.position for edit in self.replacements}
+
+    @property
     def spans(self) -> tuple[Span, ...]:
         return tuple(gap.span for gap in self.gaps)
 

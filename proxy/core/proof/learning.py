@@ -24,7 +24,7 @@ from proxy.core.planning.situation import Count
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Retention, RetentionClass
 from proxy.core.proof.evidence import Signal
-from proxy.core.proof.regret import Regret, cut_by, regret_of
+from proxy.core.proof.regret import Regret, regret_of
 
 _LEAST_CUT = 5
 """Fewest cut results of a tool for proposing a change for it."""
@@ -134,7 +134,7 @@ def play(recording: Recording, policy: Policy, count: Count, prices: Prices, wri
         turns, sent, full = turns + 1, sent + turn.sent.tokens, full + turn.full.tokens
         bill += turn.bill(prices, writer)
         plan = turn.plan
-        cut.update(cut_by(plan))
+        cut |= plan.edited
         found = list[Regret]()
         for place in range(end, turn.messages):
             if chain.messages[place].role == "user":

@@ -129,15 +129,10 @@ def asked_again(situation: Situation, found: Iterable[Regret]) -> Counter[AskedA
 
 def newly_cut(situation: Situation, before: Plan) -> Counter[Kind]:
     """Count the messages that the situation's plan cuts or edits and the plan ``before`` showed."""
-    return Counter(kind_of(situation, place) for place in cut_by(situation.plan) if before.shows(place))
-
-
-def cut_by(plan: Plan) -> Iterator[int]:
-    """Positions of messages that a view lacks as a whole or in part, the newest first."""
-    places = {place for gap in plan.gaps for place in range(gap.start, gap.end)}
-    yield from sorted(places | {edit.position for edit in plan.replacements}, reverse=True)
+    return Counter(kind_of(situation, place) for place in situation.plan.edited if before.shows(place))
 
 
 def cut_texts(situation: Situation) -> Iterator[tuple[int, str]]:
     """Positions and texts of messages that a view lacks as a whole or in part, the newest first, lazily."""
-    return ((place, situation.content(place).countable()) for place in cut_by(situation.plan))
+    places = sorted(situation.plan.edited, reverse=True)
+    return ((place, situation.content(place).countable()) for place in places)

@@ -172,13 +172,11 @@ class Reach:
     @cached_property
     def positions(self) -> list[int]:
         """Positions of the messages that may be recalled, in order."""
-        edited = {place for gap in self.plan.gaps for place in range(gap.start, gap.end)}
-        edited |= {replacement.position for replacement in self.plan.replacements}
-        rules, chain = self.policy.retention, self.chain
+        edited, rules = sorted(self.plan.edited), self.policy.retention
         if not rules:
-            return sorted(edited)
-        may_be_quoted = classes_of(chain, rules).may_be_quoted
-        return [place for place in sorted(edited) if may_be_quoted(place)]
+            return edited
+        may_be_quoted = classes_of(self.chain, rules).may_be_quoted
+        return [place for place in edited if may_be_quoted(place)]
 
     @cached_property
     def pieces(self) -> list[Piece]:

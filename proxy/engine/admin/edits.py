@@ -235,10 +235,7 @@ def _newly_cut(epochs: Sequence[Epoch], number: int) -> frozenset[int]:
     """Return the messages that this epoch cut or clipped and no earlier one did. Raises NotFound."""
     before = set[int]()
     for epoch in epochs:
-        edited = {clipped.position for clipped in epoch.plan.replacements}
-        for gap in epoch.plan.gaps:
-            edited.update(range(gap.start, gap.end))
         if epoch.number == number:
-            return frozenset(edited - before)
-        before = edited
+            return frozenset(epoch.plan.edited - before)
+        before = epoch.plan.edited
     raise NotFound("No epoch of that number is in force.")
