@@ -36,12 +36,12 @@ UNREADABLE: Final[Fields] = [b"" for _ in keys.FIELDS]
 
 def found(codec: Codec, answer: Sequence[Any], lookup: Lookup) -> Found:
     """Decode the answer to a lookup."""
-    sid, fields, known, counts, stored, was_here, hides, injected, injection_, first_in_queue, user = answer
+    sid, fields, known, counts, stored, was_here, hides, injected, encoded, first_in_queue, asked = answer
     record = session(codec, fields, first_in_queue)
     if record is None and not (stored or hides or injected):
         return Found(was_here=bool(was_here))
-    joint, place, user = user or (b"", b"", None)
-    user, is_link = node(codec, place, user) if user is not None else (None, False)
+    joint, place, message = asked or (b"", b"", None)
+    user, is_link = node(codec, place, message) if message is not None else (None, False)
     counted = zip(lookup.uncounted, cast("list[bytes | None]", counts), strict=True)
     return Found(
         sid=sid.decode(errors="replace"),
@@ -52,7 +52,7 @@ def found(codec: Codec, answer: Sequence[Any], lookup: Lookup) -> Found:
         hidden=hidden(codec, hides),
         was_here=record is None and bool(was_here),
         injected=injected or b"",
-        injection=injection(codec, injection_),
+        injection=injection(codec, encoded),
         joint=joint,
         user=None if is_link else user,
     )

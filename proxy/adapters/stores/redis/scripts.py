@@ -24,7 +24,7 @@ from proxy.adapters.stores.redis.cluster import Word
 from proxy.adapters.stores.redis.codec import LINK, SCORE, Codec, digest
 from proxy.adapters.stores.redis.connection import Script, Use
 from proxy.core.conversation.records import Turn
-from proxy.ports import COMPACTOR, Lookup, SessionKey
+from proxy.ports import COMPACTOR, Lookup, Recorded, SessionKey
 from proxy.ports.memory_store import DELETED_LOG_LIFE, DELETED_LOGS, LOGGED, LOGS, THREADS, TOMBSTONES
 
 Arguments = Sequence[Word]
@@ -174,14 +174,13 @@ class Scripts:
         names = [keys.tips("nobody"), keys.bucket("nobody")]
         await self._run(self._scripts["ping"], names, ("nobody", "", *[""] * 8))
 
-    async def record(self, codec: Codec, key: SessionKey, turn: Turn, lives: keys.Lives) -> str:
+    async def record(self, codec: Codec, key: SessionKey, turn: Turn, lives: keys.Lives) -> Recorded:
         """Write a turn; if all of it was written before, nothing changes.
 
-        Returns `kept`, or why nothing was written: `torn` (messages before it are missing) or `moved` (it was
-        appended to a tip that is no longer the session's). `turns` counts completed answers that were new.
+        `turns` counts completed answers that were new.
         """
         outer = sorted(turn.outer_parents)
-        recorded = "kept"
+        recorded = Recorded.KEPT
         for record, nodes in pieces(codec, turn):
             # Somebody waits for pieces other than the last, and for late or appended turns.
             is_urgent = not record or turn.is_late or turn.begun_at is not None
@@ -196,8 +195,8 @@ class Scripts:
                 *(secrets.token_bytes(8), *found_by, int(turn.is_joined)),
                 *(len(outer), *outer, *nodes),
             )
-            recorded = answer.decode()
-            if recorded != "kept":
+            recorded = Recorded(answer.decode())
+            if recorded is not Recorded.KEPT:
                 break
         return recorded
 

@@ -128,10 +128,9 @@ class RedisStore:
         recording = self._scripts.record(self._codec(key), key, turn, lives)
         if first:  # in another slot, but sent in the same trip if possible
             note = self._scripts.of_key("note_first", keys.first(first), key.tag, lives.session)
-            answer, _ = await asyncio.gather(recording, note)
+            recorded, _ = await asyncio.gather(recording, note)
         else:
-            answer = await recording
-        recorded = Recorded(answer)
+            recorded = await recording
         if recorded is Recorded.KEPT:
             self._listing.add(key, turn.session.updated, lives.session)
         return recorded
