@@ -1,4 +1,4 @@
-"""A session as the in-process store holds it, and how a turn is recorded in it."""
+"""What the stores in this process hold: a session, how a turn is recorded in it, and leases."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class StoredSession:
         return dict(islice(reversed(self.nodes.items()), news))
 
 
-# --- leases on writing summaries ---
+# --- leases ---
 
 
 Place = tuple[SessionKey | str, str]

@@ -19,7 +19,7 @@ from proxy.ports import Changes, Clock, Passage, Search
 
 _SEARCHED = 1_000
 """How many scopes, last changed first, are searched for items."""
-State = Literal["remembered", "superseded", "archived"]
+ItemState = Literal["remembered", "superseded", "archived"]
 
 
 class ItemDetails(NamedTuple):
@@ -36,7 +36,7 @@ class ItemDetails(NamedTuple):
         return f"{self.scope.kind}.{self.scope.tag}.{self.item.id}"
 
     @property
-    def state(self) -> State:
+    def state(self) -> ItemState:
         """Whether the item is used in answers and briefings, and if not, why."""
         if self.archived is not None:
             return "archived"

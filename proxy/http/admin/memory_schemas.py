@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proxy.core.memory.records import Event, Scope, ScopeKind
-from proxy.engine.admin.memories import ItemDetails, ScopeDetails, State
+from proxy.engine.admin.memories import ItemDetails, ItemState, ScopeDetails
 from proxy.engine.intake.naming import readable
 from proxy.http.admin.schemas import Hash, Shape, Time, time
 
@@ -51,7 +51,7 @@ class ItemTold(Shape):
     scope_kind: str
     scope_name: str
     """The scope's name as clients send it; empty for a thread."""
-    state: State
+    state: ItemState
     """Only items in the state `remembered` are used in answers and briefings."""
     text: str
     kind: str
