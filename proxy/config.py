@@ -312,8 +312,7 @@ class Settings(BaseModel):
                 raise SettingsError(f"{variable(name)} is for an upstream whose URL begins with https://")
         if self.upstream_cert_key is not None and self.upstream_cert is None:
             raise SettingsError(f"{variable('upstream_cert_key')} needs {variable('upstream_cert')} too")
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-        if is_loopback(parts.hostname or "") and port == self.port:
+        if is_loopback(parts.hostname or "") and (parts.port or PORTS[parts.scheme]) == self.port:
             raise SettingsError(
                 f"the upstream, {parts.netloc}, is this server itself: set {variable('upstream')}"
             )
@@ -326,6 +325,10 @@ FLAGS: Mapping[str, Flag] = {
     if isinstance(found, Flag)
 }
 """The settings that are also flags of the command line, by name."""
+
+
+PORTS: Mapping[str, int] = {"http": 80, "https": 443}
+"""The ports of URLs that name none, by scheme."""
 
 
 def is_loopback(host: str) -> bool:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from starlette.types import Message, Receive, Scope, Send
 
+from proxy.config import PORTS
 from proxy.errors import HostForbidden, OriginForbidden
 from proxy.http.request_head import Header, value
 
@@ -34,7 +35,6 @@ _LOCAL_PAGE = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-_DEFAULT_PORTS = {"http": 80, "https": 443}
 _METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 _REMEMBERED = b"600"
 """Seconds for which a browser may cache the answer to a preflight."""
@@ -89,7 +89,7 @@ def origin_of(url: str) -> bytes:
     """Return the origin of a URL as browsers write it: without the scheme's default port."""
     parts = urlsplit(url)
     place = parts.netloc.lower()
-    if parts.port == _DEFAULT_PORTS.get(parts.scheme, -1):
+    if parts.port == PORTS.get(parts.scheme, -1):
         place = place.rpartition(":")[0]
     return f"{parts.scheme}://{place}".encode()
 

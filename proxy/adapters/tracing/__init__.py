@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from importlib import import_module
 from urllib.parse import urlsplit
 
+from proxy.config import PORTS
 from proxy.core.dialects.dialect import Dialect
 from proxy.ports import Upstream, UpstreamResponse
 from proxy.telemetry import log_warning
@@ -33,7 +34,6 @@ from proxy.tracing import (
 
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 """Standard environment variables of OpenTelemetry."""
-_PORTS = {"http": 80, "https": 443}
 _FAILED = 400
 
 
@@ -76,7 +76,7 @@ class TracedUpstream:
             OPERATION: CHAT,
             PROVIDER: "openai",  # the API's owner; the actual provider behind it is unknown
             SERVER_ADDRESS: parts.hostname,
-            SERVER_PORT: parts.port or _PORTS[parts.scheme],
+            SERVER_PORT: parts.port or PORTS[parts.scheme],
         }
         self.aclose = upstream.aclose
 

@@ -24,6 +24,7 @@ import httpx2
 
 from proxy.adapters.faults import fault_of
 from proxy.adapters.upstream.connection import Connection, Content, Header, unpresentable
+from proxy.config import PORTS
 from proxy.errors import (
     InvalidHeader,
     Overloaded,
@@ -214,8 +215,8 @@ class HttptoolsUpstream(PooledUpstream):
     async def _connected(self) -> Connection:
         connection, loop = Connection(self._read_timeout, self._give_back), asyncio.get_running_loop()
         self._admit(connection)
-        is_secure = self._url.scheme == "https"
-        port, tls = self._url.port or (443 if is_secure else 80), self._tls if is_secure else None
+        port = self._url.port or PORTS[self._url.scheme]
+        tls = self._tls if self._url.scheme == "https" else None
         try:
             async with asyncio.timeout(self._connect_timeout):
                 await loop.create_connection(lambda: connection, self._url.host, port, ssl=tls)

@@ -19,11 +19,9 @@ import httpx2
 from proxy.adapters.upstream.client import HttptoolsUpstream, PooledUpstream
 from proxy.adapters.upstream.connection import Header
 from proxy.adapters.upstream.httpx import HttpxUpstream
-from proxy.config import Settings, is_loopback
+from proxy.config import PORTS, Settings, is_loopback
 from proxy.environment import variable
 from proxy.errors import SettingsError
-
-_PORTS = {"http": 80, "https": 443}
 
 
 def open_upstream(settings: Settings, credentials: Sequence[Header] = ()) -> PooledUpstream:
@@ -66,7 +64,7 @@ def outbound_proxy(upstream: str) -> httpx2.Proxy | None:
         proxy = httpx2.URL(address)
     except httpx2.InvalidURL:
         proxy = None
-    if proxy is None or proxy.scheme not in _PORTS or not proxy.host:
+    if proxy is None or proxy.scheme not in PORTS or not proxy.host:
         raise SettingsError(f"{name.upper()}_PROXY must be a URL such as http://proxy.example.com:3128")
     return httpx2.Proxy(proxy)
 
@@ -76,7 +74,7 @@ def _is_excepted(url: httpx2.URL, excepted: str) -> bool:
 
     Entries are domains with their subdomains, addresses, or networks, each with or without a port, or `*`.
     """
-    host, port = url.host.lower().strip("[]").rstrip("."), str(url.port or _PORTS[url.scheme])
+    host, port = url.host.lower().strip("[]").rstrip("."), str(url.port or PORTS[url.scheme])
     for entry in re.split(r"[\s,]+", excepted.lower()):
         with suppress(ValueError):  # host or entry is not an address
             if ipaddress.ip_address(host) in ipaddress.ip_network(entry.strip("[]"), strict=False):
