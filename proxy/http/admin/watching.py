@@ -17,7 +17,7 @@ from starlette.responses import Response, StreamingResponse
 from proxy.core.formats.json import dumps
 from proxy.engine.admin.inspection import Inspection
 from proxy.engine.admin.notices import Notices
-from proxy.errors import StoreUnavailable
+from proxy.errors import InvalidType, StoreUnavailable
 from proxy.http.admin.api import Query, number, operation
 from proxy.http.admin.schemas import NoBody, SessionReport, Shape
 from proxy.http.admin.sessions import shown
@@ -69,10 +69,11 @@ class WatchOperations:
     async def events(self, request: Request, body: NoBody) -> SessionReport | Response:
         """Sessions as they change: an event `session` for each, whose id a client may come back with."""
         lasts = number(request, "seconds", _USUAL, _LONGEST)
-        since = _time(request.headers.get("last-event-id", "")) or _time(
-            request.query_params.get("after", "")
-        )
-        since = self.now() if since is None else since
+        after, last = request.query_params.get("after"), _time(request.headers.get("last-event-id", ""))
+        since = self.now() if after is None else _time(after)
+        if since is None:
+            raise InvalidType("`after` must be a time in seconds since 1970.", param="after")
+        since = since if last is None else last
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(self._stream(since, lasts), media_type=_EVENTS, headers=headers)
 

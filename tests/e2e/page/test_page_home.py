@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx2
+import pytest
 
 from tests.support.browser import Browser, browsing, plain
 from tests.support.clients import ADMIN, Chats, Small, admin, proxying, write_policy
@@ -140,6 +141,13 @@ class TestEvents:
             nothing = (await client.get(path, headers={"Last-Event-ID": number})).text
         assert '"name":"before"' in missed
         assert "event:" not in nothing
+
+    @pytest.mark.parametrize("after", ["x", "", "-1", "1e9", "2026-11-22T03:47:00Z"])
+    async def test_a_time_that_is_no_number_is_refused(self, url: str, after: str) -> None:
+        async with httpx2.AsyncClient(base_url=url, headers=ADMIN) as client:
+            answer = await client.get("/unabridged/v1/events", params={"after": after, "seconds": "1"})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_type")
+        assert answer.json()["error"]["message"] == "`after` must be a time in seconds since 1970."
 
     async def test_a_page_hears_of_what_changed_before_it_listened(
         self, browser: Browser, url: str, chats: Chats
