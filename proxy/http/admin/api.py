@@ -20,6 +20,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from proxy.core.formats.json import dumps
+from proxy.core.text.similarity import nearest
 from proxy.errors import (
     InvalidEncoding,
     InvalidJSON,
@@ -28,6 +29,7 @@ from proxy.errors import (
     JSONTooDeep,
     RequestTooLarge,
     UnabridgedError,
+    UnknownParameter,
 )
 from proxy.http.admin.auth import AdminAuth
 from proxy.http.admin.schemas import Document, ErrorReport, NoBody
@@ -137,6 +139,7 @@ class AdminAPI:
                         check_credentials(request.scope["headers"])
                     else:
                         self._auth.check(request)
+                    _check_query(request, asked.query)
                     answer = await asked.endpoint(request, await _body(request, asked.body))
                 except UnabridgedError as error:
                     headers = {"X-Request-Id": request_id(request.scope)}
@@ -156,6 +159,15 @@ class AdminAPI:
     async def openapi(self, request: Request, body: NoBody) -> Document:
         """Read this document."""
         return Document(**document(self._operations))
+
+
+def _check_query(request: Request, known: Sequence[Query]) -> None:
+    """Raise UnknownParameter, which names a similar one, for a parameter that is not ``known``."""
+    names = [each.name for each in known]
+    for unknown in (each for each in request.query_params if each not in names):
+        meant = nearest(unknown, names)
+        hint = f"; did you mean `{meant}`?" if meant else "."
+        raise UnknownParameter(f"There is no parameter `{unknown}`{hint}", param=unknown)
 
 
 async def raw_body(request: Request) -> bytes:

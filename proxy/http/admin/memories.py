@@ -74,6 +74,9 @@ class MemoryOperations:
         asked = {name: value for name, value in request.query_params.items() if value and name != "tenant"}
         if len(asked) != 1:
             raise MissingParameter("Name a scope, a session or a person.", param="scope")
+        tenant = request.query_params.get("tenant", "")
+        if tenant and "person" not in asked:
+            raise InvalidType("`tenant` says whose person is meant.", param="tenant")
         match next(iter(asked.items())):
             case "scope", name:
                 kept = await self.memories.scope(name)
@@ -83,12 +86,9 @@ class MemoryOperations:
                 found = await self._session(name)
                 count = await self.forgetting.session(*found)
                 return schemas.Forgotten(id="", items=count, forgotten=bool(count))
-            case "person", name:
-                tenant = request.query_params.get("tenant", "")
+            case _, name:
                 count = await self.forgetting.person(name, tenant)
                 return schemas.Forgotten(id="", items=count, forgotten=True)
-            case name, _:
-                raise InvalidType(f"There is no `{name}`.", param=name)
 
     @operation("GET", "/memory/{id}")
     async def item(self, request: Request, body: NoBody) -> schemas.ItemTold:

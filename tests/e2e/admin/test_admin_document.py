@@ -71,6 +71,25 @@ class TestTheDoor:
             response = await client.post("/unabridged/v1/sessions/chat/fork", content=b"at=1")
         assert code(response) == (415, "unsupported_media_type")
 
+    @pytest.mark.parametrize(
+        ("method", "path", "message"),
+        [
+            ("GET", "sessions?limt=5", "There is no parameter `limt`; did you mean `limit`?"),
+            ("GET", "sessions/chat/view?everything=1", "There is no parameter `everything`."),
+            (
+                "DELETE",
+                "me/memory?workspace=w&chanel=c",
+                "There is no parameter `chanel`; did you mean `channel`?",
+            ),
+        ],
+    )
+    async def test_a_parameter_that_there_is_not_is_refused_with_the_nearest(
+        self, url: str, chat: Chat, method: str, path: str, message: str
+    ) -> None:
+        answer = await ask(url, method, path)
+        assert code(answer) == (400, "unknown_parameter")
+        assert answer.json()["error"]["message"] == message
+
     async def test_another_method_is_not_allowed(self, url: str) -> None:
         assert code(await ask(url, "PUT", "sessions/chat")) == (405, "method_not_allowed")
 

@@ -197,7 +197,9 @@ async def test_two_tenants_persons_of_one_name_are_told_apart(
     assert [each["id"] for each in (await admin(remembered, "memory"))["scopes"]] == [scopes[1]["id"]]
 
 
-@pytest.mark.parametrize("query", ["", "?tenant=x", "?scope=a.b.c&person=x", "?everything=1"])
+@pytest.mark.parametrize(
+    "query", ["", "?tenant=x", "?scope=a.b.c&person=x", "?session=one&tenant=x", "?everything=1"]
+)
 async def test_nothing_is_forgotten_that_was_not_named(remembered: str, query: str) -> None:
     assert (await ask(remembered, "DELETE", f"memory{query}")).status_code == 400
     assert len(await items(remembered)) == 2
