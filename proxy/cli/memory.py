@@ -116,6 +116,9 @@ def _answer(args: argparse.Namespace, api: AdminApi) -> Json:
 
 def listing(answer: Json, *, with_scopes: bool) -> Iterator[RenderableType]:
     """Yield scopes with the numbers of their items, and one line per item."""
+    if not (answer["scopes"] or answer["enabled"]):
+        yield "memory is off: a policy turns it on with enabled = true under [memory]"
+        return
     if with_scopes:
         rows = [
             (each["id"], each["kind"], one_line(each["name"], 40), each["items"], each["archived"])

@@ -248,6 +248,14 @@ def test_more_than_the_server_lists_is_refused_before_anybody_is_asked(
     assert f": must be at most {most}\n" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("words", ["list", "search boat"])
+async def test_where_memory_is_off_it_says_so_and_how_it_is_turned_on(cli: Run, words: str) -> None:
+    code, out, _ = await cli("memory", *words.split())
+    assert (code, out) == (0, "memory is off: a policy turns it on with enabled = true under [memory]\n")
+    code, out, _ = await cli("memory", *words.split(), "--json")
+    assert (code, json.loads(out)["enabled"]) == (0, False)
+
+
 async def test_a_session_is_paused_and_resumed(cli: Run) -> None:
     for verb, told in (("pause", "is paused"), ("resume", "is not blocked")):
         code, out, _ = await cli("sessions", verb, NAME)

@@ -210,6 +210,11 @@ class PolicySet(msgspec.Struct, frozen=True):
     rules: Sequence[Rule] = ()
     """The rules for requests that name no policy, in order."""
 
+    @property
+    def remembers(self) -> bool:
+        """Whether any of the policies has memory enabled."""
+        return any(each.memory.enabled for each in (self.default, *self.by_name.values()))
+
     def named(self, name: str) -> Policy:
         """Return the policy of this name, or the default for an empty name. Raises InvalidPolicy."""
         policy = self.by_name.get(name) if name else self.default

@@ -67,9 +67,8 @@ class MemoryCounts:
         await asyncio.wait({self._task}, timeout=_PATIENCE)
 
     async def _count(self) -> None:
-        monotonic, policies = self.daily.writer.clock.monotonic, self.daily.policies()
+        monotonic, is_on = self.daily.writer.clock.monotonic, self.daily.policies().remembers
         began = monotonic()
-        is_on = any(each.memory.enabled for each in (policies.default, *policies.by_name.values()))
         counts = list[_Counted]()
         with suppress(StoreUnavailable):  # then the metrics keep the last count
             for scope in await self.daily.writer.scopes.store.scopes(_MOST) if is_on else ():

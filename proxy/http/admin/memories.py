@@ -65,6 +65,7 @@ class MemoryOperations:
                 scopes=[schemas.scope(each) for each in found.scopes[:most]],
                 items=[schemas.item(each) for each in found.items],
                 said=[schemas.SaidTold.model_validate(each) for each in found.said],
+                enabled=self.daily.policies().remembers,
             )
         )
 

@@ -104,6 +104,8 @@ class MemoryTold(Shape):
     items: list[ItemTold]
     said: list[SaidTold]
     """Matching lines of sessions, each with its neighbours, the best first; empty without a query."""
+    enabled: bool
+    """Whether any policy has memory enabled."""
 
 
 class EventTold(Shape):

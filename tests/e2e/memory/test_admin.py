@@ -76,6 +76,7 @@ async def test_a_query_finds_what_says_most_of_it_first(remembered: str) -> None
         "scopes": [],
         "items": [],
         "said": [],
+        "enabled": True,
     }
 
 
