@@ -239,6 +239,8 @@ class Settings(BaseModel):
             raise ValueError("must be a URL such as redis://localhost:6379/0")
         if parts.scheme not in STORE_SCHEMES:
             raise ValueError(f"must be a URL that begins with {', '.join(others)} or {last}")
+        if parts.scheme == "memory" and any(parts[1:]):
+            raise ValueError("must end after memory://, which is within the process and has no address")
         if parts.scheme == "unix" and not parts.path:
             raise ValueError("must name a socket, as in unix:///run/valkey.sock")
         if parts.scheme.startswith("redis") and not _DATABASE.fullmatch(parts.path):

@@ -297,6 +297,10 @@ SCHEMES = ("redis", "rediss", "redis+cluster", "rediss+cluster", "unix")
         ),
         ("redis+cluster://:hush@h/1", "names a cluster, which has one database: 0"),
         ("unix://", "must name a socket, as in unix:///run/valkey.sock"),
+        *(
+            (f"memory://{more}", "must end after memory://, which is within the process and has no address")
+            for more in ("x", "/0", ":hush@h:6379/0", "?db=1", "#1")
+        ),
     ],
 )
 def test_a_complaint_about_the_store_is_one_sentence_without_its_password(store: str, said: str) -> None:
