@@ -39,6 +39,7 @@ from proxy.core.policy.sections import (
     ToolResults,
 )
 from proxy.core.policy.values import Glob
+from proxy.core.text.similarity import nearest
 from proxy.errors import InvalidPolicy
 
 _TOKEN_BYTES = 4
@@ -219,7 +220,9 @@ class PolicySet(msgspec.Struct, frozen=True):
         """Return the policy of this name, or the default for an empty name. Raises InvalidPolicy."""
         policy = self.by_name.get(name) if name else self.default
         if policy is None:
-            raise InvalidPolicy(f"There is no usable policy {name!r}.")
+            meant = nearest(name, self.by_name)
+            hint = f"; did you mean {meant!r}?" if meant else "."
+            raise InvalidPolicy(f"There is no usable policy {name!r}{hint}")
         return policy
 
     def named_or_default(self, name: str) -> Policy:

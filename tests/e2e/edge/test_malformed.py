@@ -264,6 +264,14 @@ async def test_an_unknown_policy_is_refused(client: httpx2.AsyncClient) -> None:
         assert await refused(client, HELLO, X_Unabridged_Policy=name) == (400, "invalid_policy")
 
 
+async def test_a_policy_that_is_misspelt_is_refused_with_the_nearest(client: httpx2.AsyncClient) -> None:
+    response = await post(client, HELLO, X_Unabridged_Policy="balnced")
+    said = "There is no usable policy 'balnced'; did you mean 'balanced'?"
+    assert (response.status_code, response.json()["error"]["message"]) == (400, said)
+    response = await post(client, HELLO, X_Unabridged_Policy="nonesuch")
+    assert response.json()["error"]["message"] == "There is no usable policy 'nonesuch'."
+
+
 async def test_a_policy_is_chosen_by_its_name(client: httpx2.AsyncClient) -> None:
     response = await post(client, HELLO, X_Unabridged_Policy="conservative")
     assert tokens_of(response)["budget"] == 6_000
