@@ -138,7 +138,7 @@ class Budget(msgspec.Struct, frozen=True):
 
         It is never larger than the present one, unless the head overruns that, and everything yields to it.
         """
-        tokens = math.floor((self.head + view) / usage * self.ratio)
+        tokens = self.real(math.floor((self.head + view) / usage))
         tokens = tokens if self.tokens is None else min(tokens, self.tokens)
         tokens = max(tokens, self.real(self.head + 1))
         return replace(self, tokens=tokens, window=UNKNOWN_WINDOW, last_user_tokens=0)

@@ -54,9 +54,10 @@ async def within_bytes(
     if request.log is None and fullness <= 1:
         return decision  # each turn is planned from scratch, and one budget gives the same beginning
     for number in range(_ROUNDS):
-        view = view_tokens(decision.plan, request.chain.tokens)
+        chain = request.chain.weighed(decision.plan)
+        view = view_tokens(decision.plan, chain.tokens)
         budget = request.budget.filled(view, fullness * _STRICTER**number)
-        decision = await decide(request.chain.weighed(decision.plan), budget, decision)
+        decision = await decide(chain, budget, decision)
         fullness = (size_of(decision) + _BESIDE) / most
         if fullness <= 1:
             return decision

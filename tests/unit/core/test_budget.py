@@ -90,10 +90,12 @@ def test_the_budget_is_the_smaller_of_the_limit_and_what_the_window_leaves(
 
 
 @pytest.mark.parametrize("ratio", [0.8, 1.0, 1.3])
-@pytest.mark.parametrize("usage", [0.61, 0.85, 1.0, 2.5])
+@pytest.mark.parametrize("usage", [0.61, 0.85, 0.99999, 1.0, 1.001, 2.5])
 def test_a_view_fills_a_lowered_budget_as_much_as_is_said(ratio: float, usage: float):
-    lowered = Budget(tokens=1_000_000, ratio=ratio, head=500).filled(9_500, usage)
-    assert usage <= lowered.usage(9_500) <= usage * 1.001
+    for view in range(9_500, 9_520):
+        filled = Budget(tokens=1_000_000, ratio=ratio, head=500).filled(view, usage).usage(view)
+        assert filled == pytest.approx(usage, rel=0.001)
+        assert (filled > 1) == (usage > 1)
 
 
 def test_a_budget_is_only_ever_lowered():
