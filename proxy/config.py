@@ -31,7 +31,7 @@ from proxy.core.policy.values import size
 from proxy.environment import default_data_dir, in_plain_words, over, variable, variables, with_files_read
 from proxy.errors import SettingsError
 
-STORE_SCHEMES = ("redis", "rediss", "redis+cluster", "rediss+cluster", "unix", "memory")
+_STORE_SCHEMES = ("redis", "rediss", "redis+cluster", "rediss+cluster", "unix", "memory")
 _DATABASE = re.compile(r"(/\d{0,5})?")
 _ENDPOINT = "/chat/completions"
 _LEAST_CACHE = 8 * 2**20
@@ -234,10 +234,10 @@ class Settings(BaseModel):
     @classmethod
     def _is_known_store(cls, url: str | None) -> str | None:
         parts = _parts(url) if url is not None else urlsplit("memory://")
-        *others, last = (f"{each}://" for each in STORE_SCHEMES)
+        *others, last = (f"{each}://" for each in _STORE_SCHEMES)
         if parts is None:
             raise ValueError("must be a URL such as redis://localhost:6379/0")
-        if parts.scheme not in STORE_SCHEMES:
+        if parts.scheme not in _STORE_SCHEMES:
             raise ValueError(f"must be a URL that begins with {', '.join(others)} or {last}")
         if parts.scheme == "memory" and any(parts[1:]):
             raise ValueError("must end after memory://, which is within the process and has no address")

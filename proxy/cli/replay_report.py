@@ -43,9 +43,9 @@ def as_json(outcomes: Sequence[Outcome], names: Sequence[str], *, with_turns: bo
             "id": outcome.session,
             "budget": outcome.budget,
             **totals([outcome]),
-            "decided": [epoch_json(turn) for turn in outcome.epochs],
+            "decided": [_epoch_json(turn) for turn in outcome.epochs],
         }
-        return shown | ({"turns": [turn_json(turn) for turn in outcome.turns]} if with_turns else {})
+        return shown | ({"turns": [_turn_json(turn) for turn in outcome.turns]} if with_turns else {})
 
     found = {name: [each for each in outcomes if each.policy == name] for name in names}
     return {
@@ -61,7 +61,7 @@ def as_json(outcomes: Sequence[Outcome], names: Sequence[str], *, with_turns: bo
     }
 
 
-def epoch_json(turn: ReplayedTurn) -> dict[str, Any]:
+def _epoch_json(turn: ReplayedTurn) -> dict[str, Any]:
     """Return one epoch, and what the decision rested on."""
     account = turn.account and msgspec.structs.asdict(turn.account)
     return {
@@ -73,7 +73,7 @@ def epoch_json(turn: ReplayedTurn) -> dict[str, Any]:
     }
 
 
-def turn_json(turn: ReplayedTurn) -> dict[str, Any]:
+def _turn_json(turn: ReplayedTurn) -> dict[str, Any]:
     """Return one turn."""
     return {
         "number": turn.number,

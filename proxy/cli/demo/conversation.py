@@ -15,7 +15,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from proxy.cli.demo.children import MODEL
 from proxy.cli.terminal import CommandError
 
-ANSWER_TOKENS = 24
+_ANSWER_TOKENS = 24
 _TIMEOUT = 120.0  # seconds
 _REFUSED = 400
 _OURS = "x-unabridged-"
@@ -144,7 +144,7 @@ class Client:
         answered = self._sdk.chat.completions.with_raw_response.create(
             model=MODEL,
             messages=self.messages,
-            max_tokens=ANSWER_TOKENS,
+            max_tokens=_ANSWER_TOKENS,
             temperature=0.6,
             top_p=0.9,
             frequency_penalty=1.5,  # so small a model repeats itself otherwise

@@ -181,11 +181,11 @@ SMALL = 200
 per request and 5 per message) than of the text."""
 WINDOW = 7
 """Number of samples whose median is the estimate: three outliers in a row do not move it."""
-TRUSTED = 3
+_TRUSTED = 3
 """Number of samples from which the median outvotes an outlier."""
 PLAUSIBLE = 12
 """Steps from which a sample is plausible: no tokenizer writes a text in fewer tokens than this ratio."""
-TOLERANCE = 0.05
+_TOLERANCE = 0.05
 """Steps by which the estimate may exceed the ratio, a quarter of a percent, to prevent oscillation."""
 
 _O200K = re.compile(r"(?:ft:)?(?:gpt-(?:4o|4\.1|4\.5|5|oss)|chatgpt-|o[134](?:-|$))")
@@ -223,9 +223,9 @@ class Ratio(msgspec.Struct):
         if not self._sampled(counted, real):
             return
         estimate = median(self.recent)
-        covering = math.ceil(estimate - TOLERANCE)  # the lowest ratio that covers it
+        covering = math.ceil(estimate - _TOLERANCE)  # the lowest ratio that covers it
         if covering > self.steps:
-            self.steps = min(covering if len(self.recent) >= TRUSTED else self.steps + 1, HIGHEST)
+            self.steps = min(covering if len(self.recent) >= _TRUSTED else self.steps + 1, HIGHEST)
         elif estimate <= self.steps - 1:
             self.steps = max(self.steps - 1, LOWEST)
 

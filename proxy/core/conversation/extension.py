@@ -29,7 +29,7 @@ from proxy.errors import InvalidType, InvalidValue, MissingParameter, RequestErr
 
 MEMBER = "unabridged"
 _PARAMETERS = ("pin", "inject")
-MOST_TOOLS = 100
+_MOST_TOOLS = 100
 MOST_BYTES = 1 << 20
 """Bytes of text, names, arguments and results together."""
 MOST_EXCHANGES = 1_000_000
@@ -179,8 +179,8 @@ def read_injection(value: object, name: str) -> Injection | None:
     if not isinstance(tools, list):
         raise _wrong_type(f"{name}.tools", "an array")
     listed = cast("list[object]", tools)
-    if len(listed) > MOST_TOOLS:
-        raise _invalid(f"{name}.tools", f"at most {MOST_TOOLS} results may be handed in")
+    if len(listed) > _MOST_TOOLS:
+        raise _invalid(f"{name}.tools", f"at most {_MOST_TOOLS} results may be handed in")
     results = [_result(each, f"{name}.tools[{index}]") for index, each in enumerate(listed)]
     _name_calls(results, f"{name}.tools")
     if not text and not results:

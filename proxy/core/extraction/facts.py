@@ -183,7 +183,7 @@ def facts_of(text: str, thing: str) -> list[Fact]:
     leaves = leaves_of(text, thing)
     if leaves is not None:
         return leaves
-    pairs, things = pairs_in(text, thing), things_in(text)
+    pairs, things = _pairs_in(text, thing), _things_in(text)
     if not pairs:
         return things
     paired = {fact.value for fact in pairs}
@@ -195,7 +195,7 @@ def facts_in(text: str) -> list[Fact]:
     return _with_facts_in({}, bounded(text))
 
 
-def things_in(text: str) -> list[Fact]:
+def _things_in(text: str) -> list[Fact]:
     """The facts of a text that may be source code: the names that it defines, then all others."""
     text = bounded(text)
     defined = {name: Fact(kind, name) for kind, name in definitions_in(text) if len(name) <= LONGEST}
@@ -354,7 +354,7 @@ def _add_text(found: dict[str, Fact], value: str, key: str, thing: str) -> None:
             found.setdefault(text, Fact(kind_of(text) or "id", text, key))
             return
         nested = leaves_of(text, thing)
-        for fact in things_in(text) if nested is None else nested:
+        for fact in _things_in(text) if nested is None else nested:
             found.setdefault(fact.value, fact)
         return
     kind = kind_of(text) if is_word else None
@@ -381,7 +381,7 @@ def _state_of(thing: str, key: str) -> str:
     return f"{thing}\0{key}"
 
 
-def pairs_in(text: str, thing: str) -> list[Fact]:
+def _pairs_in(text: str, thing: str) -> list[Fact]:
     """Facts written as `key: value` or `key = value` on a line of their own."""
     found: list[Fact] = []
     for match in _PAIR.finditer(bounded(text)) if ":" in text or "=" in text else ():

@@ -40,7 +40,7 @@ _SHORTEST = 4
 _SHORT_LINE = 140
 """Largest length in characters of a line that is not split into sentences."""
 _OUTRIGHT = 3
-MOST_SENTENCES = 60
+_MOST_SENTENCES = 60
 """Largest number of sentences kept of one message."""
 _SENTENCES = 1 << 11
 """Number of sentences of which it is remembered how they bind: agents repeat their instructions."""
@@ -77,7 +77,7 @@ def binding(sentences: Sequence[Sentence]) -> list[Sentence]:
     """The sentences of a message that bind, followed by those that do not but may withdraw a rule."""
     firm = [each for each in sentences if each.strength]
     withdrawing = [each for each in sentences if not each.strength and _may_withdraw(each.text)]
-    return firm[:MOST_SENTENCES] + withdrawing[:MOST_SENTENCES]
+    return firm[:_MOST_SENTENCES] + withdrawing[:_MOST_SENTENCES]
 
 
 @lru_cache(_SENTENCES)

@@ -97,7 +97,7 @@ MOST_LOW = 100
 """Most items that one run archives because their scores are low."""
 _CROWDED, _PART = 0.9, 0.1
 """Shares of the capacity: how full a scope is when its weakest items are archived, and how many are."""
-UNCOMPRESSED = 200
+_UNCOMPRESSED = 200
 """Bytes below which an item is archived uncompressed."""
 MODEL, TEXT, NONE = "model", "text", "none"
 """Methods of compression: a model's summary, the item's sentence without its passage, or none at all."""
@@ -122,7 +122,7 @@ class ArchiveCandidate(NamedTuple):
     @property
     def needs_model(self) -> bool:
         """Whether it is long enough to be compressed."""
-        return size(self.content) >= UNCOMPRESSED
+        return size(self.content) >= _UNCOMPRESSED
 
 
 def content_of(item: Item) -> str:

@@ -26,7 +26,7 @@ from proxy.core.text.lexicon.remembering import FIRST_PERSON, HOLDS, ONE_AT_A_TI
 from proxy.core.text.lexicon.words import NUMERALS, UNSPACED
 from proxy.core.text.words import share, words_of
 
-MOST_NEAR = 20
+_MOST_NEAR = 20
 """At most so many known items are shown to the model with the transcript."""
 _COMPARED = 50
 """A new item is compared with at most so many known ones: those that share most words with it."""
@@ -70,7 +70,7 @@ class ItemIndex:
         newer = (self.all.get(name) for name in self._newer.get(normal(stated(item)), ()))
         return any(_weight(each) > _weight(item) for each in newer if each is not None)
 
-    def near(self, text: str, most: int = MOST_NEAR) -> list[Item]:
+    def near(self, text: str, most: int = _MOST_NEAR) -> list[Item]:
         """Return the ``most`` items that share most words with a text, those that share more first."""
         shared = Counter(name for word in words_of(text) for name in self._naming.get(word, ()))
         items = [item for name in shared if (item := self._living(name)) is not None]

@@ -28,7 +28,7 @@ from proxy.core.recall.passages import classes_of
 from proxy.core.text.lexicon.remembering import MATERIAL
 from proxy.core.text.words import language_of, one_line, sentences_in, share, words_of
 
-SOURCE_TOKENS = 12_000
+_SOURCE_TOKENS = 12_000
 """Most counted tokens of lines in one call to the model."""
 _TYPED = 4_000
 """Most characters that a person types in one message; a longer one counts as pasted."""
@@ -97,7 +97,7 @@ def utterances_of(
 
 
 def newest(
-    lines: Sequence[Utterance], count: Callable[[str], int], most: int = SOURCE_TOKENS
+    lines: Sequence[Utterance], count: Callable[[str], int], most: int = _SOURCE_TOKENS
 ) -> list[Utterance]:
     """Return the newest lines that fit into ``most`` counted tokens, in their order."""
     sizes = accumulate(count(str(line)) for line in reversed(lines))

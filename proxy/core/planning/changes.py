@@ -33,7 +33,7 @@ _NOTHING_NAMED = f"There is nothing to cut: no whole message or tool call that m
 _NO_SHORTER = "There is nothing to cut: a note would be as long as the messages that it stands for."
 
 
-def on_request(situation: Situation) -> Situation:
+def _on_request(situation: Situation) -> Situation:
     """Return the situation for a person's request.
 
     Recent messages and the first user message may be cut, and no gap is too short for a summary.
@@ -45,14 +45,14 @@ def on_request(situation: Situation) -> Situation:
 
 
 def as_requested(situation: Situation, epochs: Sequence[Epoch], epoch: Epoch | None) -> Situation:
-    """Return :func:`on_request` of the situation if a person asked for the cuts in force; else itself.
+    """Return :func:`_on_request` of the situation if a person asked for the cuts in force; else itself.
 
     ``epoch`` of ``epochs`` is in force. Epochs that cut nothing are skipped to find the one that cut.
     """
     by_id = {each.id: each for each in epochs if each.cuts_nothing or each.asked}
     while epoch is not None and epoch.cuts_nothing:
         epoch = by_id.get(epoch.parent)
-    return on_request(situation) if epoch is not None and epoch.asked is Verb.COMPACT else situation
+    return _on_request(situation) if epoch is not None and epoch.asked is Verb.COMPACT else situation
 
 
 def compacted(situation: Situation, wanted: Collection[int] | None) -> Draft:
@@ -62,7 +62,7 @@ def compacted(situation: Situation, wanted: Collection[int] | None) -> Draft:
     and what the model has still to answer stay. If nothing is left to cut but gaps lack summaries, the draft
     only asks for these. Raises NothingToChange, with the reason, if there is nothing to cut.
     """
-    situation = on_request(situation)
+    situation = _on_request(situation)
 
     def may_go(index: int) -> bool:
         unit = situation.units[index]

@@ -28,7 +28,7 @@ _DENSEST = 12
 _MOST = 50
 
 
-def fresh_results(situation: Situation, plan: Plan, room: int, language: str) -> str:
+def _fresh_results(situation: Situation, plan: Plan, room: int, language: str) -> str:
     """Return lines with the results that a plan cuts and that are still fresh; the newest that fit whole.
 
     ``room``: counted tokens that identifiers may have.
@@ -170,7 +170,7 @@ def _with_ledger(situation: Situation, plain: Plan, room: int, details: int) -> 
     allowed = room - count(ledger_lines(("",), "", language)) - count(ledger_lines((), " ", language)) - 2
     last = best = plain.gaps[-1]
     before = _needed(situation) if situation.policy.ledger.constraints else 0
-    results = fresh_results(situation, plain, min(details, room - before), language)
+    results = _fresh_results(situation, plain, min(details, room - before), language)
     taken = count(results) if results else 0
     allowed, details = allowed - taken, details - taken
     source = Source(situation, plain)

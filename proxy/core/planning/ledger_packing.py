@@ -138,7 +138,7 @@ class Packing:
             if value in self._parts or value in self._shown or value in self._beside:
                 continue
             fact = _below_directory(whole) if is_listed else whole
-            group = group_of(fact)
+            group = _group_of(fact)
             cost = self._count(" " + fact.value)
             if group not in self._groups:
                 cost += self._count(group + ":") + 1
@@ -174,7 +174,7 @@ def _below_directory(fact: Fact) -> Fact:
     return Fact("file", name, directory + slash)
 
 
-def group_of(fact: Fact) -> str:
+def _group_of(fact: Fact) -> str:
     """Return the label of the line that contains a fact."""
     return fact.key or _PLURAL[fact.kind]
 
@@ -182,7 +182,7 @@ def group_of(fact: Fact) -> str:
 def _packed(facts: Sequence[Fact]) -> str:
     groups: dict[str, list[str]] = {}
     for fact in facts:
-        groups.setdefault(group_of(fact), []).append(fact.value)
+        groups.setdefault(_group_of(fact), []).append(fact.value)
     lines: list[str] = []
     for label, values in groups.items():
         apart = ", " if any(" " in value for value in values) else " "

@@ -29,9 +29,9 @@ from proxy.core.tool_cache.cache import Rules
 from proxy.core.tool_cache.derive import speaks_of_error
 
 CLEARED, REPEATED, SUPERSEDED = "cleared", "repeated", "superseded"
-CLEAR_AFTER = 3
+_CLEAR_AFTER = 3
 """Number of newest results that are not cleared, for tools without a rule."""
-LEAST_SAVED = 50
+_LEAST_SAVED = 50
 """Counted tokens that a placeholder must save."""
 _TAIL = 300
 """Characters kept of the end of an error."""
@@ -88,13 +88,13 @@ def clearings(situation: Situation) -> list[Clearing]:
     found: list[Clearing] = []
     for result in sorted(results, key=lambda each: (each.position not in why, each.position)):
         reason, ruled = why.get(result.position, CLEARED), [rules.of(tool) for tool, _ in result.calls]
-        newest = max(CLEAR_AFTER if rule is None else rule.clear_after for rule in ruled)
+        newest = max(_CLEAR_AFTER if rule is None else rule.clear_after for rule in ruled)
         is_new = reason == CLEARED and result.newer < newest
         if is_new or result.position in cleared or situation.protection[result.unit] != FREE:
             continue
         edit = _placeholder(situation, result, reason)
         saves = situation.size_at(result.position) - edit.tokens
-        if saves >= LEAST_SAVED and len(edit.raw) <= len(situation.chain.raws[result.position]):
+        if saves >= _LEAST_SAVED and len(edit.raw) <= len(situation.chain.raws[result.position]):
             found.append(Clearing(result.unit, edit, saves))
     enough = policy.tool_results.clear_at_least * situation.budget.room
     return found if sum(each.saves for each in found) >= enough else []
@@ -161,7 +161,7 @@ def picture_clearings(situation: Situation) -> Iterator[Clearing]:
             tokens = MESSAGE_TOKENS + situation.count(new.countable())
             edit = Replacement(place, new.written(), tokens, CLEARED)
             saves = situation.size_at(place) - tokens
-            if saves >= LEAST_SAVED and len(edit.raw) <= len(raw):
+            if saves >= _LEAST_SAVED and len(edit.raw) <= len(raw):
                 yield Clearing(index, edit, saves, needs_note=False)
 
 
@@ -187,7 +187,7 @@ def first_user_clip(situation: Situation) -> Iterator[Clearing]:
     found = clip(situation.content(first), situation.chain.tokens[first], allowed, situation.count)
     if found is not None and len(found[0]) <= len(situation.chain.raws[first]):
         clearing = Clearing(index, Replacement(first, *found), size - found[1])
-        yield from (clearing,) if clearing.saves >= LEAST_SAVED else ()
+        yield from (clearing,) if clearing.saves >= _LEAST_SAVED else ()
 
 
 _MARK = "\n[… {n} characters left out …]\n"

@@ -38,7 +38,7 @@ NOTICE_TOKENS = 60
 """Approximate counted tokens of a notice."""
 
 
-def cut_order(situation: Situation, order: Sequence[int]) -> Iterator[Sequence[int]]:
+def _cut_order(situation: Situation, order: Sequence[int]) -> Iterator[Sequence[int]]:
     """Yield a strategy's order of units as batches that are cut together."""
     together = batches(situation)
     awaited = {batch: set(batch) for batch in together.values()}
@@ -76,7 +76,7 @@ def _free_of(situation: Situation, wanted: RetentionClass) -> Iterator[int]:
 # --- the choice ---
 
 
-ISLAND = 2
+_ISLAND = 2
 """Maximal number of messages in an island: an unimportant run between two gaps that is cut with them."""
 _QUOTED_SHARE = 0.05
 """Share of the room that quotes of one gap may fill (a token is counted as four characters)."""
@@ -133,7 +133,7 @@ class Selection:
             self.take(index)
         self._clear(goal)
         order = strategy.order(situation, self._stage)
-        for batch in cut_order(situation, order) if is_by_tokens else ((each,) for each in order):
+        for batch in _cut_order(situation, order) if is_by_tokens else ((each,) for each in order):
             if strategy.is_enough(situation, self.view_tokens, goal):
                 break
             for index in batch:
@@ -238,7 +238,7 @@ class Selection:
         for before, index in pairwise((-1, *standing, len(situation.units))):
             if index > before + 1:
                 messages = sum(situation.units[each].count for each in run)
-                if is_after_gap and 0 < messages <= ISLAND:
+                if is_after_gap and 0 < messages <= _ISLAND:
                     is_island = max(situation.score(each).total for each in run) < low
                     for each in run if is_island else ():
                         self._take(each)

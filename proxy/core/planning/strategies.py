@@ -129,7 +129,7 @@ def _past(situation: Situation) -> list[int]:
 
 NOW = 2
 """Number of newest exchanges that define what the conversation is about now."""
-ALIKE = 0.1
+_ALIKE = 0.1
 """Similarity from which an exchange continues a topic (by TF-IDF, unrelated exchanges are below 0.05)."""
 _COMPARED = 4
 """Number of newest exchanges of a topic with which the next one is compared."""
@@ -188,9 +188,9 @@ def _topics(count: int, alike: Likeness) -> list[list[int]]:
     for place in range(count):
         numbers: Iterable[int] = range(len(topics))
         if isinstance(alike, Vectors):
-            sharing = (by_term.get(term, ()) for term in alike.telling(place, ALIKE))
+            sharing = (by_term.get(term, ()) for term in alike.telling(place, _ALIKE))
             numbers = sorted({number for each in sharing for number in each})
-        likest, found = ALIKE, None
+        likest, found = _ALIKE, None
         for number in numbers:
             likeness = max(alike(place, member) for member in topics[number][-_COMPARED:])
             if likeness >= likest:
@@ -217,7 +217,7 @@ class ByUnits(ByCount):
         most = situation.policy.stages.max_units
         if not most or situation.policy.strategy.name == "off":
             return False
-        return units_since(situation, most) >= most
+        return _units_since(situation, most) >= most
 
     def order(self, situation: Situation, stage: Stage) -> Sequence[int]:
         return [index for index in situation.standing if situation.protection[index] == FREE]
@@ -226,7 +226,7 @@ class ByUnits(ByCount):
 BY_UNITS = ByUnits()
 
 
-def units_since(situation: Situation, least: int = 0) -> int:
+def _units_since(situation: Situation, least: int = 0) -> int:
     """Count units of the view answered since the last epoch, without pinned and critical ones.
 
     Returns 0 if there are fewer than ``least`` new units, so that no content is read to count them.
@@ -241,7 +241,7 @@ def units_since(situation: Situation, least: int = 0) -> int:
 
 def has_waited(situation: Situation) -> bool:
     """Whether an epoch by count has waited for its summaries for as long as it may."""
-    return units_since(situation) >= situation.policy.stages.max_units + WITHIN
+    return _units_since(situation) >= situation.policy.stages.max_units + WITHIN
 
 
 STRATEGIES: Mapping[str, Strategy] = {

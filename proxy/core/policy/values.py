@@ -42,7 +42,7 @@ def size(value: object) -> object:
     return int(float(found[1]) * _BYTES[found[2]])
 
 
-def time_of_day(value: object) -> object:
+def _time_of_day(value: object) -> object:
     """Check a time of day such as `"03:00"`."""
     if not (isinstance(value, str) and _TIME.fullmatch(value)):
         raise ValueError('must be a time of day as text, such as "03:00"')
@@ -84,7 +84,7 @@ PositiveBytes = Annotated[
     Field(strict=True, gt=0),
     BeforeValidator(size, json_schema_input_type=Annotated[int, Field(gt=0)] | _SizeText),
 ]
-TimeOfDay = Annotated[str, Field(pattern=f"^{_TIME.pattern}$"), BeforeValidator(time_of_day)]
+TimeOfDay = Annotated[str, Field(pattern=f"^{_TIME.pattern}$"), BeforeValidator(_time_of_day)]
 Regex = Annotated[str, AfterValidator(_regex)]
 Glob = Annotated[str, Field(min_length=1)]
 

@@ -19,7 +19,7 @@ from proxy.core.tool_cache.cache import key_of
 
 T = TypeVar("T")
 
-AGREES = 0.6
+_AGREES = 0.6
 """Likeness from which texts agree; the control shows how often a model agrees with itself by this measure."""
 _PART = re.compile(r"\w")
 
@@ -42,11 +42,11 @@ def compared(one: Content, other: Content) -> Comparison:
     calls = [Counter(key_of(name, arguments) for _, name, arguments in each.calls) for each in (one, other)]
     if any(calls):
         return Comparison(calls[0] == calls[1], _overlap(*calls))
-    exact = [Counter(exact_in(each)) for each in (one, other)]
+    exact = [Counter(_exact_in(each)) for each in (one, other)]
     alike = likeness(one.countable(), other.countable())
     if any(exact):
         alike = min(alike, _overlap(*exact))
-    return Comparison(alike >= AGREES, alike)
+    return Comparison(alike >= _AGREES, alike)
 
 
 def _overlap(one: Counter[T], other: Counter[T]) -> float:
@@ -54,7 +54,7 @@ def _overlap(one: Counter[T], other: Counter[T]) -> float:
     return 2 * (one & other).total() / (one.total() + other.total())
 
 
-def exact_in(answer: Content) -> list[str]:
+def _exact_in(answer: Content) -> list[str]:
     """The exact strings of an answer, each once: codes, paths, numbers, names, also those in tool calls."""
     facts = (fact for _, of_voice in read(answer).facts for fact in of_voice)
     return [fact.value for fact in facts if _PART.search(fact.value)]
@@ -67,7 +67,7 @@ def used(whole: Content, answer: Content, view: str, cut: Iterable[tuple[int, st
     that no such message has are left out: the answer has invented or computed them.
     """
     own = answer.countable()
-    lacking = [each for each in exact_in(whole) if each not in view and each not in own]
+    lacking = [each for each in _exact_in(whole) if each not in view and each not in own]
     found: dict[str, int] = {}
     for position, text in cut if lacking else ():
         found.update((each, position) for each in lacking if each not in found and each in text)

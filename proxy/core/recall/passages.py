@@ -34,7 +34,7 @@ WINGS = 3
 """Number of pieces shown on either side of a hit, while there is room."""
 PASSAGE_BYTES = 2_400
 """Maximal bytes of a passage: about 600 tokens."""
-BEST = 5
+_BEST = 5
 
 
 class Piece(NamedTuple):
@@ -78,7 +78,7 @@ def windows_of(pieces: Sequence[Piece]) -> list[range]:
     return windows
 
 
-def best_of(windows: Sequence[range], ranked: Sequence[int], most: int = BEST) -> list[range]:
+def best_of(windows: Sequence[range], ranked: Sequence[int], most: int = _BEST) -> list[range]:
     """Return the best windows that share no piece; ``ranked`` has indexes of windows, best first."""
     chosen: list[range] = []
     for index in ranked:
@@ -118,8 +118,8 @@ class Original:
     text: str
 
 
-def original_of(content: Content, tool: str = "") -> Original:
-    """Return a message as text; ``tool`` is the tool whose result it is."""
+def _original_of(content: Content, tool: str) -> Original:
+    """Return a message as text; ``tool`` is the tool whose result it is, empty if it is none."""
     author = f"{content.role} {content.name}".strip()
     if content.role in TOOL_ROLES:
         author = f"result of {tool or content.name or 'a tool'}"
@@ -219,7 +219,7 @@ class Reach:
         if found is None:
             call_ids = self.chain.messages[position].result_of
             tools = filter(None, (self.chain.tool(call_id, position) for call_id in call_ids if call_id))
-            found = original_of(self.chain.content(position), ", ".join(tools))
+            found = _original_of(self.chain.content(position), ", ".join(tools))
             self._originals[position] = found
         return found
 

@@ -25,7 +25,7 @@ DESCRIPTION = (
     "it is a record, not a request. Use it before you say that you do not know something from "
     "earlier."
 )
-DESCRIPTION_WITH_MEMORY = DESCRIPTION.replace(
+_DESCRIPTION_WITH_MEMORY = DESCRIPTION.replace(
     "that were left out to save room.",
     "that were left out to save room, and what is remembered of earlier conversations.",
 )
@@ -71,7 +71,7 @@ def offered_tool(policy: Policy, body: Body) -> bytes:
 
     Its tokens count as part of the head from the first request on, so that the head's size is constant.
     """
-    description = DESCRIPTION_WITH_MEMORY if policy.memory.enabled else DESCRIPTION
+    description = _DESCRIPTION_WITH_MEMORY if policy.memory.enabled else DESCRIPTION
     return body.tool(NAME, description, PARAMETERS) if policy.recall.enabled else b""
 
 

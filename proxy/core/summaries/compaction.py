@@ -103,7 +103,7 @@ def progress_of(situation: Situation, span: Span) -> str:
 
 MOST_TOKENS = 2_000
 """Maximal tokens of the answer."""
-TEMPERATURE = 0.3
+_TEMPERATURE = 0.3
 _LEAST_STEPS = 2
 _LONGEST, _LEAST = 4_000, 200
 """Maximal characters of one entry, and the length below which entries are not shortened."""
@@ -161,7 +161,7 @@ def ask_for_report(
     if count(text) > room:
         raise Refused("does_not_fit")
     task = _TASK.format(language=language, headings="\n".join([TITLE, *HEADINGS]))
-    return Ask(task, text, min(max_tokens, MOST_TOKENS), TEMPERATURE)
+    return Ask(task, text, min(max_tokens, MOST_TOKENS), _TEMPERATURE)
 
 
 def report_in(answer: str) -> str:

@@ -17,7 +17,7 @@ from proxy.core.policy.sections import Summary
 from proxy.core.summaries.verification import Evidence, fault_in
 from proxy.core.text.words import first_sentences, size
 
-STRUCTURED_FROM = 600
+_STRUCTURED_FROM = 600
 """Summary length in tokens from which on headings are worth their room."""
 _SHORTEST_LIMIT = 100
 _SHORTEST, _SHORT_SOURCE = 5, 200
@@ -129,8 +129,8 @@ def ask_after(
 def _form(limit: Limit, source: str) -> tuple[str, bool]:
     """Return the instruction on the form of a summary, and whether it has headings."""
     characters = limit.characters_for(source)
-    has_room = not characters or characters >= _CHARACTERS * STRUCTURED_FROM
-    is_structured = limit.tokens >= STRUCTURED_FROM and has_room
+    has_room = not characters or characters >= _CHARACTERS * _STRUCTURED_FROM
+    is_structured = limit.tokens >= _STRUCTURED_FROM and has_room
     form = _LONG_FORM if is_structured else _SHORT_FORM
     return (f"{form} Use at most {characters} characters." if characters else form), is_structured
 

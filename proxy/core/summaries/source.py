@@ -237,7 +237,7 @@ def _shortened(text: str, characters: int) -> str:
 # --- when a summary is rebuilt from the originals ---
 
 
-GENERATIONS = 3
+_GENERATIONS = 3
 """Number of summaries built on the first one, after which the originals are read again."""
 MOST_PIECES = 16
 _SHARE = 0.01
@@ -247,7 +247,7 @@ _SHARE = 0.01
 def drifted(situation: Situation) -> list[Anchor]:
     """Return the summaries that have been summarised often enough to be rebuilt."""
     anchors = situation.anchors_within(0, len(situation.chain))
-    return [anchor for anchor in anchors if anchor.generation >= GENERATIONS]
+    return [anchor for anchor in anchors if anchor.generation >= _GENERATIONS]
 
 
 def worthwhile_originals(situation: Situation, anchor: Anchor, room: int) -> Source | None:
@@ -269,7 +269,7 @@ def _pays(situation: Situation, anchor: Anchor, pieces: int, tokens: int) -> boo
     prices = (situation.conditions.prices or UNKNOWN_PRICES).under(situation.policy.economy)
     requests = sum(message.role == "assistant" for message in chain.messages[anchor.start : anchor.end])
     gone = max(chain.tokens.between(*anchor.span), 1)
-    since = min((GENERATIONS + 1) * distance(budget, stages) / gone, 1)
+    since = min((_GENERATIONS + 1) * distance(budget, stages) / gone, 1)
     view = int(budget.limit * (stages.target + stages.compact) / 2)
     cached = requests * prices.cached_prefix(view)
     paid = since * (requests * view - (1 - prices.read_share) * cached)

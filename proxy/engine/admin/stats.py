@@ -15,7 +15,7 @@ from proxy.ports.bill_store import HOUR, KEPT
 
 By = Literal["hour", "day", "model", "session"]
 _DAY = 24 * HOUR
-MOST_SESSIONS = 1_000
+_MOST_SESSIONS = 1_000
 """How many sessions are listed, those used last."""
 
 
@@ -48,7 +48,7 @@ class Stats:
         hours = await self.bills.hours(first, last)
         summed, rows = await asyncio.to_thread(_grouped, hours, by)
         if by == "session":
-            listed = (await self.store.sessions(MOST_SESSIONS)).sessions
+            listed = (await self.store.sessions(_MOST_SESSIONS)).sessions
             used = [(key, session) for key, session in listed if session.updated >= first * HOUR]
             bills = await self.bills.of_sessions([key for key, _ in used])
             rows = [

@@ -31,7 +31,7 @@ _ANSWER_BYTES, _ERROR_BYTES = 64 * 2**20, 2**20
 _ABOUT_BYTES = (b"content-encoding", b"content-length")
 _DRAINED = 0.05
 """Seconds to wait for the end of an answer that has sent `[DONE]`, so that its connection can be reused."""
-UNSAVED = "hidden-calls"
+_UNSAVED = "hidden-calls"
 """The degradation reported where an answer's hidden messages could not be stored."""
 
 
@@ -110,12 +110,12 @@ class _Course:
             at=self.loop.clock.now(),
         )
         if not await self.loop.recorder.keep_hidden(self.exchange, hidden):
-            self.exchange.degraded.append(UNSAVED)
+            self.exchange.degraded.append(_UNSAVED)
 
     def comment(self) -> bytes:
         """Return stream comments with what was known too late for the headers."""
         comments = [f"tool-cache hits={self.rounds.hits}"] if self.rounds.hits else []
-        comments += [f"degraded {UNSAVED}"] if UNSAVED in self.exchange.degraded else []
+        comments += [f"degraded {_UNSAVED}"] if _UNSAVED in self.exchange.degraded else []
         return b"".join(b": unabridged %b\n\n" % each.encode() for each in comments)
 
 

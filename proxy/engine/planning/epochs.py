@@ -38,7 +38,7 @@ from proxy.ports import Clock, SessionKey, TokenCounter, TurnStore
 from proxy.telemetry import Metrics, log_event
 
 _RACES = 4
-MOST_WAITING = 3.0
+_MOST_WAITING = 3.0
 """Longest that a request may wait for summaries, in seconds from its arrival (earlier steps included)."""
 _PROTECTED_CUT = ("protected-cut",)
 
@@ -172,7 +172,7 @@ class Epochs:
 
     def _patience(self, request: Request) -> float:
         """Return the seconds that the request may still wait for summaries."""
-        left = request.incoming.arrived + MOST_WAITING - self._clock.monotonic()
+        left = request.incoming.arrived + _MOST_WAITING - self._clock.monotonic()
         return min(request.incoming.policy.summary.wait, left)
 
     async def _completed(

@@ -96,13 +96,13 @@ class WorkingFlow:
         return report_in(report)
 
 
-BUILT_IN: Mapping[str, Compactor] = {"working_flow": WorkingFlow()}
+_BUILT_IN: Mapping[str, Compactor] = {"working_flow": WorkingFlow()}
 
 
 def first_for(named: Sequence[Named], units: Sequence[GapUnit]) -> Compactor | None:
     """Return the first of the policy's compactors that can compact these units."""
     for each in named:
-        compactor = BUILT_IN.get(each.name) or COMPACTORS[each.name]
+        compactor = _BUILT_IN.get(each.name) or COMPACTORS[each.name]
         try:
             if units and compactor.can_compact(units):
                 return compactor

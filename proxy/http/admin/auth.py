@@ -23,7 +23,7 @@ from proxy.http.request_head import check_credentials
 
 PATH = "/unabridged"
 """The path below which browsers send the cookie."""
-CSRF_HEADER = "x-csrf-token"
+_CSRF_HEADER = "x-csrf-token"
 CSRF_FIELD = "csrf"
 _SAFE = frozenset({"GET", "HEAD"})
 _LASTS = 30 * 24 * 3600
@@ -52,7 +52,7 @@ class AdminAuth:
         if not self.is_logged_in(request):
             raise Unauthorized("The admin API needs the admin token: Authorization: Bearer …")
         if request.method not in _SAFE:
-            self.check_csrf(request, request.headers.get(CSRF_HEADER, ""))
+            self.check_csrf(request, request.headers.get(_CSRF_HEADER, ""))
 
     def is_token(self, given: str) -> bool:
         return _same(given, self.token)
