@@ -16,7 +16,7 @@ from proxy.cache import Memory
 from proxy.engine.intake.naming import Naming
 from proxy.ports import PlaceState
 from tests.support.append_client import Appender, Appenders, contents, error_code, kept, transcript
-from tests.support.clients import KEY, SECRET, Chats, only_session, proxying, user, write_policy
+from tests.support.clients import KEY, SECRET, Chats, answer_in, only_session, proxying, user, write_policy
 from tests.support.servers import Exchange, eventually
 from tests.support.stores import embedded_valkey
 from tests.support.upstreams import Model, completion, events, said
@@ -131,6 +131,32 @@ async def test_a_turn_that_a_request_with_its_history_overtakes_is_told_so_and_m
     again = await appender.ask("second")
     assert "x-unabridged-degraded" not in again.headers
     assert contents(model.views()[-1]) == ["first", "Yes.", "quicker", "No.", "second"]
+
+
+async def test_a_stored_turn_that_a_slower_request_with_its_history_overtakes_follows_that_when_asked_again(
+    appender: Appender, model: Model, chats: Chats
+) -> None:
+    came, release = asyncio.Event(), asyncio.Event()
+
+    async def held(exchange: Exchange) -> None:
+        came.set()
+        await release.wait()
+        await exchange.answer_json(completion(said("No.")))
+
+    model.replies += [said("Yes."), held, said("Quick."), said("Quick again.")]
+    await appender.ask("first")
+    chat = chats(appender.url, X_Unabridged_Session="s")
+    slower = asyncio.create_task(chat.say(user("first"), said("Yes."), user("slower")))
+    await came.wait()
+    stored = await appender.ask("second", Idempotency_Key="k")
+    assert stored.status_code == 200
+    release.set()
+    await slower
+    again = await appender.ask("second", Idempotency_Key="k")
+    assert "idempotent-replayed" not in again.headers
+    assert contents(model.views()[-1]) == ["first", "Yes.", "slower", "No.", "second"]
+    replayed = await appender.ask("second", Idempotency_Key="k")
+    assert answer_in(replayed) == answer_in(again) == said("Quick again.")
 
 
 # --- pauses ---
