@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from enum import Enum
 from statistics import median
 from typing import Any, TypeVar
@@ -21,6 +21,8 @@ from proxy.engine.models.asking import RateLimited, rate_limit
 from proxy.ports import Clock
 
 T = TypeVar("T")
+Credentials = Sequence[tuple[bytes, bytes]]
+"""Headers that say whose request it is: an upstream limits how much each caller may ask."""
 
 _OK = 200
 _LONGEST_QUIET = 60.0
@@ -61,8 +63,8 @@ class Foreground:
         self._begun = 0
         """Number of calls begun so far."""
         self._room = asyncio.Event()
-        self._stopped = 0.0
-        """Until when no call is made, in monotonic seconds."""
+        self._stopped: dict[Credentials, float] = {}
+        """Until when no call is made with some credentials, in monotonic seconds."""
 
     # --- users' requests ---
 
@@ -78,7 +80,9 @@ class Foreground:
         if not self._in_flight:
             self._idle.set()
 
-    async def measured(self, kind: str, send: Callable[[], Awaitable[Sent]]) -> Sent:
+    async def measured(
+        self, kind: str, credentials: Credentials, send: Callable[[], Awaitable[Sent]]
+    ) -> Sent:
         """Send a user's request, and measure how long its answer takes to begin.
 
         The usual time depends on the ``kind``. It first waits until calls that were cancelled for the user
@@ -101,7 +105,7 @@ class Foreground:
         if sent.response.status != _OK:
             limit = rate_limit(sent.response)
             if limit is not None:  # too many calls: make none of our own
-                self._stop(limit or _LIMITED)
+                self._stop(credentials, limit or _LIMITED)
         elif is_beside:
             self._contention.answered_beside(kind, seconds)
         elif begun == self._begun:
@@ -112,26 +116,32 @@ class Foreground:
         self._contention.overran()
         self._cancel()
 
-    def _stop(self, seconds: float) -> None:
-        self._stopped = max(self._stopped, self._clock.monotonic() + seconds)
+    def _stop(self, credentials: Credentials, seconds: float) -> None:
+        now, caller = self._clock.monotonic(), tuple(credentials)
+        until = max(self._stopped.get(caller, now), now + seconds)
+        still = {each: end for each, end in self._stopped.items() if end > now}
+        self._stopped = {**still, caller: until}
 
     # --- calls of our own ---
 
-    async def run(self, call: Callable[[], Coroutine[Any, Any, T]], hurry: asyncio.Event) -> T:
+    async def run(
+        self, call: Callable[[], Coroutine[Any, Any, T]], credentials: Credentials, hurry: asyncio.Event
+    ) -> T:
         """Return the result of ``call``, made when it may be, and sooner once ``hurry`` is set.
 
-        It is made again after it was cancelled for a user, or met the upstream's rate limit.
+        It is made again after it was cancelled for a user, or met the upstream's rate limit, which holds for
+        its ``credentials`` alone.
         """
         quiet, limit = self._quiet, _LIMITED
         while True:
-            await self._may_begin(hurry, quiet)
+            await self._may_begin(tuple(credentials), hurry, quiet)
             task = asyncio.create_task(call())
             self._calls.add(task)
             self._begun += 1
             try:
                 return await task
             except RateLimited as refusal:
-                self._stop(refusal.seconds or limit)
+                self._stop(credentials, refusal.seconds or limit)
                 limit = min(2 * limit, _LONGEST_LIMIT)
             except asyncio.CancelledError:
                 current = asyncio.current_task()
@@ -143,10 +153,10 @@ class Foreground:
                 self._calls.discard(task)
                 self._room.set()
 
-    async def _may_begin(self, hurry: asyncio.Event, quiet: float) -> None:
+    async def _may_begin(self, credentials: Credentials, hurry: asyncio.Event, quiet: float) -> None:
         await _either(hurry.wait(), seconds=_AFTER)
         while True:
-            if (left := self._stopped - self._clock.monotonic()) > 0:
+            if (left := self._stopped.get(credentials, 0.0) - self._clock.monotonic()) > 0:
                 await asyncio.sleep(left)
                 continue
             if self._yields:  # then no user may have been waiting for a while

@@ -108,7 +108,8 @@ class Pipeline:
         Raises UpstreamUnreachable, UpstreamTimeout and UpstreamInvalidResponse.
         """
         kind = f"{exchange.request.history.body.is_streamed} {exchange.request.model.name[:NAME]}"
-        sent = await self.foreground.measured(kind, partial(self.sender.send, exchange))
+        credentials = exchange.request.incoming.envelope.credentials
+        sent = await self.foreground.measured(kind, credentials, partial(self.sender.send, exchange))
         if exchange.tools is NOTHING_FRESH and not exchange.answerers:
             return sent
         return await self.tool_loop.run(exchange, sent)

@@ -183,7 +183,8 @@ class Proofs:
             return _unproven(Unproven.BEYOND)
         try:
             with step(PROOF, is_aside=True):
-                second = await self.foreground.run(partial(self._ask, sample), asyncio.Event())
+                ask = partial(self._ask, sample)
+                second = await self.foreground.run(ask, self.credentials, asyncio.Event())
         except _Ceiling:
             return _unproven(Unproven.CEILING)
         except (Unanswered, TimeoutError, UnabridgedError) as failure:

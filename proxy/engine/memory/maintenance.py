@@ -21,6 +21,7 @@ from proxy.core.memory.records import About, Archived, Event, Item, Scope, Scope
 from proxy.core.policy.policy import Policy, PolicySet
 from proxy.core.policy.sections import Memory
 from proxy.engine.background import Background
+from proxy.engine.foreground import Credentials
 from proxy.engine.intake.homes import MemoryHome
 from proxy.engine.memory.model import MemoryModel, ModelAccess, logged_failure
 from proxy.engine.memory.scope_cache import CachedScope, ScopeCache
@@ -35,7 +36,6 @@ _MOST = 100_000
 """Most scopes of one run, those that were changed last."""
 _THREADS = 2_000
 _DAY = 86_400.0
-Credentials = Sequence[tuple[bytes, bytes]]
 T = TypeVar("T")
 
 

@@ -87,7 +87,7 @@ class MemoryModel:
             hurry.set()
         caller = replace(access.caller, purpose="memory")
         with step(MEMORY, is_aside=True):
-            answer = await self.foreground.run(lambda: self.asking.answer(caller, ask), hurry)
+            answer = await self.foreground.run(lambda: self.asking.answer(caller, ask), caller.headers, hurry)
         if answer.tool_calls or answer.message is None:
             raise Refused("tool_call" if answer.tool_calls else "empty")
         return self.asking.dialect.read(answer.message).text

@@ -305,7 +305,7 @@ class Writer:
                 raise _Elsewhere
             return got
 
-        got, lease = await self._foreground.run(under_lease, hurry)
+        got, lease = await self._foreground.run(under_lease, job.caller.headers, hurry)
         try:
             text = await judged(got)
             if text is None:

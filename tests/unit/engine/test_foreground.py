@@ -14,6 +14,7 @@ from proxy.engine.models.asking import RateLimited
 from tests.support.servers import PATIENCE, eventually
 
 KIND = "chat"
+ANN, BEN = [(b"authorization", b"Bearer ann")], [(b"authorization", b"Bearer ben")]
 LONG = 10.0
 
 
@@ -77,7 +78,7 @@ async def answered(seconds: float = 0.0, answer: Answer | None = None) -> Sent:
 
 async def request(foreground: Foreground, send: Callable[[], Awaitable[Sent]]) -> None:
     """A user's request, up to where its answer begins."""
-    await foreground.measured(KIND, send)
+    await foreground.measured(KIND, ANN, send)
 
 
 # --- beside users ---
@@ -86,7 +87,7 @@ async def request(foreground: Foreground, send: Callable[[], Awaitable[Sent]]) -
 async def test_a_call_runs_beside_users_who_never_pause() -> None:
     foreground, calls = measured(), Calls()
     with foreground:
-        running = asyncio.create_task(foreground.run(calls.one, asyncio.Event()))
+        running = asyncio.create_task(foreground.run(calls.one, ANN, asyncio.Event()))
         await eventually(lambda: calls.begun == 1)
         for _ in range(20):
             with foreground:
@@ -98,7 +99,7 @@ async def test_a_call_runs_beside_users_who_never_pause() -> None:
 
 async def test_so_many_run_at_a_time_and_the_others_in_their_turn() -> None:
     foreground, calls = measured(most=2), Calls()
-    running = [asyncio.create_task(foreground.run(calls.one, asyncio.Event())) for _ in range(5)]
+    running = [asyncio.create_task(foreground.run(calls.one, ANN, asyncio.Event())) for _ in range(5)]
     await eventually(lambda: calls.begun == 2)
     await asyncio.sleep(0.05)
     assert calls.begun == 2
@@ -110,9 +111,9 @@ async def test_so_many_run_at_a_time_and_the_others_in_their_turn() -> None:
 async def test_a_call_that_a_request_waits_for_stands_in_no_line() -> None:
     foreground, calls = measured(), Calls()
     hurry = asyncio.Event()
-    first = asyncio.create_task(foreground.run(calls.one, asyncio.Event()))
+    first = asyncio.create_task(foreground.run(calls.one, ANN, asyncio.Event()))
     await eventually(lambda: calls.begun == 1)
-    second = asyncio.create_task(foreground.run(calls.one, hurry))
+    second = asyncio.create_task(foreground.run(calls.one, ANN, hurry))
     await asyncio.sleep(0.2)
     assert calls.begun == 1
     hurry.set()
@@ -123,7 +124,7 @@ async def test_a_call_that_a_request_waits_for_stands_in_no_line() -> None:
 
 async def test_a_user_who_waits_too_long_beside_it_ends_the_call_and_from_then_on_calls_give_way() -> None:
     foreground, calls = measured(), Calls()
-    running = asyncio.create_task(foreground.run(calls.one, asyncio.Event()))
+    running = asyncio.create_task(foreground.run(calls.one, ANN, asyncio.Event()))
     await eventually(lambda: calls.begun == 1)
     with foreground:
         head = asyncio.create_task(request(foreground, lambda: answered(LONG)))
@@ -138,7 +139,7 @@ async def test_a_user_who_waits_too_long_beside_it_ends_the_call_and_from_then_o
 async def test_with_none_calls_give_way_whatever_was_measured() -> None:
     foreground, calls = measured(most=0), Calls()
     with foreground:
-        running = asyncio.create_task(foreground.run(calls.one, hurried()))
+        running = asyncio.create_task(foreground.run(calls.one, ANN, hurried()))
         await asyncio.sleep(0.2)
         assert calls.begun == 0
     await eventually(lambda: calls.begun == 1)
@@ -158,7 +159,7 @@ async def test_after_a_429_the_call_is_made_again_when_the_upstream_says() -> No
             raise RateLimited(0.3)
         return "done"
 
-    assert await foreground.run(call, hurried()) == "done"
+    assert await foreground.run(call, ANN, hurried()) == "done"
     assert asked[1] - asked[0] >= 0.3
 
 
@@ -171,10 +172,22 @@ async def test_after_a_users_429_no_call_is_made_until_the_upstream_says(
     foreground, calls = measured(), Calls()
     with foreground:
         await request(foreground, lambda: answered(answer=Answer(status, headers)))
-    running = asyncio.create_task(foreground.run(calls.one, hurried()))
+    running = asyncio.create_task(foreground.run(calls.one, ANN, hurried()))
     await asyncio.sleep(0.5)
     assert calls.begun == 0
     await eventually(lambda: calls.begun == 1)
+    running.cancel()
+
+
+async def test_one_users_429_holds_up_no_call_with_the_key_of_another() -> None:
+    foreground, of_ann, of_ben = measured(most=2), Calls(), Calls()
+    with foreground:
+        await request(foreground, lambda: answered(answer=Answer(429)))
+    waiting = asyncio.create_task(foreground.run(of_ann.one, ANN, hurried()))
+    running = asyncio.create_task(foreground.run(of_ben.one, BEN, hurried()))
+    await eventually(lambda: of_ben.begun == 1)
+    assert of_ann.begun == 0
+    waiting.cancel()
     running.cancel()
 
 
@@ -190,7 +203,7 @@ async def test_a_call_that_gives_way_begins_only_once_the_last_user_is_served() 
 
     with foreground:
         with foreground:
-            waiting = asyncio.create_task(foreground.run(call, hurried()))
+            waiting = asyncio.create_task(foreground.run(call, ANN, hurried()))
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.01)
         assert not begun.is_set()
@@ -199,7 +212,7 @@ async def test_a_call_that_gives_way_begins_only_once_the_last_user_is_served() 
 
 async def test_it_is_cut_off_when_a_user_comes_and_begins_again_after() -> None:
     foreground, calls = unmeasured(), Calls()
-    waiting = asyncio.create_task(foreground.run(calls.one, hurried()))
+    waiting = asyncio.create_task(foreground.run(calls.one, ANN, hurried()))
     await eventually(lambda: calls.begun == 1)
     with foreground:
         await eventually(lambda: calls.cancelled == 1)
@@ -213,7 +226,7 @@ async def test_what_nobody_is_in_a_hurry_for_waits_for_quiet() -> None:
     foreground, calls = unmeasured(LONG), Calls()
     with foreground:
         pass
-    waiting = asyncio.create_task(foreground.run(calls.one, asyncio.Event()))
+    waiting = asyncio.create_task(foreground.run(calls.one, ANN, asyncio.Event()))
     await asyncio.sleep(0.2)
     assert calls.begun == 0
     waiting.cancel()
@@ -228,7 +241,7 @@ async def test_a_call_that_was_cut_off_waits_for_a_longer_pause_each_time() -> N
         begun.append(now())
         await asyncio.sleep(LONG)
 
-    waiting = asyncio.create_task(foreground.run(call, asyncio.Event()))
+    waiting = asyncio.create_task(foreground.run(call, ANN, asyncio.Event()))
     for number in range(1, 4):
         await eventually(lambda number=number: len(begun) == number)
         pauses.append(begun[-1] - ended)
@@ -255,7 +268,7 @@ async def test_a_users_request_goes_out_when_what_was_cancelled_for_it_has_ended
         events.append("request sent")
         return await answered()
 
-    working = asyncio.create_task(foreground.run(call, hurried()))
+    working = asyncio.create_task(foreground.run(call, ANN, hurried()))
     await begun.wait()
     with foreground:
         await request(foreground, send)
