@@ -180,13 +180,7 @@ class _Spliced:
         """Return an error event if the upstream does not continue, else empty."""
         if sent.response.status == _OK and is_stream(sent.response) and _is_plain(sent.response):
             return b""
-        told = sent.opening
-        if not told and sent.response.status != _OK:
-            told = await _read(sent, _ERROR_BYTES)
-        try:
-            error = as_mapping(loads(told)).get("error")
-        except ValueError:
-            error = None
+        error = _error_in(sent.opening or await _read(sent, _ERROR_BYTES))
         body = {"error": error} if error else UpstreamInvalidResponse().body()
         return self._course.rounds.dialect.error_event(body)
 
@@ -206,6 +200,14 @@ class _Rewritten:
 
 
 _ABOUT_LENGTH = (b"content-length", b"transfer-encoding")
+
+
+def _error_in(body: bytes) -> object:
+    """Return the error that a body reports, which some upstreams do with status 200; None if it has none."""
+    try:
+        return as_mapping(loads(body)).get("error")
+    except ValueError:
+        return None
 
 
 async def _read(sent: Sent, most: int) -> bytes:
@@ -234,7 +236,9 @@ async def _whole(sent: Sent, course: _Course) -> Sent:
                 break
             sent = following
         if editor.has_given_up and editor.end() is not body:
-            raise UpstreamInvalidResponse  # noqa: TRY301 - it cannot be read, nor passed on as it came
+            if not _error_in(body):
+                raise UpstreamInvalidResponse  # noqa: TRY301 - it cannot be read, nor passed on as it came
+            return replace(sent, begun=body, is_over=True)
         await course.conclude(editor)
     except BaseException:
         await sent.response.aclose()

@@ -126,6 +126,19 @@ async def test_an_upstream_that_does_not_go_on_ends_the_stream_with_its_error(
     assert [each["complete"] for each in told if each["message"].get("content") == "Let me see. "] == [False]
 
 
+async def test_an_error_with_status_200_is_told_in_the_upstreams_words_too(model: Model, url: str) -> None:
+    refused = plainly(200, [JSON], json.dumps(SLOW_DOWN).encode())
+    body = {"model": "gpt-test", "messages": known(), "stream": True}
+    async with httpx2.AsyncClient(base_url=url, headers={"Authorization": "Bearer sk"}) as client:
+        model.replies += [talking("Let me see. ", WEATHER), refused]
+        stream = await client.post("/v1/chat/completions", json=body)
+        model.replies += [calling(WEATHER), refused]
+        whole = await client.post("/v1/chat/completions", json={**body, "stream": False})
+    *_, last, _ = stream.text.split("\n\n")
+    assert json.loads(last.removeprefix("data: ")) == SLOW_DOWN
+    assert (whole.status_code, whole.json()) == (200, SLOW_DOWN)
+
+
 async def test_a_client_that_leaves_while_the_upstream_goes_on_takes_its_connection_with_it(
     model: Model, client: openai.AsyncOpenAI
 ) -> None:
