@@ -163,6 +163,17 @@ class TestCut:
         assert dollars["shadow"] != 0
         assert dollars["saved"] == 0
 
+    async def test_in_shadow_no_more_would_have_been_cut_than_the_upstream_says_it_was_sent(
+        self, chats: Chats, model: Model, small: Small
+    ) -> None:
+        url = await small(1_500, shadow=True)
+        chat = talker(chats, url)
+        for number in range(14):
+            model.replies.append(using({"prompt_tokens": 10, "completion_tokens": 5}))  # those it read anew
+            await chat.ask(f"Question {number}: {LONG}")
+        tokens = (await bill_of(url, requests=14))["tokens"]
+        assert 0 < tokens["shadow_cut"] <= tokens["sent"] == 140
+
 
 async def test_sums_over_hours_days_models_and_sessions_are_the_same(url: str, chats: Chats) -> None:
     for session, name in (("a", "gpt-4o"), ("b", "gpt-4o"), ("c", "gpt-5-nano")):

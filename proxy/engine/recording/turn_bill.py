@@ -36,7 +36,11 @@ def bill_of(exchange: Exchange, usage: Usage | None, counted: int) -> Bill:
     if plan != decision.plan:
         cut = exchange.full_tokens - exchange.sent_tokens
         view = _estimated(request, max(sent.tokens - cut, 0), plan_before(exchange), decision.plan)
-        bill = replace(bill, shadow_cut=cut, shadow=money(sent, 0, paid) - money(view, 0, paid))
+        bill = replace(
+            bill,
+            shadow_cut=sent.tokens - view.tokens,
+            shadow=money(sent, 0, paid) - money(view, 0, paid),
+        )
     bill = replace(bill, estimated=int(reported is None), epochs=int(has_begun(exchange)))
     if rounds is not None:
         bill = replace(
