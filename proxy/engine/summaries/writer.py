@@ -128,9 +128,8 @@ class Writer:
             else:
                 text = await self._summarised(job, hurry)
             if not job.is_one_call:  # else it is kept where its only piece is
-                with suppress(
-                    StoreUnavailable
-                ):  # it is in this process, and in the note once an epoch begins
+                # Without the store it is in this process, and in the note once an epoch begins.
+                with suppress(StoreUnavailable):
                     await self._store.keep_summary(job.key, job.address, text, job.ttl)
         self.texts.put(job.address, text)
         return text
