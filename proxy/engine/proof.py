@@ -32,7 +32,7 @@ from proxy.engine.flow import Decision, Exchange
 from proxy.engine.foreground import Foreground
 from proxy.engine.models.asking import Asking, Caller, Unanswered
 from proxy.engine.planning.decisions import Decisions
-from proxy.engine.recording.turn_bill import has_begun, plan_before
+from proxy.engine.recording.turn_bill import has_begun, plan_before, prices_of
 from proxy.errors import StoreUnavailable, UnabridgedError
 from proxy.ports import BillStore, Clock, TokenCounter
 from proxy.ports.bill_store import HOUR
@@ -43,7 +43,7 @@ _MOST_WAITING = 4
 """Most requests that wait to be asked again, since each is held in memory as a whole."""
 _SECONDS = 300.0
 """Most seconds that a second answer may take."""
-_DAY = 24
+_HOURS_A_DAY = 24
 
 
 class _Ceiling(Exception):  # noqa: N818 - no error: nothing is asked
@@ -225,7 +225,7 @@ class Proofs:
         try:
             if not await self.billing.written():
                 return True
-            hours = await self.store.evidence(hour - hour % _DAY, hour)
+            hours = await self.store.evidence(hour - hour % _HOURS_A_DAY, hour)
         except StoreUnavailable:
             return True
         prefix = f"{policy.name}{BETWEEN}"
@@ -253,7 +253,6 @@ def _unproven(why: Unproven) -> Evidence:
 
 
 def _cost(exchange: Exchange, prompt: Prompt, output: int) -> _Cost:
-    request = exchange.request
-    prices = request.model.prices.under(request.incoming.policy.economy)
+    prices = prices_of(exchange.request)
     paid = prices if prices.is_known else None
     return _Cost(money(prompt, output, paid), prompt.tokens + output, is_priced=paid is not None)

@@ -21,7 +21,7 @@ def bill_of(exchange: Exchange, usage: Usage | None, counted: int) -> Bill:
     Of several requests to the upstream the last is the answer's; those before it are hidden.
     """
     request, rounds, decision = exchange.request, exchange.rounds, exchange.decision
-    budget, prices = request.budget, _prices_of(request)
+    budget, prices = request.budget, prices_of(request)
     paid = prices if prices.is_known else None
     total = usage if usage is not None and usage.prompt_tokens else None
     reported = total if total is None or rounds is None else _last(total, rounds.spent)
@@ -76,13 +76,14 @@ def _whole(exchange: Exchange, plan: Plan, sent: Prompt, recalled: int) -> Promp
 
 def _estimated(request: Request, tokens: int, before: Plan, plan: Plan, less: int = 0) -> Prompt:
     """Return a prompt of which a warm cache holds :func:`kept_prompt` of these plans."""
-    conditions, prices = request.conditions, _prices_of(request)
+    conditions, prices = request.conditions, prices_of(request)
     if conditions.idle is None or conditions.is_new_head or conditions.idle >= prices.ttl:
         return Prompt(tokens, 0)  # the provider has nothing in its cache
     return Prompt(tokens, min(kept_prompt(request.chain, before, plan, request.budget, prices, less), tokens))
 
 
-def _prices_of(request: Request) -> Prices:
+def prices_of(request: Request) -> Prices:
+    """Return the prices of a request's model, as adjusted by its policy."""
     return request.model.prices.under(request.incoming.policy.economy)
 
 
