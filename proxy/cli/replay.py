@@ -53,7 +53,7 @@ class RecordedSession:
     chain: Chain
     head: int
     """Counted tokens of tools and leading system messages."""
-    head_text: bytes = b""
+    head_text: bytes
     """The head as it is written."""
 
 

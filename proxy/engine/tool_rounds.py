@@ -73,7 +73,7 @@ class FreshResults:
 class Answerers:
     """All answerers of one request."""
 
-    each: list[Answerer] = field(default_factory=list[Answerer])
+    each: list[Answerer]
 
     def __bool__(self) -> bool:
         return bool(self.each)

@@ -309,7 +309,7 @@ def addresses_of(
     raws: Sequence[bytes],
     messages: Sequence[Message],
     content: Callable[[int], Content],
-    first: int = 0,
+    first: int,
 ) -> Iterator[Address]:
     """The addresses of messages from ``first`` on; their results must not answer calls before it."""
     calls: dict[str, str] = {}

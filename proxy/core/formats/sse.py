@@ -132,7 +132,7 @@ class RawEvents:
     An event that ends with CR at the end of a chunk waits for the next byte, which may be its LF.
     """
 
-    def __init__(self, limit: int = EVENT_LIMIT) -> None:
+    def __init__(self, limit: int) -> None:
         self._limit = limit
         self._pending = bytearray()
         self._has_cr = False

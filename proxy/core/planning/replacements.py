@@ -195,7 +195,7 @@ _HEAD_SHARE = 0.6
 _ROUNDS = 12
 
 
-def clip_view(situation: Situation, plan: Plan, yielded: int, set_aside: int = 0) -> Plan:
+def clip_view(situation: Situation, plan: Plan, yielded: int, set_aside: int) -> Plan:
     """Return the plan with clips until its view fits the budget or nothing is left to clip.
 
     ``yielded``: the firmest protection that had to yield. ``set_aside``: counted tokens by which the view

@@ -70,7 +70,7 @@ class Edits:
     recorder: Recorder
     forget_own_scope: Callable[[SessionKey, str], Awaitable[object]]
     """Deletes the memories of a session's own scope; takes its key and its tenant."""
-    credentials: Sequence[tuple[bytes, bytes]] = ()
+    credentials: Sequence[tuple[bytes, bytes]]
     """Headers for the requests for summaries; if empty, no summaries are written on request."""
 
     async def delete(self, found: Inspected) -> None:

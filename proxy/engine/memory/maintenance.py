@@ -178,7 +178,7 @@ class Maintenance:
     met_on: Lru[str, str]
     """By the tag of a scope, the last day on which a request in it was used for the scope's model calls."""
     rest: float
-    credentials: Credentials = ()
+    credentials: Credentials
     """The operator's credentials; without any, calls to a model wait for a request."""
     look: float = 30.0
     """Seconds between two checks of the clock."""

@@ -71,9 +71,9 @@ class Recorder:
     backlog: Backlog
     patience: float
     """Longest that the client of an appended turn waits for its turn to be stored, in seconds."""
-    billed: Callable[[str, Bill, SessionKey, float], None] = lambda _, __, ___, ____: None
+    billed: Callable[[str, Bill, SessionKey, float], None]
     """Called with a turn's model, bill, session and that session's ttl (seconds); it must not block."""
-    recorded: Sequence[Callable[[Exchange, Turn], None]] = ()
+    recorded: Sequence[Callable[[Exchange, Turn], None]]
     """Called after a turn was written that may be remembered, or of which something was cut.
 
     None of them may block.

@@ -39,7 +39,7 @@ class AdminAuth:
 
     token: str
     now: Callable[[], float]
-    is_secure: bool = False
+    is_secure: bool
 
     def check(self, request: Request) -> None:
         """Raise Unauthorized if a request has no credential, and Forbidden if it has a wrong one."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -50,7 +50,7 @@ class Shown:
 
     template: str
     title: str
-    content: Mapping[str, object] = field(default_factory=dict[str, object])
+    content: Mapping[str, object]
     status: int = 200
 
 

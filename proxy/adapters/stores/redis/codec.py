@@ -154,7 +154,7 @@ class Codec:
     def __init__(
         self,
         key: SessionKey,
-        keyring: Keyring | None = None,
+        keyring: Keyring | None,
         warn_of_newer: Callable[[SessionKey], None] = lambda _: None,
     ) -> None:
         self._session = f"{key.tag}/{key.sid}"
