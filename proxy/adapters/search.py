@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from heapq import nsmallest
 
 from proxy.cache import Lru, Memory
-from proxy.core.text.words import spaced, terms_of
+from proxy.core.text.search_terms import spaced, terms_of
 from proxy.errors import SearchUnavailable
 from proxy.ports import Passage
 

@@ -18,7 +18,7 @@ import httpx2
 from proxy.cli.terminal import CommandError, UsageError, add_json_option
 from proxy.config import is_loopback
 from proxy.core.formats.json import as_mapping
-from proxy.core.text.words import one_line
+from proxy.core.text.cutting import one_line
 from proxy.environment import ADMIN_TOKEN_FILE, PREFIX, default_data_dir
 
 DEFAULT_SERVER = "http://127.0.0.1:8080"

@@ -12,7 +12,7 @@ from rich.text import Text
 from proxy.cli.client import AdminApi, Json, add_server_option
 from proxy.cli.sessions import epochs_table
 from proxy.cli.terminal import bar, percent, print_json, show, stage_marks, stage_text, table, words
-from proxy.core.text.words import one_line
+from proxy.core.text.cutting import one_line
 
 _COLUMNS = (
     *("messages", "roles", ">tokens", "state", "protection", "class"),

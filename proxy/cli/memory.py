@@ -27,7 +27,7 @@ from proxy.cli.terminal import (
     words,
 )
 from proxy.core.formats.json import dumps
-from proxy.core.text.words import one_line
+from proxy.core.text.cutting import one_line
 
 _LIMIT, _FOUND, _EVERY = 50, 5, 100_000
 _OF_ITEMS = {

@@ -31,7 +31,7 @@ from proxy.cli.terminal import (
 )
 from proxy.core.dialects.registry import CHAT
 from proxy.core.formats.json import dumps
-from proxy.core.text.words import one_line
+from proxy.core.text.cutting import one_line
 
 _LIMIT = 50
 _LOOKS = {

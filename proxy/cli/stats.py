@@ -9,7 +9,7 @@ from rich.console import RenderableType
 
 from proxy.cli.client import AdminApi, Json, add_server_option
 from proxy.cli.terminal import facts, minute, percent, print_json, show, table
-from proxy.core.text.words import one_line
+from proxy.core.text.cutting import one_line
 
 _BY = ("day", "hour", "model", "session")
 _COLUMNS = (

@@ -31,7 +31,7 @@ from proxy.cli.terminal import (
     stage_text,
     table,
 )
-from proxy.core.text.words import one_line
+from proxy.core.text.cutting import one_line
 
 _SESSIONS, _EPOCHS = 15, 5
 _PAUSE = 0.5

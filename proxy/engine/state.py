@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from proxy.core.dialects.dialect import Content, Dialect
 from proxy.core.planning.plan import Epoch
-from proxy.core.text.words import one_line
+from proxy.core.text.cutting import one_line
 from proxy.core.tool_cache.cache import Fresh
 
 _SHOWN = 200

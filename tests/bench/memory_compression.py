@@ -21,7 +21,8 @@ from proxy.core.memory.items import PASSAGE_BYTES, TEXT_BYTES
 from proxy.core.memory.lifecycle import MODEL, compression_rate
 from proxy.core.memory.records import Archived, Item, Source
 from proxy.core.memory.utterances import utterances_of
-from proxy.core.text.words import head_of, sentences_in
+from proxy.core.text.cutting import head_of
+from proxy.core.text.words import sentences_in
 from proxy.ports import Changes, Upstream
 from tests.bench.memory_talks import Recorded
 from tests.support.clients import user

@@ -28,7 +28,7 @@ from proxy.core.policy import values
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Keep
 from proxy.core.policy.sections import Strategy as Rules
-from proxy.core.text.words import head_of, shares, size, tail_of
+from proxy.core.text.cutting import head_of, shares, size, tail_of
 from tests.support.conversations import (
     Sent,
     budgets,

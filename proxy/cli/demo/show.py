@@ -25,7 +25,7 @@ from proxy.cli.demo.children import SUMMARY_FROM, Proxy, running_model, running_
 from proxy.cli.demo.conversation import CODE, FORBIDDEN, QUESTIONS, TALK, Client, Refusal, says
 from proxy.cli.process import sigterm_interrupts
 from proxy.cli.terminal import CommandError, notes, percent, print_json, show, stage_text, words
-from proxy.core.text.words import one_line
+from proxy.core.text.cutting import one_line
 
 WINDOW = 768
 """Tokens of the model's window."""

@@ -13,7 +13,7 @@ from proxy.core.conversation.notes import SAID_BY_MODEL, remembered
 from proxy.core.memory.merging import normal
 from proxy.core.memory.records import Item, Trust, day_of
 from proxy.core.memory.utterances import Utterance
-from proxy.core.text.words import shares
+from proxy.core.text.cutting import shares
 
 IN_THE_NOTE = "What is remembered of this stands in the note at the beginning of this conversation."
 _ITEMS_SHARE = 0.5

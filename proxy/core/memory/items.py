@@ -17,8 +17,8 @@ from proxy.core.memory.redaction import is_blotted_out, redacted
 from proxy.core.memory.statements import Statements, lays_down
 from proxy.core.memory.utterances import Utterance
 from proxy.core.summaries.prompt import LANGUAGES, Refused, fenced
+from proxy.core.text.cutting import head_of
 from proxy.core.text.lexicon.remembering import STANDING
-from proxy.core.text.words import head_of
 
 MOST_ITEMS = 40
 """Most items that are taken from one answer."""

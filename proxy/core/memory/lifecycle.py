@@ -14,7 +14,8 @@ from proxy.core.memory.records import Archived, ArchiveReason, Event, EventKind,
 from proxy.core.policy.sections import Memory
 from proxy.core.summaries.prompt import LANGUAGES, Limit, Refused, fenced, judge
 from proxy.core.summaries.verification import Evidence
-from proxy.core.text.words import language_of, sentences_in, share, size, words_of
+from proxy.core.text.cutting import size
+from proxy.core.text.words import language_of, sentences_in, share, words_of
 
 BORN = 0.5
 _USE = 0.1

@@ -25,8 +25,9 @@ from proxy.core.memory.redaction import redacted
 from proxy.core.planning.chain import Chain
 from proxy.core.policy.sections import Retention
 from proxy.core.recall.passages import classes_of
+from proxy.core.text.cutting import one_line
 from proxy.core.text.lexicon.remembering import MATERIAL
-from proxy.core.text.words import language_of, one_line, sentences_in, share, words_of
+from proxy.core.text.words import language_of, sentences_in, share, words_of
 
 _SOURCE_TOKENS = 12_000
 """Most counted tokens of lines in one call to the model."""

@@ -21,7 +21,7 @@ from proxy.core.planning.situation import CRITICAL, PINNED, Situation
 from proxy.core.planning.strategy import ByCount
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Strategy as Rules
-from proxy.core.text.words import head_of, shares, size, tail_of
+from proxy.core.text.cutting import head_of, shares, size, tail_of
 
 
 class Exchanges(ByCount):

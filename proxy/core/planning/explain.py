@@ -13,7 +13,7 @@ from proxy.core.planning.importance import Score
 from proxy.core.planning.plan import Epoch, view_tokens
 from proxy.core.planning.situation import CRITICAL, FIRST_USER, FIXED, FREE, PINNED, RECENT, Situation
 from proxy.core.policy.sections import RetentionClass
-from proxy.core.text.words import one_line
+from proxy.core.text.cutting import one_line
 
 State = Literal["kept", "cut", "clipped", "cleared"]
 Protection = Literal["free", "recent", "first_user", "critical", "pinned", "fixed"]

@@ -15,7 +15,8 @@ from proxy.core.dialects.dialect import Dialect
 from proxy.core.formats.json import as_mapping, loads_writable, text_or_empty
 from proxy.core.policy.sections import Summary
 from proxy.core.summaries.verification import Evidence, fault_in
-from proxy.core.text.words import first_sentences, size
+from proxy.core.text.cutting import size
+from proxy.core.text.words import first_sentences
 
 _STRUCTURED_FROM = 600
 """Summary length in tokens from which on headings are worth their room."""

@@ -1,4 +1,4 @@
-"""Sentences, words and language of a text, its search terms, and cutting it to a number of bytes.
+"""Sentences, words and language of a text.
 
 There is no grammar here: words are cut to stems, and Japanese and Chinese count as pairs of characters (of
 kanji, hanzi and katakana). That is enough to see whether two sentences are about the same thing.
@@ -8,7 +8,7 @@ import re
 import unicodedata
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 
 from proxy.core.text.lexicon.words import (
@@ -23,7 +23,6 @@ from proxy.core.text.lexicon.words import (
     MODAL_WORDS,
     PAIRED,
     UNSPACED,
-    WORDS_OF_OCCASION,
 )
 
 _REMEMBERED, _REMEMBERED_LENGTH = 4_096, 512
@@ -38,7 +37,6 @@ _SUFFIX = re.compile(r"(?:ions?|ings?|ments?|ies|ied|ed|es|s|en|er|ez|ir|ar|y|e)
 _DOUBLED = re.compile(r"([^\d])\1$")
 """A doubled last letter, as in `shipped` without its ending."""
 _STOP = FUNCTION_WORDS | LIGHT_WORDS | MODAL_WORDS | CLAIM_WORDS
-_STOP_IN_QUESTIONS = FUNCTION_WORDS | LIGHT_WORDS | WORDS_OF_OCCASION
 
 
 def shape_of(text: str) -> str:
@@ -82,93 +80,6 @@ def first_sentences(text: str, fits: Callable[[str], bool]) -> str:
 def share(wanted: frozenset[str], found: frozenset[str]) -> float:
     """Share of the ``wanted`` words that are among the ``found`` ones: 0 to 1."""
     return len(wanted & found) / len(wanted) if wanted else 0.0
-
-
-# --- texts cut to a number of UTF-8 bytes, never inside a code point, or to one line for people to read ---
-
-
-_MARK = "…"
-_MARK_SIZE = len(_MARK.encode())
-_CONTINUED, _CONTINUATION = 0xC0, 0x80
-"""RFC 3629: the bytes within a code point are 10xxxxxx."""
-
-
-def size(text: str) -> int:
-    """Size of a text in UTF-8 bytes; a lone surrogate, which JSON may hold, counts three."""
-    return len(text.encode(errors="surrogatepass"))
-
-
-def head_of(text: str, most: int) -> str:
-    """Return the start of a text in at most ``most`` bytes, with a mark where text is cut off."""
-    data = text.encode(errors="surrogatepass")
-    if len(data) <= most:
-        return text
-    end = most - _MARK_SIZE
-    while end > 0 and data[end] & _CONTINUED == _CONTINUATION:
-        end -= 1
-    return data[:end].decode(errors="surrogatepass").rstrip() + _MARK if end >= 0 else ""
-
-
-def tail_of(text: str, most: int) -> str:
-    """Return the end of a text in at most ``most`` bytes, with a mark where text is cut off."""
-    data = text.encode(errors="surrogatepass")
-    if len(data) <= most:
-        return text
-    start = len(data) - most + _MARK_SIZE
-    while start < len(data) and data[start] & _CONTINUED == _CONTINUATION:
-        start += 1
-    return _MARK + data[start:].decode(errors="surrogatepass").lstrip() if most >= _MARK_SIZE else ""
-
-
-def one_line(text: str, most: int = 60) -> str:
-    """Return the start of a text as one line of at most ``most`` printable characters.
-
-    Content comes from clients, so its control characters must not reach a terminal.
-    """
-    whole = text.lstrip()
-    beginning = " ".join(whole[: 8 * most].split())
-    line = "".join(character if character.isprintable() else " " for character in beginning)
-    return line if len(line) <= most and len(whole) <= 8 * most else line[: most - 1] + _MARK
-
-
-def shares(sizes: Sequence[int], room: int) -> list[int]:
-    """Divide ``room`` among texts: small ones get all they need, the others equal shares."""
-    given = [0] * len(sizes)
-    waiting = sorted(range(len(sizes)), key=lambda index: sizes[index])
-    for place, index in enumerate(waiting):
-        given[index] = min(sizes[index], room // (len(waiting) - place))
-        room -= given[index]
-    return given
-
-
-# --- search terms of a question, and texts prepared for an index that splits them at white space ---
-
-
-MOST_TERMS = 64
-_CHARACTER = re.compile(f"([{UNSPACED}])")
-_RUN = re.compile(rf"[{UNSPACED}]+|[^\W{UNSPACED}]+")
-_CHUNK = re.compile(r"\w+(?:[-_./:@#]\w+)*")
-
-
-def spaced(text: str) -> str:
-    """Prepare a text for the index: put spaces around characters of scripts that are written without them."""
-    return _CHARACTER.sub(r" \1 ", unicodedata.normalize("NFKC", text))
-
-
-def terms_of(query: str) -> list[str]:
-    """The search terms of a query, any of which may match; one of several words is matched as a phrase."""
-    chunks: list[str] = _CHUNK.findall(unicodedata.normalize("NFKC", query).lower())
-    terms: list[str] = []
-    for chunk in chunks:
-        runs: list[str] = _RUN.findall(chunk)
-        for run in runs:
-            pairs = range(max(len(run) - 1, 1)) if _CHARACTER.match(run) else ()
-            terms += [" ".join(run[at : at + 2]) for at in pairs] or [run]
-        if len(runs) > 1 and any(map(str.isdigit, chunk)) and not _CHARACTER.search(chunk):
-            terms.append(" ".join(runs))  # it looks like an identifier, so all of it is a phrase too
-    found = [*dict.fromkeys(terms)]
-    telling = [term for term in found if term not in _STOP_IN_QUESTIONS]
-    return (telling or found)[:MOST_TERMS]
 
 
 # --- which of six languages a text is in, accurate enough to choose the language of a one-line note ---

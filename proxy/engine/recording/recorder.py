@@ -22,7 +22,7 @@ from proxy.core.dialects.answers import Answer, Reply
 from proxy.core.dialects.dialect import Content
 from proxy.core.economics.bill import Bill
 from proxy.core.planning.plan import EMPTY
-from proxy.core.text.words import one_line
+from proxy.core.text.cutting import one_line
 from proxy.engine.background import Background
 from proxy.engine.flow import Exchange
 from proxy.engine.intake.history import Appended

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.core.text.words import one_line
+from proxy.core.text.cutting import one_line
 from tests.support.canaries import logged
 from tests.support.clients import Chats, Small, admin, proxying, write_policy
 from tests.support.upstreams import Model, said

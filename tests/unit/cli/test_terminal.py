@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from proxy.cli.sessions import printable
 from proxy.cli.terminal import bar, print_json, stage_marks, words
 from proxy.core.policy.sections import Stages
-from proxy.core.text.words import one_line
+from proxy.core.text.cutting import one_line
 
 MARKS = stage_marks(Stages().model_dump())
 

@@ -16,7 +16,7 @@ from proxy.core.planning.planner import draft, finish
 from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Keep, Ledger, Strategy, Summary
-from proxy.core.text.words import size
+from proxy.core.text.cutting import size
 from tests.support.conversations import (
     assistant,
     calling,

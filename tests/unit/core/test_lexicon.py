@@ -15,8 +15,9 @@ from proxy.core.text.lexicon import words
 from proxy.core.text.lexicon.remembering import ONE_AT_A_TIME
 from proxy.core.text.lexicon.rules import NEGATION
 from proxy.core.text.numbers import all_numbers
+from proxy.core.text.search_terms import spaced, terms_of
 from proxy.core.text.similarity import tfidf
-from proxy.core.text.words import language_of, spaced, terms_of, words_of
+from proxy.core.text.words import language_of, words_of
 
 
 def test_no_word_stands_in_two_lists_that_are_used_together() -> None:

@@ -1,0 +1,56 @@
+"""Texts cut to a number of UTF-8 bytes, never inside a code point, or to one line for people to read."""
+
+from collections.abc import Sequence
+
+_MARK = "…"
+_MARK_SIZE = len(_MARK.encode())
+_CONTINUED, _CONTINUATION = 0xC0, 0x80
+"""RFC 3629: the bytes within a code point are 10xxxxxx."""
+
+
+def size(text: str) -> int:
+    """Size of a text in UTF-8 bytes; a lone surrogate, which JSON may hold, counts three."""
+    return len(text.encode(errors="surrogatepass"))
+
+
+def head_of(text: str, most: int) -> str:
+    """Return the start of a text in at most ``most`` bytes, with a mark where text is cut off."""
+    data = text.encode(errors="surrogatepass")
+    if len(data) <= most:
+        return text
+    end = most - _MARK_SIZE
+    while end > 0 and data[end] & _CONTINUED == _CONTINUATION:
+        end -= 1
+    return data[:end].decode(errors="surrogatepass").rstrip() + _MARK if end >= 0 else ""
+
+
+def tail_of(text: str, most: int) -> str:
+    """Return the end of a text in at most ``most`` bytes, with a mark where text is cut off."""
+    data = text.encode(errors="surrogatepass")
+    if len(data) <= most:
+        return text
+    start = len(data) - most + _MARK_SIZE
+    while start < len(data) and data[start] & _CONTINUED == _CONTINUATION:
+        start += 1
+    return _MARK + data[start:].decode(errors="surrogatepass").lstrip() if most >= _MARK_SIZE else ""
+
+
+def one_line(text: str, most: int = 60) -> str:
+    """Return the start of a text as one line of at most ``most`` printable characters.
+
+    Content comes from clients, so its control characters must not reach a terminal.
+    """
+    whole = text.lstrip()
+    beginning = " ".join(whole[: 8 * most].split())
+    line = "".join(character if character.isprintable() else " " for character in beginning)
+    return line if len(line) <= most and len(whole) <= 8 * most else line[: most - 1] + _MARK
+
+
+def shares(sizes: Sequence[int], room: int) -> list[int]:
+    """Divide ``room`` among texts: small ones get all they need, the others equal shares."""
+    given = [0] * len(sizes)
+    waiting = sorted(range(len(sizes)), key=lambda index: sizes[index])
+    for place, index in enumerate(waiting):
+        given[index] = min(sizes[index], room // (len(waiting) - place))
+        room -= given[index]
+    return given
