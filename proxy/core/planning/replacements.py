@@ -26,7 +26,7 @@ from proxy.core.formats.json import dumps
 from proxy.core.planning.plan import Plan, Replacement, view_tokens
 from proxy.core.planning.situation import FIRST_USER, FIRST_USER_LEAST, FREE, Count, Situation
 from proxy.core.tool_cache.cache import Rules
-from proxy.core.tool_cache.derive import speaks_of_error
+from proxy.core.tool_cache.derive import speaks_of_error, text_of
 
 CLEARED, REPEATED, SUPERSEDED = "cleared", "repeated", "superseded"
 _CLEAR_AFTER = 3
@@ -53,6 +53,8 @@ class _Result:
     calls: Sequence[tuple[str, bytes]]
     """Tool and normalised arguments of the call that each result answers."""
     texts: Sequence[str]
+    is_text: bool
+    """Whether the results are nothing but text, so that equal texts are equal results."""
     newer: int
     """Number of results after it."""
 
@@ -76,13 +78,12 @@ def clearings(situation: Situation) -> list[Clearing]:
     results, rules = _results(situation), Rules(policy.tools)
     texts, calls, why = set[str](), set[tuple[str, bytes]](), dict[int, str]()
     for result in reversed(results):  # a newer one may repeat or supersede it
-        if texts.issuperset(result.texts):
+        again = [result.is_text and text in texts for text in result.texts]
+        if all(again):
             why[result.position] = REPEATED
-        elif all(
-            text in texts or call in calls for call, text in zip(result.calls, result.texts, strict=True)
-        ):
+        elif all(came or call in calls for call, came in zip(result.calls, again, strict=True)):
             why[result.position] = SUPERSEDED
-        texts.update(result.texts)
+        texts.update(result.texts if result.is_text else ())
         calls.update(result.calls)
     cleared = {edit.position for edit in situation.plan.replacements if edit.why}
     found: list[Clearing] = []
@@ -115,9 +116,10 @@ def _results(situation: Situation) -> list[_Result]:
         for place in reversed(after):
             call_ids = after[place].result_of
             if call_ids and calls.keys() >= {*call_ids}:
-                texts = [piece.text for piece in after[place].pieces()]
+                pieces = after[place].pieces()[: len(call_ids)]
+                texts, is_text = [piece.text for piece in pieces], None not in map(text_of, pieces)
                 answered = [calls[call_id] for call_id in call_ids]
-                found.append(_Result(index, place, answered, texts[: len(call_ids)], newer))
+                found.append(_Result(index, place, answered, texts, is_text, newer))
             newer += len(call_ids)
     return found[::-1]
 

@@ -65,6 +65,14 @@ def test_what_came_again_goes_before_all_else():
     assert "the same result came again later" in said(found, 4)
 
 
+def test_results_with_the_same_words_and_other_pictures_are_not_the_same():
+    messages = steps(*[long(0)] * 6)
+    for number, step in enumerate(messages[2::2]):
+        picture = {"type": "image_url", "image_url": {"url": f"https://example.org/{number}.png"}}
+        step["content"] = [{"type": "text", "text": long(0)}, picture]
+    assert chosen(situation(messages, tokens=1_000)) == [(2, CLEARED), (4, CLEARED), (6, CLEARED)]
+
+
 def test_a_call_made_again_supersedes_its_earlier_result():
     messages = steps(*map(long, range(3)), arguments='{"path":"a.py","line":1}')
     messages[1] = calling("c0", arguments='{ "line": 1, "path": "a.py" }')  # the same, written differently
