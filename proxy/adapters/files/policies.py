@@ -13,7 +13,7 @@ from typing import cast
 
 from pydantic import ValidationError
 
-from proxy.adapters.files.toml_file import FileError, Location, Table, TomlFile, complaints, nearest
+from proxy.adapters.files.toml_file import FileError, Location, Table, TomlFile, complaints, did_you_mean
 from proxy.core.policy.policy import Policy
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -161,7 +161,7 @@ class PolicyLibrary:
             why = "there is no other policy of that name"
         else:
             listed = ", ".join(f"`{each}`" for each in others)
-            why = f"there is no such policy{nearest(name, others) or ';'} there are {listed}"
+            why = f"there is no such policy{did_you_mean(name, others) or ';'} there are {listed}"
         raise FileError(name or '""', None, why)
 
     def _policy(self, file: PolicyFile, directories: Sequence[Path]) -> tuple[Policy, PolicyFile]:

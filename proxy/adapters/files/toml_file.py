@@ -189,7 +189,7 @@ def complaints(
             yield Complaint(f"{'each of ' if is_element else ''}{subject} {predicate}", (location,))
 
 
-def nearest(name: str, candidates: Iterable[str]) -> str:
+def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """Return the end of an error message: `; did you mean ...?`, or nothing."""
     found = similarity.nearest(name, candidates)
     return f"; did you mean `{found}`?" if found else ""
@@ -206,7 +206,7 @@ def _unknown_key(location: Location, model: type[BaseModel]) -> str:
         return f"{message}; `extends` stands before the first table"
     known = [each.rpartition(".") for each in dotted_keys(model)]
     elsewhere = [f"; did you mean `{around}{dot}{name}`?" for around, dot, name in known if name == key]
-    beside = nearest(key, [name for around, _, name in known if around == table])
+    beside = did_you_mean(key, [name for around, _, name in known if around == table])
     hints = elsewhere if len(elsewhere) == 1 else [beside, *elsewhere]
     return message + next(filter(None, hints), "")
 
@@ -218,7 +218,7 @@ def _predicate(findings: Sequence[ErrorDetails]) -> str:
         first = f"{first.replace(' or ', ', ')} or {other.removeprefix('must be ')}"
     value, allowed = findings[0]["input"], [each.get("ctx", {}).get("expected", "") for each in findings]
     literals = [literal for each in allowed for literal in re.findall(r"'([^']*)'", each)]
-    return first + (nearest(value, literals) if isinstance(value, str) else "")
+    return first + (did_you_mean(value, literals) if isinstance(value, str) else "")
 
 
 def _place(finding: ErrorDetails, table: Mapping[str, object]) -> Location:

@@ -14,7 +14,7 @@ from proxy.core.extraction.reading import strength_of
 from proxy.core.formats.json import as_mapping, loads_writable, text_or_empty
 from proxy.core.memory.records import Item, Kind, Source, Trust
 from proxy.core.memory.redaction import is_blotted_out, redacted
-from proxy.core.memory.statements import Statements, lays_down
+from proxy.core.memory.statements import Statements, instructs
 from proxy.core.memory.utterances import Utterance
 from proxy.core.summaries.prompt import LANGUAGES, Refused, fenced
 from proxy.core.text.cutting import head_of
@@ -137,7 +137,7 @@ def verified_items(proposals: Sequence[ProposedItem], statements: Statements) ->
     for proposal in proposals:
         for numbers in dict.fromkeys((proposal.lines, ())):
             support = statements.support(proposal.text, numbers)
-            if support is not None and (support.trust is Trust.USER or not lays_down(proposal.text)):
+            if support is not None and (support.trust is Trust.USER or not instructs(proposal.text)):
                 is_rule = proposal.kind is Kind.PREFERENCE and strength_of(proposal.text) > 1
                 is_lasting = proposal.is_standing or is_rule or bool(STANDING.search(proposal.text))
                 is_standing = is_lasting and support.trust is Trust.USER  # only what people said stands

@@ -16,10 +16,11 @@ from proxy.core.extraction.facts import facts_in
 from proxy.core.extraction.reading import strength_of
 from proxy.core.memory.records import Trust
 from proxy.core.memory.utterances import Utterance
-from proxy.core.summaries.verification import Evidence, all_numbers, unfounded
+from proxy.core.summaries.verification import Evidence, unfounded
 from proxy.core.text.lexicon.remembering import ORDERS
 from proxy.core.text.lexicon.rules import CLAUSE_END, NEGATION, QUESTION, RELIEF
 from proxy.core.text.lexicon.words import GERMAN, MONTHS
+from proxy.core.text.numbers import all_numbers
 from proxy.core.text.words import sentences_in, words_of
 
 _SUPPORTED = 0.5
@@ -93,7 +94,7 @@ def _union(found: Sequence[frozenset[str]], places: range) -> frozenset[str]:
     return frozenset[str]().union(*(found[place] for place in places))
 
 
-def lays_down(text: str) -> bool:
+def instructs(text: str) -> bool:
     """Whether a sentence tells a person or a model what to do, which only people's sentences may."""
     return strength_of(text) > 2 or bool(ORDERS.search(text))
 

@@ -17,7 +17,7 @@ from proxy.core.conversation.notes import SAID_BY_MODEL
 from proxy.core.dialects.answers import Ask
 from proxy.core.memory.records import ScopeKind, Texts, Trust
 from proxy.core.memory.redaction import is_blotted_out, redacted
-from proxy.core.memory.statements import Statements, lays_down
+from proxy.core.memory.statements import Statements, instructs
 from proxy.core.memory.utterances import Utterance
 from proxy.core.summaries.prompt import LANGUAGES, Refused, fenced
 from proxy.core.text.words import share, words_of
@@ -125,7 +125,7 @@ class TextRequest(NamedTuple):
                 continue
             seen.add(text)
             support = statements.support(text, together=_TOGETHER)
-            if support is None or (support.trust is not Trust.USER and lays_down(text)):
+            if support is None or (support.trust is not Trust.USER and instructs(text)):
                 continue
             bullet = f"- {text}" if support.trust is Trust.USER else f"- {text} {SAID_BY_MODEL[language]}"
             if count("\n".join([*bullets, bullet])) > most:

@@ -151,7 +151,9 @@ class _Try(NamedTuple):
     """Counted tokens that should have been set aside for notes and ledger, given what it cuts."""
 
 
-def nearest(situation: Situation, stage: Stage, strategy: Strategy, growth: int, most: int | None) -> Draft:
+def nearest_to_goal(
+    situation: Situation, stage: Stage, strategy: Strategy, growth: int, most: int | None
+) -> Draft:
     """Return the draft whose view comes nearest to the goal.
 
     In an emergency, units are chosen again with more set aside while the notes bring the view over the

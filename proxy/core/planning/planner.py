@@ -13,7 +13,7 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from proxy.core.budget.budget import Stage
-from proxy.core.planning.draft import Draft, nearest, summary_room
+from proxy.core.planning.draft import Draft, nearest_to_goal, summary_room
 from proxy.core.planning.gaps import Summaries, new_texts, with_notes, without_notes
 from proxy.core.planning.ledger import add_ledger, plain_of
 from proxy.core.planning.life import LEAST_FREED, LIFE, Gate, allows, cause_of
@@ -73,7 +73,7 @@ def draft(situation: Situation, stage: Stage, *, growth: int = 0, ledger: int | 
         newest = int(situation.policy.keep.recent * situation.view_tokens)
         stage, situation = Stage.TRIM, replace(situation, newest=newest)
     stage = _planned_at(situation, stage)
-    decided = nearest(situation, stage, strategy, growth, ledger)
+    decided = nearest_to_goal(situation, stage, strategy, growth, ledger)
     if not all(_holds(gate, decided) for gate in decided.gates):
         return None
     if Gate.FREES not in decided.gates:
