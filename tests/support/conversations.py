@@ -331,6 +331,11 @@ def runs(situation: Situation, loose: Sequence[int]) -> Iterator[tuple[int, int]
         yield units[0].start, units[-1].end
 
 
+def returned(before: Plan, after: Plan) -> set[int]:
+    """Return the messages that one plan cuts and the next one does not."""
+    return {place for gap in before.gaps for place in range(*gap.span) if not after.covers(place)}
+
+
 def is_worth_a_note(situation: Situation, span: tuple[int, int]) -> bool:
     """Whether a notice is no longer than these messages, or they would only make a gap larger."""
     plan = situation.plan

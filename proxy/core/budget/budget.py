@@ -129,6 +129,11 @@ class Budget(msgspec.Struct, frozen=True):
         """Counted tokens that are left of the budget after ``sent`` ones."""
         return _ANY if self.tokens is None else math.floor(self.tokens / self.ratio) - sent
 
+    def spare(self, view: int) -> int:
+        """Counted tokens that may be added to a view that cannot fit: half of what the window leaves."""
+        window = self.window.limit
+        return _ANY if window is None else max(math.floor(window / self.ratio) - self.head - view, 0) // 2
+
     def share(self, part: float) -> int:
         """Counted tokens of a view that fills ``part`` of the room."""
         return math.floor(part * self.room)

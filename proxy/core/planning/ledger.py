@@ -112,8 +112,12 @@ def lacking_room(situation: Situation, plain: Plan) -> int:
 
 
 def _left(situation: Situation, plain: Plan) -> int:
-    """Counted tokens of the budget that a view without its ledger leaves."""
-    return situation.budget.share(1) - view_tokens(plain, situation.chain.tokens)
+    """Counted tokens that a view without its ledger leaves of the budget.
+
+    Where the last user message alone is over the budget, a view without a ledger would not fit either.
+    """
+    view, budget = view_tokens(plain, situation.chain.tokens), situation.budget
+    return budget.spare(view) if situation.is_below_last_user else budget.share(1) - view
 
 
 def details_room(situation: Situation) -> int:

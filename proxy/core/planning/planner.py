@@ -13,15 +13,23 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from proxy.core.budget.budget import Stage
+from proxy.core.conversation.notes import quote
 from proxy.core.planning.draft import Draft, nearest_to_goal, summary_room
-from proxy.core.planning.gaps import Summaries, new_texts, with_notes, without_notes
-from proxy.core.planning.ledger import add_ledger, plain_of
+from proxy.core.planning.gaps import (
+    Summaries,
+    is_no_longer,
+    new_texts,
+    noted_gap,
+    with_notes,
+    without_notes,
+)
+from proxy.core.planning.ledger import add_ledger, details_room, plain_of
 from proxy.core.planning.life import LEAST_FREED, LIFE, Gate, allows, cause_of
 from proxy.core.planning.plan import Plan, Span, view_tokens
 from proxy.core.planning.reasoning import is_amid_reasoning
 from proxy.core.planning.replacements import clip_view
-from proxy.core.planning.situation import FREE, Situation
-from proxy.core.planning.strategies import BY_UNITS, strategy_of
+from proxy.core.planning.situation import FREE, RECENT, Situation
+from proxy.core.planning.strategies import BY_UNITS, acts_by_usage, strategy_of
 from proxy.core.planning.strategy import Strategy
 
 # --- when an epoch is due ---
@@ -73,8 +81,8 @@ def draft(situation: Situation, stage: Stage, *, growth: int = 0, ledger: int | 
         newest = int(situation.policy.keep.recent * situation.view_tokens)
         stage, situation = Stage.TRIM, replace(situation, newest=newest)
     stage = _planned_at(situation, stage)
-    decided = nearest_to_goal(situation, stage, strategy, growth, ledger)
-    if not all(_holds(gate, decided) for gate in decided.gates):
+    decided = nearest_to_goal(_with_first_user(situation, stage), stage, strategy, growth, ledger)
+    if not all(_holds(gate, decided, situation) for gate in decided.gates):
         return None
     if Gate.FREES not in decided.gates:
         return decided
@@ -82,8 +90,35 @@ def draft(situation: Situation, stage: Stage, *, growth: int = 0, ledger: int | 
     return replace(decided, has_room=freed >= LEAST_FREED * situation.budget.room)
 
 
-def _holds(gate: Gate, decided: Draft) -> bool:
-    situation, outline = decided.situation, decided.outline
+def _with_first_user(situation: Situation, stage: Stage) -> Situation:
+    """Return the situation with the first user message uncut, if it had to yield and has room again.
+
+    It has room if it stays below the trim line with the ledger and all that does not yield to it.
+    """
+    policy, plan, chain = situation.policy, situation.plan, situation.chain
+    is_wanted = policy.keep.first_user and stage.is_pressing and acts_by_usage(policy.strategy.name)
+    if not (is_wanted and situation.users) or (first := situation.users[0]) == chain.last_user:
+        return situation
+    gap = next((gap for gap in plan.gaps if gap.start == first), None)
+    if gap is None:
+        return situation
+    yielding, levels = RECENT if stage is Stage.EMERGENCY else FREE, situation.protection.items()
+    beside = details_room(situation) + sum(situation.size(each) for each, level in levels if level > yielding)
+    share = min(chain.tokens[first], situation.budget.share(policy.keep.first_user_share))
+    if beside + share > situation.budget.share(policy.stages.trim):
+        return situation
+    anchors = tuple(each for each in gap.anchors if each.start > first)
+    own = quote(situation.content(first).text)
+    quotes = tuple(each for each in gap.quotes if each != own)
+    rest = [noted_gap(situation, (first + 1, gap.end), anchors, quotes)] if gap.count > 1 else []
+    if not all(is_no_longer(situation, each) for each in rest):
+        return situation
+    others = (each for each in plan.gaps if each is not gap)
+    return situation.under(Plan((*rest, *others), plan.replacements))
+
+
+def _holds(gate: Gate, decided: Draft, situation: Situation) -> bool:
+    outline = decided.outline
     match gate:
         case Gate.CHANGES:
             has_new_edits = not {*outline.replacements} <= {*situation.plan.replacements}

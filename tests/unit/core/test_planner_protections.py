@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.budget.budget import Budget
+from proxy.core.budget.budget import UNKNOWN_WINDOW, Budget, Window, WindowSource
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.planning.plan import EMPTY, view_tokens
 from proxy.core.policy.policy import Policy
@@ -149,6 +149,53 @@ def test_nor_has_it_yielded_to_such_a_message_once_that_is_of_the_past():
     budget = Budget(2_000, 1.0, 0, last_user_tokens=chain.last_user_tokens)
     plan, _ = from_scratch(chain, Policy(), budget, count)
     assert [plan.covers(place) for place in (0, 8)] == [False, True]
+
+
+def yielding(words: int = 1_400) -> tuple[list[Sent], Turn, Budget]:
+    """A conversation whose first user message has yielded to its last one."""
+    messages = [user("0 first " + prose("en", 200)), *talk(12)[1:], assistant("ok"), user(text(7, words))]
+    chain = chain_from(messages)
+    budget = Budget(chain.tokens[-1] + 100, 1.0, 0, last_user_tokens=chain.last_user_tokens)
+    done = turn(chain, EMPTY, Policy(), budget)
+    assert done.plan.covers(0)
+    assert done.tokens <= budget.limit
+    return messages, done, budget
+
+
+def test_a_first_user_message_that_had_to_yield_comes_back_at_the_next_epoch_with_room_for_it():
+    messages, done, budget = yielding()
+    longer = chain_from([*messages, assistant("Read."), user("And now?")])
+    after = turn(longer, done.plan, Policy(), budget)
+    assert after.view[0] == longer.raws[0]
+    assert after.plan.spans == ((1, len(messages)),)
+    assert after.tokens <= budget.limit
+    assert (
+        turn(
+            chain_from([*messages, assistant("Read."), user("And now?")]), after.plan, Policy(), budget
+        ).begun
+        is None
+    )
+
+
+def test_it_stays_away_as_long_as_there_is_no_room_for_it_or_the_policy_does_not_keep_it():
+    messages, done, budget = yielding()
+    as_large = chain_from([*messages, assistant("Read."), user(text(8, 1_400))])
+    assert turn(as_large, done.plan, Policy(), budget).plan.covers(0)
+    longer = chain_from([*messages, assistant("Read."), user("And now?")])
+    assert turn(longer, done.plan, Policy(keep=Keep(first_user=False)), budget).plan.covers(0)
+
+
+@pytest.mark.parametrize(("beside", "is_told"), [(None, True), (50_000, True), (150, False)])
+def test_beside_a_last_user_message_that_alone_is_over_the_budget_the_ledger_stays_if_the_window_allows(
+    beside: int | None, is_told: bool
+):
+    talked = [*talk(12)[1:-1], user("Which?"), assistant("The key is K-4711.")]
+    chain = chain_from([user("Do it."), *talked, user(text(7, 2_500))])
+    last = chain.last_user_tokens
+    known = Window(last + beside, WindowSource.POLICY) if beside else UNKNOWN_WINDOW
+    done = turn(chain, EMPTY, Policy(), Budget(2_000, 1.0, 0, known, last))
+    assert done.plan.spans == ((1, len(talked) + 1),)
+    assert ("K-4711" in notes(done.plan)[-1]) is is_told
 
 
 # --- clipping
