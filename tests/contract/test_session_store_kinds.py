@@ -146,6 +146,15 @@ class TestRevision:
         await store.aclose()
 
 
-def test_a_store_with_an_option_that_is_wrong_is_refused(clock: HandClock) -> None:
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://x?socket_timeout=soon",
+        "redis://x?size=5",
+        "redis+cluster://x?size=5",
+        "rediss://x?ssl_cert_reqs=y",
+    ],
+)
+def test_a_store_with_an_option_that_is_wrong_is_refused(clock: HandClock, url: str) -> None:
     with pytest.raises(SettingsError, match="The store's URL is not valid"):
-        open_store("redis://x?socket_timeout=soon", clock, 1.0, 1.0)
+        open_store(url, clock, 1.0, 1.0)

@@ -91,6 +91,14 @@ async def test_a_store_that_is_not_there_is_told(doctor: Doctor, model: Model) -
     assert "hunter2" not in str(told)
 
 
+async def test_a_store_with_an_option_that_there_is_not_is_told(doctor: Doctor, model: Model) -> None:
+    told = await doctor(upstream=model.url, store="redis://:hunter2@127.0.0.1:1?size=5")
+    assert (told.code, told.worst) == (1, [("store", "fail")])
+    assert "The store's URL is not valid" in told.of("store")[1]
+    assert "'size'" in told.of("store")[1]
+    assert "hunter2" not in str(told)
+
+
 async def test_a_store_of_another_secret_is_told(doctor: Doctor, model: Model) -> None:
     with serving(valkey_command(), *LASTING) as server:
         others = Keyring(["another secret of theirs"], lambda: False)

@@ -21,7 +21,7 @@ from proxy.adapters.stores.redis.embedded import EmbeddedValkey, running_on
 from proxy.app import SystemClock
 from proxy.cli.doctor.findings import Finding, fail, of_clock, ok, warn
 from proxy.config import Settings
-from proxy.errors import OperatorError, StoreUnavailable
+from proxy.errors import OperatorError, SettingsError, StoreUnavailable
 
 _Info = Mapping[str, Any]
 """The answer to INFO; empty if the server does not give it to us."""
@@ -79,8 +79,8 @@ async def _of_server(settings: Settings, url: str, name: str, advice: str) -> li
                 saves: Mapping[Any, str] | None = await _or_none(node, "CONFIG GET", "save")
                 before, time = clock.now(), await _or_none(node, "TIME")
                 halfway = (before + clock.now()) / 2
-    except StoreUnavailable as error:
-        return [fail("store", f"{name}: {error.message}", advice)]
+    except (StoreUnavailable, SettingsError) as error:
+        return [fail("store", f"{name}: {error}", advice)]
     findings = [_of_product(info, median(trips), name), *await _of_use(settings, url), _of_disk(info, saves)]
     if info:
         findings += _of_memory(info)

@@ -309,9 +309,10 @@ def _pool(url: str, timeouts: Timeouts) -> BlockingConnectionPool:
     }
     try:
         pool = BlockingConnectionPool.from_url(url, **options)  # pyright: ignore[reportUnknownMemberType]
-    except ValueError as error:
+        pool.connection_class = MEASURING[pool.connection_class]
+        pool.connection_class(**pool.connection_kwargs)  # only this notices an option that there is not
+    except (ValueError, TypeError, KeyError, RedisError) as error:
         raise SettingsError(f"The store's URL is not valid: {error}") from error
-    pool.connection_class = MEASURING[pool.connection_class]
     return pool
 
 
