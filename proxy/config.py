@@ -217,7 +217,7 @@ class Settings(BaseModel):
     def _is_plain_url(cls, url: str | None, about: ValidationInfo) -> str | None:
         if url is None:
             return None
-        parts = _parts(url)
+        parts = split_url(url)
         if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname:
             example = "api.openai.com/v1" if about.field_name == "upstream" else "models.example.com"
             raise ValueError(f"must be a URL such as https://{example}")
@@ -233,7 +233,7 @@ class Settings(BaseModel):
     @field_validator("store")
     @classmethod
     def _is_known_store(cls, url: str | None) -> str | None:
-        parts = _parts(url) if url is not None else urlsplit("memory://")
+        parts = split_url(url) if url is not None else urlsplit("memory://")
         *others, last = (f"{each}://" for each in _STORE_SCHEMES)
         if parts is None:
             raise ValueError("must be a URL such as redis://localhost:6379/0")
@@ -261,7 +261,7 @@ class Settings(BaseModel):
     @field_validator("cors_origin")
     @classmethod
     def _are_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
-        if not all(_ORIGIN.fullmatch(origin) and _parts(origin) for origin in origins):
+        if not all(_ORIGIN.fullmatch(origin) and split_url(origin) for origin in origins):
             raise ValueError("must be an origin such as https://chat.example.com")
         return origins
 
@@ -343,7 +343,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _parts(url: str) -> SplitResult | None:
+def split_url(url: str) -> SplitResult | None:
     """Split a URL; None if it is not valid."""
     try:
         parts = urlsplit(url)

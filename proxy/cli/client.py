@@ -16,7 +16,7 @@ from urllib.parse import quote
 import httpx2
 
 from proxy.cli.terminal import CommandError, UsageError, add_json_option
-from proxy.config import is_loopback
+from proxy.config import is_loopback, split_url
 from proxy.core.formats.json import as_mapping
 from proxy.core.text.cutting import one_line
 from proxy.environment import ADMIN_TOKEN_FILE, PREFIX, default_data_dir
@@ -50,7 +50,8 @@ class AdminApi:
     """Asks one server, with the admin token. Every method raises CommandError with a message for people."""
 
     def __init__(self, server: str, token: str) -> None:
-        if not server.startswith(("http://", "https://")):
+        parts = split_url(server)
+        if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname or parts.query:
             raise UsageError(f'--server must be a URL such as {DEFAULT_SERVER}, not "{server}"')
         self._server = server.rstrip("/").removesuffix("/v1")
         self._api = f"{self._server}/unabridged/v1"
@@ -58,7 +59,14 @@ class AdminApi:
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> AdminApi:
-        """Return a client of the server that the options name, with the token of :func:`admin_token`."""
+        """Return a client of the server that the options name, with the token of :func:`admin_token`.
+
+        Raises UsageError for an argument that a request cannot carry.
+        """
+        try:
+            "".join(value for value in vars(args).values() if isinstance(value, str)).encode()
+        except UnicodeEncodeError as error:
+            raise UsageError("an argument is not UTF-8") from error
         return cls(args.server, admin_token(os.environ))
 
     def sessions(self, limit: int) -> Json:
@@ -206,6 +214,8 @@ def _candidates(said: str, sessions: list[Json]) -> str:
 def _item_path(name: str) -> str:
     if not name:
         raise UsageError("the item's id is empty")
+    if _NO_SEGMENT.search(name):
+        raise CommandError(f"no item has the id {one_line(name)}")
     return f"/memory/{quote(name, safe='')}"
 
 

@@ -74,8 +74,8 @@ def run(args: argparse.Namespace) -> int:
         every = {"k": str(_EVERY)}
         names = [args.scope] if args.scope else [each["id"] for each in api.memory(every)["scopes"]]
         found = (api.memory({"scope": name, **every}) for name in names)
-        lines = [dumps({**each["scopes"][0], "items": each["items"]}) for each in found]
-        export(b"\n".join(lines), args.output)
+        lines = [dumps({**each["scopes"][0], "items": each["items"]}) + b"\n" for each in found]
+        export(b"".join(lines), args.output)
         return 0
     answer = _answer(args, api)
     if args.json:

@@ -238,7 +238,7 @@ def _ranges(word: str) -> str:
 
 def _change(args: argparse.Namespace, api: AdminApi) -> int:
     if args.verb == "export":
-        export(api.export(args.session), args.output)
+        export(api.export(args.session) + b"\n", args.output)
         return 0
     if args.verb == "delete":
         if not args.yes and sys.stdin.isatty():
@@ -273,13 +273,13 @@ def _change(args: argparse.Namespace, api: AdminApi) -> int:
 def export(content: bytes, output: Path | None) -> None:
     """Write the export to a file, or to stdout. Raises CommandError."""
     if output is None:
-        sys.stdout.buffer.write(content + b"\n")
+        sys.stdout.buffer.write(content)
         return
     try:
         # It holds whole conversations: for its owner alone, also where the file was there before.
         descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor has no path
             os.fchmod(descriptor, 0o600)
-            file.write(content + b"\n")
+            file.write(content)
     except OSError as error:
         raise CommandError(f"{output} cannot be written: {error.strerror}") from error

@@ -37,13 +37,14 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def positive(word: str, most: int | None = None) -> int:
+def positive(word: str, most: int = 10**9) -> int:
     """Parse a whole number above 0, and at most ``most``, as the type of an option."""
-    if not (word.isascii() and word.isdigit() and int(word)):
+    number = int(word[:20]) if word.isascii() and word.isdigit() else 0  # Python reads no thousands of digits
+    if not number:
         raise argparse.ArgumentTypeError("must be a whole number above 0")
-    if most is not None and int(word) > most:
+    if number > most:
         raise argparse.ArgumentTypeError(f"must be at most {most:,}")
-    return int(word)
+    return number
 
 
 def seconds(word: str) -> float:

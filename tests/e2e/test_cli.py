@@ -143,6 +143,20 @@ async def test_a_session_that_is_not_there_is_one_clear_line(cli: Run) -> None:
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "sessions show \udcff",
+        "sessions fork x --name \udcff",
+        "explain \udcff",
+        "memory search \udcff",
+        "stats --since \udcff",
+    ],
+)
+async def test_an_argument_that_no_request_can_carry_is_wrong_usage(cli: Run, words: str) -> None:
+    assert await cli(*words.split()) == (2, "", "unabridged: an argument is not UTF-8\n")
+
+
 async def test_a_wrong_token_says_what_to_set(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNABRIDGED_ADMIN_TOKEN", "guessed")
     code, _, err = await cli("sessions", "list")
@@ -157,7 +171,9 @@ async def test_where_no_proxy_answers_server_is_named(cli: Run) -> None:
     assert "--server" in err
 
 
-@pytest.mark.parametrize("server", ["127.0.0.1:8080", "localhost", "", "ftp://localhost"])
+@pytest.mark.parametrize(
+    "server", ["127.0.0.1:8080", "localhost", "", "ftp://localhost", "http://", "http://[::1", "http://h?x"]
+)
 async def test_a_server_without_a_scheme_is_wrong_usage(cli: Run, server: str) -> None:
     code, out, err = await cli("sessions", "list", server=server)
     assert (code, out) == (2, "")
@@ -237,6 +253,7 @@ def test_what_is_no_range_of_messages_is_said_before_anybody_is_asked(
         ("watch --limit 1001", "1,000"),
         ("memory list --limit 100001", "100,000"),
         ("memory search boat -k 100001", "100,000"),
+        (f"sessions list --limit {'9' * 5_000}", "1,000"),
     ],
 )
 def test_more_than_the_server_lists_is_refused_before_anybody_is_asked(
@@ -254,6 +271,7 @@ async def test_where_memory_is_off_it_says_so_and_how_it_is_turned_on(cli: Run, 
     assert (code, out) == (0, "memory is off: a policy turns it on with enabled = true under [memory]\n")
     code, out, _ = await cli("memory", *words.split(), "--json")
     assert (code, json.loads(out)["enabled"]) == (0, False)
+    assert await cli("memory", "export") == (0, "", "")
 
 
 async def test_a_session_is_paused_and_resumed(cli: Run) -> None:

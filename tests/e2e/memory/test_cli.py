@@ -55,9 +55,11 @@ async def test_what_is_there_needs_no_restoring_and_what_is_not_is_told(cli: Run
     code, out, err = await cli("restore", await first(cli))
     assert (code, out) == (1, "")
     assert "answers 409: The item is remembered as it is." in err
-    for verb in ("show", "log", "restore"):
+    for verb in ("show", "log", "restore", "forget"):
         code, out, err = await cli(verb, "person.00.00")
         assert (code, out, "answers 404" in err) == (1, "", True)
+        for name in (".", "..", "a/b"):
+            assert await cli(verb, name) == (1, "", f"unabridged: no item has the id {name}\n")
 
 
 async def test_an_export_has_a_line_for_each_memory_with_all_that_is_in_it(cli: Run, tmp_path: Path) -> None:
