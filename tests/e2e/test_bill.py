@@ -249,6 +249,15 @@ async def test_what_cannot_be_meant_is_refused(url: str, name: str, value: str) 
     assert answer.json()["error"]["param"] == name
 
 
+@pytest.mark.parametrize("since", ["7", "", "1y", "7D"])
+async def test_who_writes_a_duration_wrongly_hears_how_it_is_written(url: str, since: str) -> None:
+    async with httpx2.AsyncClient(base_url=url, headers=ADMIN) as client:
+        answer = await client.get("/unabridged/v1/stats", params={"since": since})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"]) == (400, "since")
+    assert error["message"] == "`since` must be a duration such as 24h or 7d."
+
+
 class TestTheCommand:
     async def test_it_shows_what_was_spent_and_saved_and_what_is_unknown(
         self, url: str, chats: Chats, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -225,8 +225,8 @@ class StatsOperations:
             raise InvalidType("`by` must be hour, day, model or session.", param="by")
         try:
             duration = cast("float", seconds(asked))
-        except ValueError as error:
-            raise InvalidType(f"`since` {error}.", param="since") from None
+        except ValueError:
+            raise InvalidType("`since` must be a duration such as 24h or 7d.", param="since") from None
         if duration > KEPT * HOUR:
             raise InvalidValue(f"`since` is at most {KEPT // 24}d: older bills are not kept.", param="since")
         since, total, rows = await self.stats.since(duration, cast("By", by))
