@@ -72,7 +72,7 @@ def session_header(headers: Headers) -> str | None:
     own = headers.get(SESSION_HEADER, b"").strip()
     if own:
         if not is_name(own):
-            raise InvalidSessionId("A session id has 1 to 256 printable characters.")
+            raise InvalidSessionId
         return own.decode("latin-1")
     names = chain(_AGENT_HEADERS, filter(_VENDOR_HEADER.fullmatch, headers))
     found = (headers.get(name, b"").strip() for name in names)

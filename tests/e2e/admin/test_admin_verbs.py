@@ -160,6 +160,12 @@ def reading(store: str, key: bytes) -> tuple[str | bytes | int, ...]:
 
 
 class TestFork:
+    @pytest.mark.parametrize("name", ["", "a\nb", "a" * 257])
+    async def test_a_name_that_no_header_can_carry_is_refused(self, url: str, chat: Chat, name: str) -> None:
+        refused = await ask(url, "POST", "sessions/chat/fork", {"name": name})
+        assert code(refused) == (400, "invalid_session_id")
+        assert refused.json()["error"]["message"] == "A session id has 1 to 256 printable characters."
+
     async def test_both_go_on_without_touching_each_other(self, url: str, chat: Chat, chats: Chats) -> None:
         fork = await do(url, "fork", {"name": "other"})
         assert fork["name"] == "other"
