@@ -95,9 +95,8 @@ def listening(settings: Settings) -> Generator[socket.socket]:
         try:
             listener.bind((settings.host.strip("[]"), settings.port))
         except OSError as error:
-            raise CommandError(
-                f"cannot listen on {settings.host}:{settings.port}: {error.strerror}; name another --port"
-            ) from error
+            said = f"cannot listen on {settings.host}:{settings.port}: {error.strerror}"
+            raise CommandError(f"{said}; name another --host or --port") from error
         listener.set_inheritable(True)
         yield listener
 
@@ -151,7 +150,7 @@ def _greet(settings: Settings, fault: str, proxy: str | None, *, is_embedded: bo
     A store that cannot be used has its ``fault`` told beside it, in the words of the log and of ``/readyz``.
     Neither the token nor a password, the store's or the outbound proxy's, is shown.
     """
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    host = f"[{settings.host.strip('[]')}]" if ":" in settings.host else settings.host
     address = f"http://{host}:{settings.port}"
     scheme, _, rest = (settings.store or "").partition("://")
     store = f"{scheme}://{rest.rpartition('@')[2]}"

@@ -224,6 +224,14 @@ def test_a_taken_port_is_said(refused: Refused) -> None:
     assert "--port" in said
 
 
+def test_an_address_that_is_not_this_machines_is_said(
+    refused: Refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UNABRIDGED_ADMIN_TOKEN", "opensesame")
+    code, said = refused("--host", "192.0.2.1", "--store", "memory://")
+    assert (code, said.count("--host")) == (1, 1)
+
+
 async def test_neither_the_token_nor_a_password_is_shown(data: Path) -> None:
     flags = ["--host", "127.0.0.1", "--store", "redis://:hush@127.0.0.1:1"]
     secrets = {"UNABRIDGED_SECRET": "naming-and-encrypting", "UNABRIDGED_ADMIN_TOKEN": "opensesame"}
@@ -242,6 +250,8 @@ async def test_where_it_listens_is_one_line_of_json_and_whoever_reads_it_can_con
         with socket.create_connection((address, int(port))):  # raises where nobody listens
             assert int(port) > 0
         assert served.told["base_url"] == f"http://127.0.0.1:{port}/v1"
+    async with serving(data, "--store", "memory://", "--host", "[::1]", ready=False) as served:
+        assert served.told["base_url"].startswith("http://[::1]:")
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])

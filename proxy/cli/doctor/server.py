@@ -99,4 +99,4 @@ async def of_port(settings: Settings) -> list[Finding]:
     if status in _UNREADY:
         fault = str(told.get("store") or status)
         return [warn("port", f"{served}: {fault}", "see the store's line, and the server's log")]
-    return [fail("port", reason, "end the program that has it, or name another --port")]
+    return [fail("port", reason, "end the program that has it, or name another --host or --port")]
