@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from proxy.core.extraction.reading import Sentence
+from proxy.core.extraction.reading import BINDS, Sentence
 from proxy.core.extraction.subjects import Subject, subject_of
 from proxy.core.text.lexicon.concepts import ATTRIBUTES, FITTING
 
@@ -162,7 +162,7 @@ def in_force(rules: Iterable[Rule]) -> tuple[list[Rule], list[tuple[Rule, Rule]]
     bound: set[tuple[object, int]] = set()
     for rule in sorted(rules, key=lambda rule: -rule.position):
         subject = subject_of(rule.sentence.text)
-        is_firm = rule.sentence.strength > 1 or subject.forbids or not subject.words
+        is_firm = rule.sentence.strength >= BINDS or subject.forbids or not subject.words
         # Of weak rules with the same words and values, such as requests, only the newest is used.
         meaning = rule.sentence.text if is_firm else (subject.words, _act_and_values(subject))
         if (meaning, rule.authority) in bound:

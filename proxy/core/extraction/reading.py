@@ -39,7 +39,8 @@ _LONGEST = 320
 _SHORTEST = 4
 _SHORT_LINE = 140
 """Largest length in characters of a line that is not split into sentences."""
-_OUTRIGHT = 3
+BINDS, OUTRIGHT = 2, 3
+"""Strengths of sentences: of a limit or preference, and of an explicit rule."""
 _MOST_SENTENCES = 60
 """Largest number of sentences kept of one message."""
 _SENTENCES = 1 << 11
@@ -65,7 +66,7 @@ class Sentence(msgspec.Struct, frozen=True, gc=False):
 
     text: str
     strength: int
-    """3 for an explicit rule, 2 for a limit or preference, 1 for something merely stated, else 0."""
+    """:data:`OUTRIGHT`, :data:`BINDS`, 1 for something merely stated, else 0."""
 
 
 def weighed(text: str) -> list[Sentence]:
@@ -87,7 +88,7 @@ def _may_withdraw(sentence: str) -> bool:
 
 def lays_down(sentences: Sequence[Sentence]) -> bool:
     """Whether a message has only sentences with explicit rules, so that it is a rule and no request."""
-    return bool(sentences) and all(each.strength == _OUTRIGHT for each in sentences)
+    return bool(sentences) and all(each.strength == OUTRIGHT for each in sentences)
 
 
 @lru_cache(_SENTENCES)
@@ -97,9 +98,9 @@ def strength_of(sentence: str) -> int:
         return 0
     lower = sentence.lower()
     if FIRM.search(lower) or _TITLE.match(sentence):
-        return _OUTRIGHT
+        return OUTRIGHT
     if PLAIN.search(lower) or _LABEL.match(sentence):
-        return 2
+        return BINDS
     return 1 if STATED.search(lower) else 0
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, cast
 
 from proxy.core.dialects.answers import Ask
-from proxy.core.extraction.reading import strength_of
+from proxy.core.extraction.reading import BINDS, strength_of
 from proxy.core.formats.json import as_mapping, loads_writable, text_or_empty
 from proxy.core.memory.records import Item, Kind, Source, Trust
 from proxy.core.memory.redaction import is_blotted_out, redacted
@@ -138,7 +138,7 @@ def verified_items(proposals: Sequence[ProposedItem], statements: Statements) ->
         for numbers in dict.fromkeys((proposal.lines, ())):
             support = statements.support(proposal.text, numbers)
             if support is not None and (support.trust is Trust.USER or not instructs(proposal.text)):
-                is_rule = proposal.kind is Kind.PREFERENCE and strength_of(proposal.text) > 1
+                is_rule = proposal.kind is Kind.PREFERENCE and strength_of(proposal.text) >= BINDS
                 is_lasting = proposal.is_standing or is_rule or bool(STANDING.search(proposal.text))
                 is_standing = is_lasting and support.trust is Trust.USER  # only what people said stands
                 found.append(VerifiedItem(proposal, support.trust, is_standing, support.lines))

@@ -13,7 +13,7 @@ from math import log
 from typing import NamedTuple
 
 from proxy.core.extraction.facts import facts_in
-from proxy.core.extraction.reading import strength_of
+from proxy.core.extraction.reading import OUTRIGHT, strength_of
 from proxy.core.memory.records import Trust
 from proxy.core.memory.utterances import Utterance
 from proxy.core.summaries.verification import Evidence, unfounded
@@ -96,7 +96,7 @@ def _union(found: Sequence[frozenset[str]], places: range) -> frozenset[str]:
 
 def instructs(text: str) -> bool:
     """Whether a sentence tells a person or a model what to do, which only people's sentences may."""
-    return strength_of(text) > 2 or bool(ORDERS.search(text))
+    return strength_of(text) >= OUTRIGHT or bool(ORDERS.search(text))
 
 
 class _Stated:

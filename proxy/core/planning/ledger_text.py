@@ -18,7 +18,7 @@ import msgspec
 from proxy.core.conversation.messages import HEAD_ROLES, TOOL_ROLES
 from proxy.core.extraction.constraints import Rule
 from proxy.core.extraction.facts import Fact
-from proxy.core.extraction.reading import Voice
+from proxy.core.extraction.reading import BINDS, Voice
 from proxy.core.planning.ledger_packing import Bullets, Packing, Standing, may_share
 from proxy.core.planning.plan import Plan
 from proxy.core.planning.situation import Situation
@@ -165,7 +165,7 @@ def _written(source: "Source", room: int, details: int, beside: str, *, shares: 
     rules, count = source.situation.policy.ledger, source.situation.count
     found = source.constraints
     bullets = Bullets(count, shares=shares)
-    firm = (rule.sentence.text for rule in found if rule.sentence.strength > 1)
+    firm = (rule.sentence.text for rule in found if rule.sentence.strength >= BINDS)
     is_split = rules.identifiers and room <= details
     left = room - bullets.fill(firm, int(room * _RULES_SHARE) if is_split else room)
     identifiers = ""

@@ -14,7 +14,7 @@ from decimal import Decimal
 from functools import cached_property
 
 from proxy.core.extraction.facts import LONGEST, facts_in
-from proxy.core.extraction.reading import strength_of
+from proxy.core.extraction.reading import BINDS, OUTRIGHT, strength_of
 from proxy.core.text.lexicon.rules import (
     ASSENT,
     CLAIM,
@@ -206,7 +206,6 @@ def _squeezed(text: str) -> str:
 _ONE_IN = 5
 """A sentence on the same subject as a rule lacks at most one in this many of the rule's words."""
 _LEAST_WORDS = 2
-_BINDING, _FIRM = 2, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,12 +243,12 @@ class UserRules:
         rules: dict[tuple[frozenset[str], bool], _Rule] = {}  # rules with the same words count once
         for place, sentence in enumerate(dict.fromkeys(self._sentences)):
             strength = strength_of(sentence)
-            if strength < _BINDING:
+            if strength < BINDS:
                 continue
             bare = NEGATED_DEMAND.sub(" ", sentence)
             is_negated = bool(NEGATION.search(bare))
             words = words_of(NEGATION.sub(" ", bare))
-            if strength >= (_BINDING if is_negated else _FIRM) and len(words) >= _LEAST_WORDS:
+            if strength >= (BINDS if is_negated else OUTRIGHT) and len(words) >= _LEAST_WORDS:
                 rules.setdefault((words, is_negated), _Rule(place, sentence, words, is_negated))
         found: dict[bool, dict[str, list[_Rule]]] = {True: {}, False: {}}
         often = Counter((word, rule.is_negated) for rule in rules.values() for word in rule.words)
