@@ -9,6 +9,8 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from proxy.core.text.cutting import start_of
+
 QUOTE_LENGTH = 160
 """Characters that a note quotes of an earlier request."""
 
@@ -228,5 +230,4 @@ def without_ledger(text: str, ledger: str) -> str:
 
 def quote(text: str) -> str:
     """Shorten a request to one line of at most ``QUOTE_LENGTH`` characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= QUOTE_LENGTH else line[: QUOTE_LENGTH - 1] + "…"
+    return start_of(" ".join(text.split()), QUOTE_LENGTH)

@@ -10,6 +10,7 @@ from proxy.core.dialects.answers import Ask
 from proxy.core.planning.plan import Span
 from proxy.core.planning.situation import Situation
 from proxy.core.summaries.prompt import Refused
+from proxy.core.text.cutting import ends_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +189,4 @@ def _flow(entries: Sequence[Entry], longest: int) -> Iterator[str]:
 
 
 def _quoted(text: str, longest: int) -> str:
-    half = longest // 2
-    shortened = text if len(text) <= longest else f"{text[:half]}\n[…]\n{text[-half:]}"
-    return _TAG.sub("&lt;", shortened)
+    return _TAG.sub("&lt;", ends_of(text, longest))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from proxy.core.conversation.messages import HEAD_ROLES, TOOL_ROLES
 from proxy.core.extraction.facts import facts_in
 from proxy.core.extraction.reading import strength_of
+from proxy.core.text.cutting import start_of
 from proxy.core.text.lexicon.words import KEYWORDS
 from proxy.core.text.words import sentences_in
 
@@ -127,4 +128,4 @@ def _quotable(text: str, voice: int) -> Iterator[str]:
     for sentence in sentences_in(text):
         plain = " ".join(_MARKS.sub(" ", sentence).split())
         if len(plain) >= _SHORTEST or (voice == _USER and plain):
-            yield plain if len(plain) <= _LONGEST else plain[: _LONGEST - 1] + "…"
+            yield start_of(plain, _LONGEST)

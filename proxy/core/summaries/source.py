@@ -24,6 +24,7 @@ from proxy.core.planning.plan import Anchor, Span
 from proxy.core.planning.situation import Situation
 from proxy.core.summaries.extractive import EARLIER, of_users
 from proxy.core.summaries.verification import Evidence, UserRules
+from proxy.core.text.cutting import ends_of
 from proxy.core.text.words import language_of
 
 PIECE_TOKENS = 12_000
@@ -145,7 +146,7 @@ def source_of(situation: Situation, span: Span, room: int, *, anew: bool = False
 
 def answer_piece(answer: str, room: int) -> Piece:
     """Return the piece for condensing a single answer; ``room`` as in :func:`source_of`."""
-    return Piece((Block("assistant", _shortened(answer, _CHARACTERS_OF_TOKEN * _most(room))),))
+    return Piece((Block("assistant", ends_of(answer, _CHARACTERS_OF_TOKEN * _most(room))),))
 
 
 def record_piece(record: RunningSummary, condensed: Mapping[str, str], room: int) -> Piece:
@@ -202,7 +203,7 @@ def _blocks(
     """Yield a gap's blocks; ``characters``: the most of one text; None: texts in full."""
 
     def told(text: str, most: int) -> str:
-        return text if characters is None else _shortened(text, min(most, characters))
+        return text if characters is None else ends_of(text, min(most, characters))
 
     (position, end), ended = span, ""
     while position < end:
@@ -225,13 +226,6 @@ def _without_ending(text: str, before: str) -> str:
     lines, others = text.rsplit("\n", _ENDING), before.rsplit("\n", _ENDING)
     same = takewhile(lambda pair: pair[0] == pair[1], zip(lines[:0:-1], others[:0:-1], strict=False))
     return "\n".join(lines[: len(lines) - sum(1 for _ in same)])
-
-
-def _shortened(text: str, characters: int) -> str:
-    if len(text) <= characters:
-        return text
-    half = characters // 2
-    return f"{text[:half]}\n[…]\n{text[-half:]}"
 
 
 # --- when a summary is rebuilt from the originals ---

@@ -1,4 +1,4 @@
-"""Texts cut to a number of UTF-8 bytes, never inside a code point, or to one line for people to read."""
+"""Texts cut to a number of characters, or of UTF-8 bytes, never inside a code point."""
 
 from collections.abc import Sequence
 
@@ -33,6 +33,17 @@ def tail_of(text: str, most: int) -> str:
     while start < len(data) and data[start] & _CONTINUED == _CONTINUATION:
         start += 1
     return _MARK + data[start:].decode(errors="surrogatepass").lstrip() if most >= _MARK_SIZE else ""
+
+
+def start_of(text: str, most: int) -> str:
+    """Return the start of a text in at most ``most`` characters, with a mark where text is cut off."""
+    return text if len(text) <= most else text[: most - 1] + _MARK
+
+
+def ends_of(text: str, most: int) -> str:
+    """Return the start and the end of a text that has more than ``most`` characters; else all of it."""
+    half = most // 2
+    return text if len(text) <= most else f"{text[:half]}\n[…]\n{text[-half:]}"
 
 
 def one_line(text: str, most: int = 60) -> str:
