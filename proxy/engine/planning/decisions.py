@@ -92,11 +92,7 @@ class Decisions:
         if lowest is None and isinstance(policy.budget.tokens, int):
             lowest = policy.budget.tokens
         tokens = budget_tokens(lowest, limit, reserve, needed, counts_answer=counts_answer)
-        budget = Budget(tokens, ratio, head, window, last_user, chain.tokens.total)
-        if budget.is_overrun and not model.is_overrun_logged:
-            model.is_overrun_logged = True
-            _log_overrun(budget, model, needed)
-        return budget
+        return Budget(tokens, ratio, head, window, last_user, chain.tokens.total)
 
     async def decide(self, request: Request) -> Decision:
         """Decide what to cut. Raises ContextLengthExceeded where the policy wants that instead."""
@@ -120,6 +116,7 @@ class Decisions:
         if decision.log is not None and decision.log != request.log:
             self.sessions.keep_log(request.session.key, request.session.lane.id, decision.log)
         if decision.stage is not Stage.CALM:
+            _log_overrun(request)
             _log_usage(request, decision)
         if policy.budget.overflow == "error" and budget.usage(decision.view_tokens) > 1:
             raise ContextLengthExceeded(
@@ -173,9 +170,13 @@ class Decisions:
         return True
 
 
-def _log_overrun(budget: Budget, model: Model, needed: int) -> None:
-    """Warn that cutting cannot help; ``needed``: the model's tokens of head and last user message."""
-    window = budget.window
+def _log_overrun(request: Request) -> None:
+    """Warn, once for each model, where cutting cannot help."""
+    budget, model, window = request.budget, request.model, request.budget.window
+    if not budget.is_overrun or model.is_overrun_logged:
+        return
+    model.is_overrun_logged = True
+    needed = budget.real(budget.head + budget.last_user_tokens)
     if window.limit is not None and needed > window.limit:
         log_warning(
             "head and last message exceed the context window: it must be wrong, or the head too large",

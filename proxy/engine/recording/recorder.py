@@ -336,7 +336,7 @@ def _session_after(exchange: Exchange, answered: ChainedAnswer | None, now: floa
             "newest_key": appended.retry_key,
         }
     return Session(
-        name=readable(session.name),
+        name=before.name if before else readable(session.name),
         tenant=session.tenant,
         created=before.created if before else now,
         updated=now,
