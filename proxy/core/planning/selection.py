@@ -297,7 +297,7 @@ class Selection:
         quotes = [text for gap in situation.plan.gaps_within(start, end) for text in gap.quotes]
         went = sorted(self.quoted)
         first, last = (bisect_left(went, place, key=lambda each: units[each].start) for place in (start, end))
-        quotes += map(self._quote, went[first:last])
+        quotes += filter(None, map(self._quote, went[first:last]))  # a picture alone has no words
         if quotes and is_short(situation):
             return ()
         left = int(situation.budget.room * _QUOTED_SHARE * 4)

@@ -93,6 +93,16 @@ def test_a_request_that_goes_with_its_answer_is_quoted():
         assert user(quote) not in [json.loads(raw) for raw in done.view]
 
 
+def test_a_request_without_words_is_not_quoted():
+    picture = {"type": "image_url", "image_url": {"url": "https://example.org/stone.png"}}
+    messages = [user("first"), assistant("Yes.")]
+    for n in range(12):
+        messages += [{"role": "user", "content": [picture]}, assistant(text(n, 80))]
+    done = at(0.95, [*messages, user("last")], Policy(keep=Keep(recent=0.0)))
+    assert notes(done.plan)
+    assert not any("Earlier requests" in note for note in notes(done.plan))
+
+
 def test_a_note_speaks_the_conversations_language():
     messages = [user("橋を作ってください"), *(assistant(text(n, 60, "ja")) for n in range(9)), user("次は?")]
     done = at(0.95, messages, Policy(keep=Keep(recent=0.0)))
