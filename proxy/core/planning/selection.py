@@ -219,6 +219,12 @@ class Selection:
             self.cut.add(index)
             self.view_tokens -= self._situation.size(index) - self._saved(index)
 
+    def _note_before(self, index: int) -> int:
+        """Counted tokens of the note before a unit that stands between two gaps: they become one."""
+        plan, unit = self._situation.plan, self._situation.units[index]
+        before, after = plan.gaps_within(unit.start - 1, unit.start), plan.covers(unit.end)
+        return before[0].tokens if before and after else 0
+
     def _saved(self, index: int) -> int:
         """Counted tokens that clearing or clipping has already freed in a unit."""
         return sum(each.saves for each in self._cleared.get(index, ()))
@@ -273,6 +279,7 @@ class Selection:
                     self.to_clip = spared
                     return
                 self._take(index)
+                self.view_tokens -= self._note_before(index)
 
     def quotes(self) -> dict[Span, tuple[str, ...]]:
         """All gaps from now on, old ones included, as maximal runs, each with the quotes of its note."""
