@@ -174,7 +174,7 @@ def nearest_to_goal(
     found: list[_Try] = []
     while True:
         selection = Selection(situation, stage, set_aside, ledger, results)
-        selection.run(strategy)
+        selection.run(strategy, is_counting=is_counting)
         decided = Draft.of(
             situation, stage, selection.quotes(), selection.edits, strategy=strategy, acts_now=acts_now
         )

@@ -121,29 +121,31 @@ class Selection:
         protection = self._situation.protection
         return all(index in self.cut or protection[index] not in self._levels for index in protection)
 
-    def run(self, strategy: Strategy) -> None:
-        """Choose what is cut: first disposable units, then tool results, then units in order."""
+    def run(self, strategy: Strategy, *, is_counting: bool) -> None:
+        """Choose what is cut: first disposable units, then tool results, then units in order.
+
+        A strategy that ``is_counting`` decides by count, not by tokens. It names its units one by one, so
+        classes do not affect its order.
+        """
         situation = self._situation
         goal = situation.budget.share(situation.policy.stages.target)
-        # A strategy that acts by count names its units one by one: classes do not affect its order.
-        is_by_tokens = not (strategy.slides or strategy.acts_now(situation))
-        for index in disposable(situation) if is_by_tokens else ():
+        for index in () if is_counting else disposable(situation):
             if strategy.is_enough(situation, self.view_tokens, goal):
                 break
             self.take(index)
         self._clear(goal)
         order = strategy.order(situation, self._stage)
-        for batch in _cut_order(situation, order) if is_by_tokens else ((each,) for each in order):
+        for batch in ((each,) for each in order) if is_counting else _cut_order(situation, order):
             if strategy.is_enough(situation, self.view_tokens, goal):
                 break
             for index in batch:
                 if situation.protection.get(index, FIXED) < FIXED:  # FIXED stays whatever a strategy says
                     self.take(index)
         self._note_clip(order)
-        if is_by_tokens:
-            self._take_islands()
-        else:
+        if is_counting:
             self._take_answers(strategy.condensed(situation))
+        else:
+            self._take_islands()
         if self._stage is Stage.EMERGENCY:
             self._yield_protections()
 
