@@ -185,6 +185,8 @@ def _documents(content: bytes) -> list[tuple[int, bytes]]:
         except msgspec.DecodeError as error:
             if "truncated" in str(error):  # it goes on, on the lines below
                 found = [(number, b"\n".join(lines[number - 1 :]))]
+        except RecursionError:
+            pass  # its reader says so
     if len(found) == 1 and found[0][1].lstrip().startswith(b"["):
         return [(found[0][0], b'{"messages":%b}' % found[0][1])]
     return found
@@ -193,6 +195,8 @@ def _documents(content: bytes) -> list[tuple[int, bytes]]:
 def _sessions(file: str, model: str, counter: TiktokenCounter) -> Iterator[RecordedSession]:
     """Yield the sessions of a file, with a progress bar on a terminal. Raises CommandError."""
     documents, console = _documents(_content(file)), notes()
+    if not documents:
+        raise CommandError(f"{file} has no session")
     columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         for number, document in progress.track(documents):

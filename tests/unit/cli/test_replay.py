@@ -154,6 +154,27 @@ def test_a_line_that_is_no_session_is_named(
     assert said.out == ""
 
 
+def test_a_file_of_nothing_but_brackets_is_nested_too_deeply(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text("[" * 100_000)
+    assert main(["replay", str(file)]) == 1
+    assert capsys.readouterr().err.endswith(
+        "a.jsonl:1: not a session: The request body is nested too deeply.\n"
+    )
+
+
+@pytest.mark.parametrize("content", ["", "\n\n"])
+def test_a_file_without_a_session_is_no_report_of_zeros(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
+) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text(content)
+    assert main(["replay", str(file)]) == 1
+    assert capsys.readouterr().err == f"unabridged: {file} has no session\n"
+
+
 @pytest.mark.parametrize("name", ["missing.jsonl", "broken.jsonl.gz"])
 def test_a_file_that_cannot_be_read_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
