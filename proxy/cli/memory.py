@@ -69,6 +69,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Ask the server, and show the answer. Raises CommandError."""
+    if getattr(args, "scope", None) == "":  # an empty variable must not mean all memories
+        raise UsageError("the id after --scope is empty")
     api = AdminApi.of(args)
     if args.verb == "export":
         every = {"k": str(_EVERY)}

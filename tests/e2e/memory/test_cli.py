@@ -71,6 +71,11 @@ async def test_an_export_has_a_line_for_each_memory_with_all_that_is_in_it(cli: 
     assert json.loads((tmp_path / "kept.jsonl").read_text(encoding="utf-8")) == scope
 
 
+@pytest.mark.parametrize("words", ["list", "search nuts", "export", "forget"])
+async def test_an_empty_id_of_a_memory_does_not_mean_all(cli: Run, words: str) -> None:
+    assert await cli(*words.split(), "--scope", "") == (2, "", "unabridged: the id after --scope is empty\n")
+
+
 async def test_whoever_sits_at_a_terminal_is_asked_before_anything_is_forgotten(
     cli: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
