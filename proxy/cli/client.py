@@ -25,6 +25,7 @@ DEFAULT_SERVER = "http://127.0.0.1:8080"
 _LOOKING, _CHANGING = 30.0, 120.0
 """Timeouts in seconds for reading and for changing; a change may wait for turns and summaries."""
 _UNAUTHORIZED = (401, 403)
+_TOKEN = re.compile(r"[!-~]+")
 _NO_SEGMENT = re.compile(r"[/\\]|\A\.{1,2}\Z")
 """Names that the server takes for an ambiguous path, encoded or not."""
 LISTED = 1_000
@@ -222,17 +223,19 @@ def _item_path(name: str) -> str:
 def admin_token(environment: Mapping[str, str]) -> str:
     """Return the admin token: from the environment, else the one that the server created for this user.
 
-    Raises CommandError where there is none.
+    Raises CommandError where there is none, or one that no header can carry.
     """
-    given = environment.get(f"{PREFIX}ADMIN_TOKEN")
-    if given:
-        return given
     named = environment.get(f"{PREFIX}ADMIN_TOKEN_FILE")
     data_dir = Path(environment.get(f"{PREFIX}DATA_DIR") or default_data_dir())
     file = Path(named) if named else data_dir / ADMIN_TOKEN_FILE
+    given = environment.get(f"{PREFIX}ADMIN_TOKEN")
     try:
-        return file.read_text(encoding="utf-8").strip()
+        token = given or file.read_text(encoding="utf-8", errors="replace").strip()
     except OSError as error:
         raise CommandError(
             f"no admin token: {file} cannot be read ({error.strerror}); set {PREFIX}ADMIN_TOKEN"
         ) from error
+    if not _TOKEN.fullmatch(token):
+        source = f"{PREFIX}ADMIN_TOKEN" if given else str(file)
+        raise CommandError(f"no admin token: {source} must be visible ASCII characters without spaces")
+    return token
