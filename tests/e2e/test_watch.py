@@ -77,6 +77,14 @@ async def test_what_is_degraded_is_told_with_what_to_do_as_the_page_does(
     assert notice["what"] == "Unknown context window: gpt-test."
 
 
+async def test_a_request_that_names_no_model_is_told_of_as_such(url: str, chats: Chats) -> None:
+    chat = chats(url)
+    chat.members = {}
+    await chat.ask("hello")
+    (notice,) = (await admin(url, "notices"))["notices"]
+    assert notice["what"] == "Unknown context window: requests without a model."
+
+
 async def until(screen: int, words: str) -> None:
     """Look at a terminal until these words have come."""
     shown = ""

@@ -66,7 +66,8 @@ class Notices:
                 yield Notice(f"{count} of the newest sessions cannot be read.", f"They {_LEFT_OUT[reason]}.")
         yield from self._of_files()
         sessions = [each.session for each in found]
-        unknown = sorted({each.model for each in sessions if not each.budget and not each.window})
+        models = {each.model for each in sessions if not each.budget and not each.window}
+        unknown = [model or "requests without a model" for model in sorted(models)]
         if unknown:
             yield Notice(
                 f"Unknown context window: {', '.join(unknown[:_NAMED])}.",
