@@ -187,7 +187,7 @@ def test_what_was_cut_without_a_note_is_told_by_the_next_note():
     done = beside_the_last(messages, 0)
     after = [*messages, assistant("Read."), user("And now?")]
     budget = Budget(done.tokens, 1.0, 0)
-    again = turn(chain_from(after), done.plan, Policy(), budget)
+    again = turn(chain_from(after), done.plan, Policy(keep=Keep(first_user=False)), budget)
     assert "[21 messages omitted]" in notes(again.plan)[0]
     roomy = turn(chain_from(after), done.plan, Policy(), Budget(2_000, 1.0, 0))
     assert roomy.begun is None
