@@ -54,8 +54,8 @@ class Incoming(msgspec.Struct, frozen=True):
     @property
     def lower_budget(self) -> int | None:
         """The budget in tokens that the request asks for; None where the policy allows no more than that."""
-        asked, allowed = self.envelope.budget, self.policy.budget.tokens
-        return None if asked is not None and isinstance(allowed, int) and asked >= allowed else asked
+        asked, allowed = self.envelope.budget, self.policy.budget.limit
+        return None if asked is not None and allowed is not None and asked >= allowed else asked
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ offset in the copy holds in the original.
 """
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Mapping
 from typing import Self
 
@@ -14,7 +15,6 @@ from msgspec import Raw
 
 from proxy.core.formats.json import dumps, loads, object_of
 
-BOM = b"\xef\xbb\xbf"
 OPENING = ord("{")
 decode_elements = msgspec.json.Decoder(list[Raw]).decode
 _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -38,17 +38,17 @@ class JSONObject(msgspec.Struct, eq=False):
     def read(cls, raw: bytes) -> Self:
         """Read an object. Raises msgspec.DecodeError, UnicodeDecodeError or RecursionError for others."""
         try:
-            return cls(raw, _decode_members(raw.removeprefix(BOM)))
+            return cls(raw, _decode_members(raw.removeprefix(BOM_UTF8)))
         except msgspec.ValidationError:
             raise
         except msgspec.DecodeError:
             if b"\\u" not in raw:
                 raise
         scanned = masked(raw)
-        members = _decode_members(scanned.removeprefix(BOM))
+        members = _decode_members(scanned.removeprefix(BOM_UTF8))
         spans = _spans_of(scanned, members)
         if spans is None:
-            values: dict[str, object] = dict(loads(raw.removeprefix(BOM)))
+            values: dict[str, object] = dict(loads(raw.removeprefix(BOM_UTF8)))
             return cls(raw, {name: dumps(value) for name, value in values.items()})
         return cls(raw, {name: raw[start:end] for name, (start, end) in spans.items()}, spans)
 
@@ -109,7 +109,7 @@ def element_slices(array: bytes | Raw | memoryview) -> list[bytes]:
 
 def _spans_of(text: bytes, members: Members) -> Spans | None:
     spans = Spans()
-    position = len(BOM) if text.startswith(BOM) else 0
+    position = len(BOM_UTF8) if text.startswith(BOM_UTF8) else 0
     for name, value in members.items():
         found = _MEMBER_NAME.match(text, position)
         if found is None or loads(found[1]) != name:

@@ -10,13 +10,13 @@ One non-standard field is read: llama.cpp wrote errors as `error: {…}` until t
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 
 import msgspec
 
 EVENT_LIMIT = 8 * 1024 * 1024
 """Bytes that one event may have before the decoder gives up."""
 
-BOM = b"\xef\xbb\xbf"
 _EVENT_END = re.compile(rb"(?>\r\n|\r|\n){2}")
 _OVERLAP = 3
 """Bytes of an event's end that may have arrived in an earlier chunk than the last byte."""
@@ -61,12 +61,12 @@ class Decoder:
         if not self._is_started:
             # A leading BOM is not part of the stream; wait while the bytes so far may still become one.
             chunk = bytes(pending) + chunk
-            if len(chunk) < len(BOM) and BOM.startswith(chunk):
+            if len(chunk) < len(BOM_UTF8) and BOM_UTF8.startswith(chunk):
                 pending[:] = chunk
                 return []
             self._is_started = True
             pending.clear()
-            chunk = chunk.removeprefix(BOM)
+            chunk = chunk.removeprefix(BOM_UTF8)
         if chunk and (self._after_cr or b"\r" in chunk):  # a CR ends its line at once, an LF after it none
             chunk = chunk.removeprefix(b"\n") if self._after_cr else chunk
             self._after_cr = chunk.endswith(b"\r")
@@ -123,7 +123,7 @@ def read_event(block: bytes) -> Event | None:
 
 def read_raw(raw: bytes) -> Event | None:
     """Read one event from its original bytes, with any line ends and perhaps a BOM."""
-    return read_event(_LINE_END.sub(b"\n", raw.removeprefix(BOM)).strip(b"\n"))
+    return read_event(_LINE_END.sub(b"\n", raw.removeprefix(BOM_UTF8)).strip(b"\n"))
 
 
 class RawEvents:

@@ -10,7 +10,7 @@ from typing import Self
 import msgspec
 from msgspec.structs import replace
 
-from proxy.core.conversation.messages import Message
+from proxy.core.conversation.messages import Message, last_user
 from proxy.core.conversation.units import OpenTurn, Unit, beginnings, open_from, request_points
 from proxy.core.dialects.dialect import Content, Dialect
 from proxy.core.extraction.reading import Address, addresses_of
@@ -86,10 +86,8 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
     @property
     def last_user_tokens(self) -> int:
         """Counted tokens of the last user message, which is never cut."""
-        for back, message in enumerate(reversed(self.messages), 1):
-            if message.role == "user":
-                return self.tokens[-back]
-        return 0
+        place = last_user(self.messages)
+        return 0 if place is None else self.tokens[place]
 
     @property
     def sent_before(self) -> int:

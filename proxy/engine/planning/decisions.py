@@ -82,16 +82,15 @@ class Decisions:
         self, incoming: Incoming, history: History, chain: Chain, model: Model, tool: bytes
     ) -> Budget:
         """Return the request's budget: what the policy allows, or less where the client asks for less."""
-        policy, lowest = incoming.policy, incoming.lower_budget
+        policy, asked = incoming.policy, incoming.lower_budget
         reserve = reserve_of(history, policy)
         window, ratio = self.models.window(model, policy), model.ratio.value
         limit = None if window.is_least else window.tokens
         head, last_user = await self.reader.head_tokens(history, tool), chain.last_user_tokens
         needed = ceil((head + last_user) * ratio)
         counts_answer = model.evidence.counts_answer
-        if lowest is None and isinstance(policy.budget.tokens, int):
-            lowest = policy.budget.tokens
-        tokens = budget_tokens(lowest, limit, reserve, needed, counts_answer=counts_answer)
+        stated = policy.budget.limit if asked is None else asked
+        tokens = budget_tokens(stated, limit, reserve, needed, counts_answer=counts_answer)
         return Budget(tokens, ratio, head, window, last_user, chain.tokens.total)
 
     async def decide(self, request: Request) -> Decision:
@@ -215,6 +214,4 @@ def _log_usage(request: Request, decision: Decision) -> None:
 def reserve_of(history: History, policy: Policy) -> int | None:
     """Return the output tokens to keep free: the request's own limit, else the policy's reserve."""
     limit = history.body.output_limit
-    if limit is not None:
-        return limit
-    return policy.budget.reserve if isinstance(policy.budget.reserve, int) else None
+    return policy.budget.reserved if limit is None else limit

@@ -9,6 +9,7 @@ serves law 8 (a turn costs what it brings).
 """
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, cast
@@ -18,7 +19,6 @@ import msgspec
 from proxy.core.dialects import dialect
 from proxy.core.formats.json import as_mapping, dumps, loads, text_or_empty, writable
 from proxy.core.formats.splice import (
-    BOM,
     OPENING,
     JSONObject,
     Members,
@@ -124,7 +124,7 @@ class Body(dialect.Body):
 
     def beginning(self) -> "Beginning | None":
         spans, raw = self.written.spans, self.raw
-        if spans is None or raw.startswith(BOM):
+        if spans is None or raw.startswith(BOM_UTF8):
             return None
         start, end = spans["messages"]
         last = raw.rfind(b"}", start, end) + 1
@@ -221,7 +221,7 @@ def read_body(raw: bytes, max_messages: int) -> Body:
         raise InvalidType(expected, param="messages") from error
     except msgspec.DecodeError as error:
         found = _OFFSET.search(str(error))
-        offset = int(found[1]) + (len(BOM) if raw.startswith(BOM) else 0) if found else len(raw)
+        offset = int(found[1]) + (len(BOM_UTF8) if raw.startswith(BOM_UTF8) else 0) if found else len(raw)
         raise InvalidJSON(f"The request body is not valid JSON (byte {offset}).", offset=offset) from error
     except RecursionError as error:
         raise JSONTooDeep("The request body is nested too deeply.") from error

@@ -1,6 +1,7 @@
 """Chat Completions as a dialect: its messages, requests and answers, read and written."""
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, cast
 
@@ -30,7 +31,7 @@ from proxy.core.formats.json import (
     string,
     text_or_empty,
 )
-from proxy.core.formats.splice import BOM, JSONObject
+from proxy.core.formats.splice import JSONObject
 from proxy.errors import RequestError
 
 _MODEL_FIRST = re.compile(rb'\s*{\s*"model"\s*:\s*"([ !#-[\]-~]+)"')
@@ -133,7 +134,7 @@ class ChatCompletions:
         if first is not None:
             return first[1].decode()
         try:
-            return text_or_empty(_NAMED.decode(raw.removeprefix(BOM)).model)
+            return text_or_empty(_NAMED.decode(raw.removeprefix(BOM_UTF8)).model)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             try:
                 return read_body(raw, len(raw)).model

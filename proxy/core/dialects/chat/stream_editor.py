@@ -12,6 +12,7 @@ the calls to answer, and then goes on with the next round's bytes or ends the an
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Collection, Mapping, Sequence
 from typing import Self
 
@@ -22,7 +23,7 @@ from proxy.core.dialects.chat.answer_editor import Editor, Element
 from proxy.core.dialects.chat.completion import SHARED, has_odd_choices, summed
 from proxy.core.dialects.chat.delta import NULL, PartialCall, is_odd
 from proxy.core.formats.json import elements, integer, members, object_of
-from proxy.core.formats.sse import BOM, EVENT_LIMIT, RawEvents, read_raw
+from proxy.core.formats.sse import EVENT_LIMIT, RawEvents, read_raw
 
 _HELD_BYTES = 16 * 2**20
 """Bytes of held calls; beyond this limit the client gets them."""
@@ -109,8 +110,8 @@ class Chunk:
         if self.choices:
             delta = {"delta": object_of(self.delta.items())} if "delta" in self.choice else {}
             top["choices"] = Raw(b"[" + object_of({**self.choice, **delta}.items()) + b"]")
-        written, is_written = bytearray(BOM if self.raw.startswith(BOM) else b""), False
-        for line in _LINE.findall(self.raw.removeprefix(BOM)):
+        written, is_written = bytearray(BOM_UTF8 if self.raw.startswith(BOM_UTF8) else b""), False
+        for line in _LINE.findall(self.raw.removeprefix(BOM_UTF8)):
             bare = line.rstrip(b"\r\n")
             if bare != b"data" and not bare.startswith(b"data:"):
                 written += line
