@@ -224,8 +224,11 @@ class Selection:
     def _note_before(self, index: int) -> int:
         """Counted tokens of the note before a unit that stands between two gaps: they become one."""
         plan, unit = self._situation.plan, self._situation.units[index]
-        before, after = plan.gaps_within(unit.start - 1, unit.start), plan.covers(unit.end)
-        return before[0].tokens if before and after else 0
+        if not (index + 1 in self.cut or plan.covers(unit.end)):
+            return 0
+        if index - 1 in self.cut:
+            return NOTICE_TOKENS
+        return sum(gap.tokens for gap in plan.gaps_within(unit.start - 1, unit.start))
 
     def _saved(self, index: int) -> int:
         """Counted tokens that clearing or clipping has already freed in a unit."""
