@@ -214,7 +214,7 @@ def _blocks(
         may_be_summarised = situation.classes.may_be_summarised(position)
         for piece in situation.content(position).pieces() if may_be_summarised else ():
             calls = (f"[calls {name}] {told(arguments, _ARGUMENTS)}" for _, name, arguments in piece.calls)
-            text = piece.text
+            text = piece.text or piece.refusal
             if piece.role in TOOL_ROLES and characters is not None:
                 text, ended = _without_ending(text, ended), text
             yield Block(piece.role, told(text, _CHARACTERS_OF.get(piece.role, _RESULT)), tuple(calls))

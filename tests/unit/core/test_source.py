@@ -79,6 +79,12 @@ def test_only_users_words_are_said() -> None:
     assert piece.user_text == "Mine."
 
 
+def test_a_refusal_is_what_the_assistant_said() -> None:
+    messages = [user("How is it forged?"), {"role": "assistant", "content": None, "refusal": "I cannot."}]
+    (piece,) = source_of(situation(messages), (0, 2), 8_000).pieces
+    assert piece.text == "[user] How is it forged?\n[assistant] I cannot."
+
+
 def test_a_prompt_that_ends_every_result_stands_in_the_first_alone() -> None:
     prompt = "\n(Directory: /srv)\nbash-$"
     said = ["main.py" + prompt, "Traceback\n" + "  File main.py\n" * 40 + "KeyError: 'rate'" + prompt]
