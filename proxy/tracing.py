@@ -65,9 +65,6 @@ BUDGET: Final = "unabridged.tokens.budget"
 CACHED: Final = "unabridged.tokens.cached"
 DEGRADED: Final = "unabridged.degraded"
 
-NAME: Final = 80
-"""Most characters of a model's name: clients choose the names."""
-
 Value = str | int | float | Sequence[str]
 Attributes = Mapping[str, Value | None]
 """Attributes with the value None are left out."""

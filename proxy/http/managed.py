@@ -37,8 +37,6 @@ from proxy.tracing import current
 
 _ROUTE = "chat"
 _ANSWERED = 200
-_NAME = 80
-"""Most characters of a model's name in the log: clients choose the names."""
 
 
 class _Passage(msgspec.Struct, kw_only=True):
@@ -245,7 +243,7 @@ class Managed:
         self._stages[decision.stage].inc()
         passage.fields |= {
             "session": request.session.id,
-            "model": request.model.name[:_NAME],
+            "model": request.model.label,
             "stage": decision.stage,
             "epoch": decision.number,
             "sent": exchange.sent_tokens,

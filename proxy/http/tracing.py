@@ -13,7 +13,6 @@ from proxy.tracing import (
     EPOCH,
     FULL,
     MODE,
-    NAME,
     POLICY,
     REQUEST_MODEL,
     SENT,
@@ -55,7 +54,7 @@ def told_of(exchange: Exchange) -> Attributes:
     request, decision = exchange.request, exchange.decision
     return {
         CONVERSATION: request.session.id,
-        REQUEST_MODEL: request.model.name[:NAME],
+        REQUEST_MODEL: request.model.label,
         POLICY: request.incoming.policy.name,
         STAGE: decision.stage.value,
         EPOCH: decision.number,

@@ -17,7 +17,6 @@ from proxy.tracing import (
     CHAT,
     DATABASE,
     DATABASE_OPERATION,
-    NAME,
     OPERATION,
     PROVIDER,
     REQUEST_MODEL,
@@ -35,6 +34,8 @@ from proxy.tracing import (
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 """Standard environment variables of OpenTelemetry."""
 _FAILED = 400
+_NAME = 80
+"""Most characters of a model's name: clients choose the names."""
 
 
 def open_tracer() -> Tracer | None:
@@ -93,7 +94,7 @@ class TracedUpstream:
         is_chat = target.partition("?")[0] == self._dialect.path
         if trace is None or not is_chat or not isinstance(body, bytes):
             return await self._upstream.send(method, target, headers, body, at_root=at_root)
-        model = self._dialect.model_of(body)[:NAME]
+        model = self._dialect.model_of(body)[:_NAME]
         call = trace.span.child(f"{CHAT} {model}", {**self._told, REQUEST_MODEL: model}, is_call=True)
         trace.called(call)
         try:

@@ -70,7 +70,7 @@ class Model(msgspec.Struct, kw_only=True):
 
     @property
     def label(self) -> str:
-        """The model's name in the log, shortened: clients choose names of any length."""
+        """The model's name in logs and traces, shortened: clients choose names of any length."""
         return self.name[:_LABEL]
 
     def wants_usage(self, counted: int, window: Window) -> bool:
