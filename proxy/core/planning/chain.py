@@ -40,6 +40,8 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
     gathered: Gathered = msgspec.field(default_factory=Gathered)
     is_weighed: bool = False
     """Whether its token counts are estimated from bytes, because its body is near a ceiling in bytes."""
+    whole: "Chain | None" = None
+    """The longer chain that this one is a :meth:`prefix` of; else None."""
 
     def __len__(self) -> int:
         return len(self.raws)
@@ -109,8 +111,8 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
 
     @cached_property
     def units(self) -> list[Unit]:
-        if self._whole is not None:
-            units: list[Unit] = self._whole.units
+        if self.whole is not None:
+            units = self.whole.units
             count = bisect_left(units, len(self), key=_start)
             if count and units[count - 1].end == len(self):  # no unit extends beyond the prefix
                 return units[:count]
@@ -119,21 +121,16 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
     @cached_property
     def users(self) -> list[int]:
         """Positions of user messages."""
-        if self._whole is not None:
-            return self._whole.users[: bisect_left(self._whole.users, len(self))]
+        if self.whole is not None:
+            return self.whole.users[: bisect_left(self.whole.users, len(self))]
         return [place for place, message in enumerate(self.messages) if message.role == "user"]
 
     @cached_property
     def begun(self) -> list[int]:
         """Positions of the messages that begin an exchange."""
-        if self._whole is not None:
-            return self._whole.begun[: bisect_left(self._whole.begun, len(self))]
+        if self.whole is not None:
+            return self.whole.begun[: bisect_left(self.whole.begun, len(self))]
         return beginnings(self.messages)
-
-    @cached_property
-    def _whole(self) -> Self | None:
-        """The longer chain that this one was made from by :meth:`prefix`; else None."""
-        return None
 
     @property
     def last_user(self) -> int | None:
@@ -179,16 +176,14 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
         """Return the chain as it was when it had ``length`` messages."""
         if length == len(self):
             return self
-        shorter = type(self)(
-            self.messages[:length],
-            self.raws[:length],
-            self.tokens[:length],
-            self.hashes[:length],
-            self.dialect,
-            self.gathered,
+        return replace(
+            self,
+            messages=self.messages[:length],
+            raws=self.raws[:length],
+            tokens=self.tokens[:length],
+            hashes=self.hashes[:length],
+            whole=self,
         )
-        vars(shorter)["_whole"] = self
-        return shorter
 
     def weighed(self, plan: Plan) -> Self:
         """Return the chain with token counts estimated from bytes.
