@@ -30,7 +30,15 @@ from proxy.core.planning.gaps import is_no_longer, noted_gap
 from proxy.core.planning.life import NO_PAST, Past
 from proxy.core.planning.plan import EMPTY, Plan, apply, view_tokens
 from proxy.core.planning.planner import draft, finish
-from proxy.core.planning.situation import FIXED, UNKNOWN_CONDITIONS, Conditions, Count, Situation
+from proxy.core.planning.situation import (
+    FIXED,
+    FREE,
+    RECENT,
+    UNKNOWN_CONDITIONS,
+    Conditions,
+    Count,
+    Situation,
+)
 from proxy.core.policy.policy import Policy
 
 MARK_OF_A_CLIP = 40
@@ -341,6 +349,13 @@ def is_worth_a_note(situation: Situation, span: tuple[int, int]) -> bool:
     plan = situation.plan
     is_beside_a_gap = plan.covers(span[0] - 1) or plan.covers(span[1])
     return is_beside_a_gap or is_no_longer(situation, noted_gap(situation, span, (), ()))
+
+
+def is_for_a_clip(before: Situation, plan: Plan, lost: AbstractSet[int]) -> bool:
+    """Whether of what is protected a recent unit alone went, so that a note tells what a clip leaves out."""
+    first = before.users[0] if before.users else len(before.chain)
+    is_clipped_now = plan.edit_at(first) != before.plan.edit_at(first)
+    return lost <= {FREE, RECENT} and is_clipped_now and not before.plan.gaps
 
 
 def is_too_large(chain: Chain, policy: Policy, budget: Budget) -> bool:
