@@ -72,7 +72,7 @@ async def test_a_last_message_that_has_room_only_alone_goes_out_alone_and_a_late
     model: Model, chats: Chats, small: Small
 ) -> None:
     last = user("Question: " + "what is it? " * 200)
-    chat = chats(await small(count_tokens({"messages": [last]}), summaries=False))
+    chat = chats(await small(count_tokens({"messages": [last]}), summaries=False), X_Unabridged_Session="s")
     chat.members["model"] = "gpt-4o"  # whose tokens are counted exactly
     chat.messages = [*past(5), last]
     responses = [await chat.send(), await chat.send()]
@@ -80,10 +80,11 @@ async def test_a_last_message_that_has_room_only_alone_goes_out_alone_and_a_late
     assert [told(response, "cut") for response in responses] == ["10", "10"]
     chat.messages.append({"role": "assistant", "content": "Read."})
     await chat.ask("Question: and now?")
-    note, *rest = model.views()[-1]
+    first, note, *rest = model.views()[-1]
+    assert first == chat.messages[0], "it has room again"
     assert "omitted]" in str(note["content"])
     assert rest == chat.messages[-1 - len(rest) : -1]
-    assert model.views()[-1][-1] == user("Question: and now?")
+    assert rest[-1] == user("Question: and now?")
 
 
 async def test_a_trailing_prefill_stays_last_and_as_it_is(model: Model, chats: Chats, small: Small) -> None:
