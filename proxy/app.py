@@ -76,7 +76,8 @@ from proxy.http.admin.bills import StatsOperations
 from proxy.http.admin.memories import MemoryOperations
 from proxy.http.admin.sessions import SessionOperations
 from proxy.http.admin.watching import WatchOperations
-from proxy.http.front import Drain, Front, probe_routes, refusals
+from proxy.http.drain import Drain
+from proxy.http.front import Front, probe_routes, refusals
 from proxy.http.limits import Admission
 from proxy.http.managed import Managed
 from proxy.http.origins import Origins
