@@ -7,6 +7,7 @@ forwarded, so that two workers that reach it together send the same bytes (law 3
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -26,7 +27,7 @@ from proxy.core.planning.planner import (
 )
 from proxy.core.planning.reasoning import is_amid_reasoning, signed_in
 from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Situation
-from proxy.core.planning.strategies import BY_UNITS, has_waited, strategy_of
+from proxy.core.planning.strategies import BY_UNITS, acts_by_usage, has_waited, strategy_of
 from proxy.engine.background import off_loop
 from proxy.engine.flow import Decision, Request
 from proxy.engine.planning.planning_cache import PendingEpochs, PlanCache
@@ -148,8 +149,11 @@ class Epochs:
         self, request: Request, situation: Situation, standing: Decision
     ) -> tuple[Decision, bool] | None:
         """Return the decision of an epoch beginning now, and whether it may wait; None if none begins."""
-        if due_strategy(situation, standing.stage) is None:
-            if (ahead := strategy_of(situation.policy.strategy.name).ahead(situation)) is not None:
+        policy, due = situation.policy, partial(due_strategy, situation, standing.stage)
+        # What acts by count reads the whole of a conversation that it sees for the first time.
+        counts = policy.stages.max_units or not acts_by_usage(policy.strategy.name)
+        if (await off_loop(request.chain, due) if counts else due()) is None:
+            if (ahead := strategy_of(policy.strategy.name).ahead(situation)) is not None:
                 await self._ahead.for_next_exchange(request, ahead, standing)
             elif prices_in(situation) is None:
                 await self._ahead.for_stage(request, situation, standing, Stage.TRIM)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 
+import pytest
 from msgspec.structs import replace
 
 from proxy.adapters.stores.in_process import InProcessStore
@@ -13,14 +16,17 @@ from proxy.adapters.upstream import HttptoolsUpstream
 from proxy.cache import Memory
 from proxy.core.budget.budget import Budget
 from proxy.core.dialects.registry import CHAT
+from proxy.core.extraction.reading import Readings
 from proxy.core.planning.plan import Anchor
 from proxy.core.policy.policy import Policy
+from proxy.core.policy.sections import Stages, Strategy
 from proxy.engine.intake.naming import Naming
 from proxy.engine.models.asking import Asking
 from proxy.engine.planning.epochs import Epochs
 from proxy.engine.summaries.cached_view import PromptCache
 from proxy.engine.summaries.jobs import Declined, Owner, SummaryJobs
 from proxy.engine.summaries.pool import Summaries
+from proxy.ports import TokenCounter
 from proxy.telemetry import Metrics
 from tests.support.conversations import assistant, chain_from, user
 from tests.support.requests import a_request
@@ -56,36 +62,43 @@ class NotingCounter:
         await COUNTER.ready()
 
 
+@asynccontextmanager
+async def planning(model: Model, counter: TokenCounter) -> AsyncGenerator[Epochs]:
+    """What decides on epochs, with summaries by this model."""
+    upstream, clock = HttptoolsUpstream(model.url), HandClock()
+    store, metrics = InProcessStore(clock), Metrics()
+    cached = PromptCache(Asking(CHAT, upstream, Memory()), clock, Memory(), Memory())
+    summaries = Summaries(cached, store, counter, giving_way(clock), clock, metrics, Memory())
+    jobs = SummaryJobs(summaries, Naming("secret", Memory()), Memory())
+    yield Epochs(store, jobs, counter, clock, metrics, Memory())
+    await summaries.aclose()
+    await upstream.aclose()
+
+
 async def test_a_long_gap_is_counted_in_no_thread_in_which_requests_wait() -> None:
-    async with running(Model()) as model:
-        upstream, clock, counter = HttptoolsUpstream(model.url), HandClock(), NotingCounter()
-        store, metrics = InProcessStore(clock), Metrics()
-        cached = PromptCache(Asking(CHAT, upstream, Memory()), clock, Memory(), Memory())
-        summaries = Summaries(
-            cached,
-            store,
-            counter,
-            giving_way(clock),
-            clock,
-            metrics,
-            Memory(),
-        )
-        epochs = Epochs(
-            store,
-            SummaryJobs(summaries, Naming("secret", Memory()), Memory()),
-            counter,
-            clock,
-            metrics,
-            Memory(),
-        )
+    counter = NotingCounter()
+    async with running(Model()) as model, planning(model, counter) as epochs:
         decision = await epochs.decide(REQUEST)
         assert decision.summary == "waited"
         assert len(model.summaries) > 1
         here = counter.characters.pop(threading.get_ident(), 0)
         assert counter.characters.total() > 500 * len(TEXT)
         assert here < 10 * len(TEXT)
-        await summaries.aclose()
-        await upstream.aclose()
+
+
+@pytest.mark.parametrize(
+    "policy", [Policy(stages=Stages(max_units=20)), Policy(strategy=Strategy(name="exchanges"))]
+)
+async def test_nor_is_a_long_conversation_read_there_to_count_its_units_or_exchanges(policy: Policy) -> None:
+    chain = chain_from([*CHAIN.raws[:-1], user(f"By {policy.strategy.name}?")])
+    request = a_request(chain, Budget(2 * chain.tokens.total, 1.0, 0), policy=policy)
+    async with running(Model()) as model, planning(model, COUNTER) as epochs:
+        with pytest.MonkeyPatch.context() as known:
+            known.setattr("proxy.core.extraction.reading.READINGS", Readings())
+            in_all, here = time.process_time(), time.thread_time()
+            await epochs.decide(request)
+            in_all, here = time.process_time() - in_all, time.thread_time() - here
+    assert here < in_all / 3
 
 
 def test_a_gap_that_was_not_worth_reading_again_is_not_asked_about_before_it_has_grown() -> None:
