@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from proxy.core.budget.budget import Stage
 from proxy.core.conversation.notes import quote
 from proxy.core.planning.draft import Draft
-from proxy.core.planning.gaps import is_no_longer, noted_gap
+from proxy.core.planning.gaps import part_of
 from proxy.core.planning.ledger import add_ledger
 from proxy.core.planning.plan import Account, Epoch, Gap, Plan, Verb, Verdict, runs_of, view_tokens
 from proxy.core.planning.planner import finish
@@ -102,14 +102,12 @@ def restored(situation: Situation, wanted: Collection[int] | None) -> Plan:
             if span == gap.span:
                 gaps.append(gap)
                 continue
-            anchors = tuple(each for each in gap.anchors if span[0] <= each.start and each.end <= span[1])
             # Of the quotes in the gap's note, those of requests within this part of the gap.
             asked = (place for place in run if gap.quotes and situation.role(place) == "user")
             within = {quote(situation.content(place).text) for place in asked}
             quotes = tuple(each for each in gap.quotes if each in within)
-            part = noted_gap(situation, span, anchors, quotes)
-            if is_no_longer(situation, part):
-                gaps.append(part)
+            part = part_of(situation, gap, span, quotes)
+            gaps += [part] if part is not None else []
     edits = tuple(edit for edit in situation.plan.replacements if edit.position not in back)
     left = Plan(tuple(gaps), edits)
     return left if left == situation.plan else add_ledger(situation, left)

@@ -173,6 +173,13 @@ def noted_gap(
     )
 
 
+def part_of(situation: Situation, gap: Gap, span: Span, quotes: tuple[str, ...]) -> Gap | None:
+    """Return a part of a gap, with the summaries that cover nothing else; None if a note would be longer."""
+    anchors = tuple(each for each in gap.anchors if span[0] <= each.start and each.end <= span[1])
+    part = noted_gap(situation, span, anchors, quotes)
+    return part if is_no_longer(situation, part) else None
+
+
 def is_no_longer(situation: Situation, gap: Gap) -> bool:
     """Whether a gap's note is no longer than the cut messages, in counted tokens and in bytes."""
     chain = situation.chain

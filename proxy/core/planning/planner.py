@@ -15,14 +15,7 @@ from msgspec.structs import replace
 from proxy.core.budget.budget import Stage
 from proxy.core.conversation.notes import quote
 from proxy.core.planning.draft import Draft, nearest_to_goal, summary_room
-from proxy.core.planning.gaps import (
-    Summaries,
-    is_no_longer,
-    new_texts,
-    noted_gap,
-    with_notes,
-    without_notes,
-)
+from proxy.core.planning.gaps import Summaries, new_texts, part_of, with_notes, without_notes
 from proxy.core.planning.ledger import add_ledger, details_room, plain_of
 from proxy.core.planning.life import LEAST_FREED, LIFE, Gate, allows, cause_of
 from proxy.core.planning.plan import Plan, Span, view_tokens
@@ -107,14 +100,12 @@ def _with_first_user(situation: Situation, stage: Stage) -> Situation:
     share = min(chain.tokens[first], situation.budget.share(policy.keep.first_user_share))
     if beside + share > situation.budget.share(policy.stages.trim):
         return situation
-    anchors = tuple(each for each in gap.anchors if each.start > first)
-    own = quote(situation.content(first).text)
-    quotes = tuple(each for each in gap.quotes if each != own)
-    rest = [noted_gap(situation, (first + 1, gap.end), anchors, quotes)] if gap.count > 1 else []
-    if not all(is_no_longer(situation, each) for each in rest):
+    own, span = quote(situation.content(first).text), (first + 1, gap.end)
+    rest = part_of(situation, gap, span, tuple(each for each in gap.quotes if each != own))
+    if rest is None and gap.count > 1:
         return situation
-    others = (each for each in plan.gaps if each is not gap)
-    return situation.under(Plan((*rest, *others), plan.replacements))
+    gaps = (rest if each is gap else each for each in plan.gaps)
+    return situation.under(Plan(tuple(each for each in gaps if each is not None), plan.replacements))
 
 
 def _holds(gate: Gate, decided: Draft, situation: Situation) -> bool:
