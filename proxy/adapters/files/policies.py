@@ -13,8 +13,9 @@ from typing import cast
 
 from pydantic import ValidationError
 
-from proxy.adapters.files.toml_file import FileError, Location, Table, TomlFile, complaints, did_you_mean
+from proxy.adapters.files.toml_file import FileError, Location, Table, TomlFile, complaints
 from proxy.core.policy.policy import Policy
+from proxy.core.text.similarity import did_you_mean
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 

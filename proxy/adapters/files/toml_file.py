@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from proxy.core.policy.policy import dotted_keys
-from proxy.core.text import similarity
+from proxy.core.text.similarity import did_you_mean
 from proxy.environment import in_words
 from proxy.errors import OperatorError
 
@@ -187,12 +187,6 @@ def complaints(
             predicate = _predicate(findings)
             is_element = isinstance(location[-1], int) and predicate.startswith("must")
             yield Complaint(f"{'each of ' if is_element else ''}{subject} {predicate}", (location,))
-
-
-def did_you_mean(name: str, candidates: Iterable[str]) -> str:
-    """Return the end of an error message: `; did you mean ...?`, or nothing."""
-    found = similarity.nearest(name, candidates)
-    return f"; did you mean `{found}`?" if found else ""
 
 
 def _unknown_key(location: Location, model: type[BaseModel]) -> str:

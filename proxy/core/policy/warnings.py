@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import ROLES
-from proxy.core.text.similarity import nearest
+from proxy.core.text.similarity import did_you_mean
 
 Location = tuple[str | int, ...]
 """Keys and indices from the top of a policy file."""
@@ -154,8 +154,7 @@ def _roles(policy: Policy) -> Iterator[PolicyWarning]:
             yield PolicyWarning(location, f'`tool` and `role = "{role}"` never match together')
     for location, role in named:
         if role not in _MESSAGE_ROLES:
-            meant = nearest(role, sorted(_MESSAGE_ROLES))
-            hint = f"; did you mean `{meant}`?" if meant else ""
+            hint = did_you_mean(role, sorted(_MESSAGE_ROLES))
             yield PolicyWarning(location, f"no message has the role `{role}`{hint}")
 
 

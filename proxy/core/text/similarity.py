@@ -108,3 +108,9 @@ def nearest(name: str, candidates: Iterable[str]) -> str:
     others = [each for each in candidates if each != name]
     found = get_close_matches(name, others, n=_LIKELY, cutoff=_ALIKE)
     return min(found, key=lambda each: abs(len(each) - len(name)), default="")
+
+
+def did_you_mean(name: str, candidates: Iterable[str]) -> str:
+    """Return the end of an error message: `; did you mean ...?`, or nothing."""
+    found = nearest(name, candidates)
+    return f"; did you mean `{found}`?" if found else ""

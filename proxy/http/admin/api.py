@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from proxy.core.formats.json import dumps
-from proxy.core.text.similarity import nearest
+from proxy.core.text.similarity import did_you_mean
 from proxy.errors import (
     InvalidEncoding,
     InvalidJSON,
@@ -165,8 +165,7 @@ def _check_query(request: Request, known: Sequence[Query]) -> None:
     """Raise UnknownParameter, which names a similar one, for a parameter that is not ``known``."""
     names = [each.name for each in known]
     for unknown in (each for each in request.query_params if each not in names):
-        meant = nearest(unknown, names)
-        hint = f"; did you mean `{meant}`?" if meant else "."
+        hint = did_you_mean(unknown, names) or "."
         raise UnknownParameter(f"There is no parameter `{unknown}`{hint}", param=unknown)
 
 
