@@ -98,6 +98,18 @@ async def slow_down(exchange: Exchange) -> None:
 PACKED = [JSON, (b"Content-Encoding", b"gzip")]
 
 
+async def refused_in_a_later_round(
+    model: Model, url: str, refused: Behaviour
+) -> tuple[httpx2.Response, httpx2.Response]:
+    """A streamed and a whole answer with a hidden call, whose next round the upstream refuses."""
+    body = {"model": "gpt-test", "messages": known(), "stream": True}
+    async with httpx2.AsyncClient(base_url=url, headers={"Authorization": "Bearer sk"}) as client:
+        model.replies += [talking("Let me see. ", WEATHER), refused]
+        stream = await client.post("/v1/chat/completions", json=body)
+        model.replies += [calling(WEATHER), refused]
+        return stream, await client.post("/v1/chat/completions", json={**body, "stream": False})
+
+
 @pytest.mark.parametrize(
     "refused",
     [
@@ -110,12 +122,7 @@ PACKED = [JSON, (b"Content-Encoding", b"gzip")]
 async def test_an_upstream_that_does_not_go_on_ends_the_stream_with_its_error(
     model: Model, url: str, refused: Behaviour
 ) -> None:
-    body = {"model": "gpt-test", "messages": known(), "stream": True}
-    async with httpx2.AsyncClient(base_url=url, headers={"Authorization": "Bearer sk"}) as client:
-        model.replies += [talking("Let me see. ", WEATHER), refused]
-        stream = await client.post("/v1/chat/completions", json=body)
-        model.replies += [calling(WEATHER), refused]
-        whole = await client.post("/v1/chat/completions", json={**body, "stream": False})
+    stream, whole = await refused_in_a_later_round(model, url, refused)
     *_, last, end = stream.text.split("\n\n")
     assert json.loads(last.removeprefix("data: ")) == SLOW_DOWN
     assert not end
@@ -128,12 +135,7 @@ async def test_an_upstream_that_does_not_go_on_ends_the_stream_with_its_error(
 
 async def test_an_error_with_status_200_is_told_in_the_upstreams_words_too(model: Model, url: str) -> None:
     refused = plainly(200, [JSON], json.dumps(SLOW_DOWN).encode())
-    body = {"model": "gpt-test", "messages": known(), "stream": True}
-    async with httpx2.AsyncClient(base_url=url, headers={"Authorization": "Bearer sk"}) as client:
-        model.replies += [talking("Let me see. ", WEATHER), refused]
-        stream = await client.post("/v1/chat/completions", json=body)
-        model.replies += [calling(WEATHER), refused]
-        whole = await client.post("/v1/chat/completions", json={**body, "stream": False})
+    stream, whole = await refused_in_a_later_round(model, url, refused)
     *_, last, _ = stream.text.split("\n\n")
     assert json.loads(last.removeprefix("data: ")) == SLOW_DOWN
     assert (whole.status_code, whole.json()) == (200, SLOW_DOWN)
