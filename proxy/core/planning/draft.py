@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from proxy.core.budget.budget import Stage
 from proxy.core.planning.gaps import with_notes
-from proxy.core.planning.ledger import add_ledger, cut_tokens, lacking_room, room_for
+from proxy.core.planning.ledger import add_ledger, lacking_room, room_for
 from proxy.core.planning.life import LEAST_FREED, LIFE, Cause, Gate, cause_of
 from proxy.core.planning.plan import Plan, Replacement, Span, view_tokens
 from proxy.core.planning.replacements import clearings, first_user_clip, picture_clearings
@@ -163,6 +163,7 @@ def nearest_to_goal(
     """
     budget, acts_now = situation.budget, strategy.acts_now(situation)
     is_counting = strategy.slides or acts_now  # such a strategy decides by count, not by tokens
+    is_chosen_once = is_counting or strategy is BY_UNITS
     ledger, to_come = _ledger_growth(situation, most), _summary_set_aside(situation, stage) + growth
     goal = budget.share(situation.policy.stages.target) - to_come
     set_aside = min(_NOTICES * NOTICE_TOKENS, budget.room // 10) + to_come
@@ -182,13 +183,13 @@ def nearest_to_goal(
         if stage is Stage.EMERGENCY and over > 0 and not selection.is_exhausted:
             set_aside += over
             continue
-        size = _ledger_of(decided.outline, situation, most, is_written=over <= 0)
+        size = _ledger_of(decided, most, is_measured=over <= 0, is_bound_enough=is_chosen_once)
         decided = replace(decided, yielded=selection.yielded, ledger=size)
         lacking = lacking_room(situation, decided.outline) if most is None else 0
         corrected = set_aside + to_come + decided.view_tokens + lacking - selection.view_tokens
         missed = _missed(decided, goal) + _OVER * lacking
         found.append(_Try(missed, decided.outline.cut, decided, corrected))
-        if is_counting or strategy is BY_UNITS or len(found) == _TRIES or over > 0:
+        if is_chosen_once or len(found) == _TRIES or over > 0:
             break
         if abs(corrected - set_aside) <= _NEAR * budget.room:
             break
@@ -196,12 +197,17 @@ def nearest_to_goal(
     return min(found, key=lambda each: each[:2]).draft
 
 
-def _ledger_of(outline: Plan, situation: Situation, most: int | None, *, is_written: bool) -> int:
-    """Counted tokens of the ledger: its room, at most ``most`` if given; else measured if ``is_written``."""
-    room = room_for(situation, cut_tokens(situation, outline))
+def _ledger_of(decided: Draft, most: int | None, *, is_measured: bool, is_bound_enough: bool) -> int:
+    """Counted tokens of the ledger: its room, at most ``most`` if given; else measured if ``is_measured``.
+
+    ``is_bound_enough``: whether its room will do if the view fits the budget with all of it, because to write
+    a ledger takes long.
+    """
+    situation, outline = decided.situation, decided.outline
+    room = room_for(situation, outline)
     if most is not None:
         return min(room, most)
-    if not is_written:
+    if not is_measured or (is_bound_enough and decided.view_tokens + room <= situation.budget.share(1)):
         return room
     tokens = situation.chain.tokens
     return view_tokens(add_ledger(situation, outline), tokens) - view_tokens(outline, tokens)
@@ -230,7 +236,7 @@ def _next_set_aside(found: Sequence[_Try], goal: int) -> int:
 def _ledger_growth(situation: Situation, most: int | None) -> int:
     """Counted tokens by which the ledger can grow at most beyond the one in the view."""
     standing = sum(situation.count(gap.ledger) for gap in situation.plan.gaps if gap.ledger)
-    room = room_for(situation, situation.chain.tokens.total)
+    room = room_for(situation, None)
     return max((room if most is None else min(room, most)) - standing - situation.unwritten, 0)
 
 

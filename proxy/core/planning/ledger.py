@@ -75,6 +75,8 @@ _SLACK = 8
 """Unused counted tokens in which no further rule would fit."""
 _OF_CUT = 0.5
 """Maximal share of the cut messages' counted tokens that the ledger takes."""
+_OF_VIEW, _LARGE = 3, 32_000
+"""Of a larger budget than so many tokens ``ledger.share`` is of at most three times what the view holds."""
 _DETAILS, _CONSTRAINTS = 0.3, 0.85
 """Shares of the room: what ``ledger.least`` lets identifiers take, and what it lets constraints take."""
 SPARE = 32
@@ -85,15 +87,21 @@ _SAMPLE = 8
 """Number of newest user messages from which the ledger's language is detected."""
 
 
-def room_for(situation: Situation, cut: int) -> int:
-    """Counted tokens that the ledger may have if ``cut`` ones are cut; 0 if it would be too short."""
-    rules = situation.policy.ledger
+def room_for(situation: Situation, plain: Plan | None) -> int:
+    """Counted tokens that the ledger of a plan may have; 0 if it would be too short.
+
+    ``plain`` is the plan without its ledger; if None, return the most that the ledger of any plan may have.
+    """
+    rules, tokens = situation.policy.ledger, situation.chain.tokens
     if not (rules.constraints or rules.identifiers):
         return 0
-    details = details_room(situation)
-    most = min(rules.tokens, int(_CONSTRAINTS * situation.budget.room))
+    view = situation.budget.limit if plain is None else view_tokens(plain, tokens)
+    details, most = (
+        details_room(situation, view),
+        min(rules.tokens, int(_CONSTRAINTS * situation.budget.room)),
+    )
     room = max(details, min(most, _needed(situation)) if rules.constraints and most > details else 0)
-    room = min(room, int(cut * _OF_CUT))
+    room = min(room, int((tokens.total if plain is None else _cut_tokens(situation, plain)) * _OF_CUT))
     return room if room >= _LEAST else 0
 
 
@@ -105,7 +113,7 @@ def is_short(situation: Situation) -> bool:
 
 def lacking_room(situation: Situation, plain: Plan) -> int:
     """Counted tokens that constraints need of the ledger's room, and that the view leaves too few of."""
-    room, left = room_for(situation, cut_tokens(situation, plain)), _left(situation, plain)
+    room, left = room_for(situation, plain), _left(situation, plain)
     if room <= left or not situation.policy.ledger.constraints:
         return 0
     return max(min(room, _needed(situation)) - left, 0)
@@ -120,10 +128,15 @@ def _left(situation: Situation, plain: Plan) -> int:
     return budget.spare(view) if situation.is_below_last_user else budget.share(1) - view
 
 
-def details_room(situation: Situation) -> int:
-    """Counted tokens that the ledger may have if constraints do not need more."""
+def details_room(situation: Situation, view: int) -> int:
+    """Counted tokens that the ledger may have if constraints do not need more.
+
+    ``view``: those of the view without it. A cut by count may leave it far below a large budget; then details
+    do not outweigh what it shows.
+    """
     rules, budget = situation.policy.ledger, situation.budget
-    return max(int(rules.share * budget.limit), min(rules.tokens, int(_DETAILS * budget.room)))
+    share = rules.share * min(budget.limit, max(_OF_VIEW * view, _LARGE))
+    return max(int(share), min(rules.tokens, int(_DETAILS * budget.room)))
 
 
 def _needed(situation: Situation) -> int:
@@ -146,20 +159,19 @@ def add_ledger(situation: Situation, plan: Plan, most: int | None = None, *, fil
     room = room if most is None else min(room, most)
     if room < _LEAST:
         return plain
-    unused = 0
+    unused, view = 0, view_tokens(plain, situation.chain.tokens)
     if fills:
         goal = situation.budget.share(situation.policy.stages.target)
-        below_goal = goal - view_tokens(plain, situation.chain.tokens)
-        most = min(below_goal, situation.policy.ledger.tokens, int(cut_tokens(situation, plain) * _OF_CUT))
+        most = min(goal - view, situation.policy.ledger.tokens, int(_cut_tokens(situation, plain) * _OF_CUT))
         unused = max(most - room, 0)
-    return _with_ledger(situation, plain, room + unused, details_room(situation) + unused)
+    return _with_ledger(situation, plain, room + unused, details_room(situation, view) + unused)
 
 
 def room_of(situation: Situation, plain: Plan) -> int:
     """Return the most counted tokens that a plan's ledger may take; ``plain`` is the plan without it."""
     if not plain.gaps or not plain.gaps[-1].note:
         return 0
-    room = min(room_for(situation, cut_tokens(situation, plain)), _left(situation, plain))
+    room = min(room_for(situation, plain), _left(situation, plain))
     return room if room >= _LEAST else 0
 
 
@@ -212,7 +224,7 @@ def plain_of(plan: Plan, count: Count, dialect: Dialect) -> Plan:
     return Plan(tuple(gaps), plan.replacements)
 
 
-def cut_tokens(situation: Situation, plan: Plan) -> int:
+def _cut_tokens(situation: Situation, plan: Plan) -> int:
     """Counted tokens of the messages that a plan cuts, and of those it clips or clears what that saves."""
     tokens = situation.chain.tokens
     cut = sum(tokens.between(gap.start, gap.end) for gap in plan.gaps)

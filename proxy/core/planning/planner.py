@@ -88,7 +88,7 @@ def _with_first_user(situation: Situation, stage: Stage) -> Situation:
 
     It has room if it stays below the trim line with the ledger and all that does not yield to it.
     """
-    policy, plan, chain = situation.policy, situation.plan, situation.chain
+    policy, plan, chain, budget = situation.policy, situation.plan, situation.chain, situation.budget
     is_wanted = policy.keep.first_user and stage.is_pressing and acts_by_usage(policy.strategy.name)
     if not (is_wanted and situation.users) or (first := situation.users[0]) == chain.last_user:
         return situation
@@ -96,9 +96,10 @@ def _with_first_user(situation: Situation, stage: Stage) -> Situation:
     if gap is None:
         return situation
     yielding, levels = RECENT if stage is Stage.EMERGENCY else FREE, situation.protection.items()
-    beside = details_room(situation) + sum(situation.size(each) for each, level in levels if level > yielding)
-    share = min(chain.tokens[first], situation.budget.share(policy.keep.first_user_share))
-    if beside + share > situation.budget.share(policy.stages.trim):
+    beside = details_room(situation, budget.limit)
+    beside += sum(situation.size(each) for each, level in levels if level > yielding)
+    share = min(chain.tokens[first], budget.share(policy.keep.first_user_share))
+    if beside + share > budget.share(policy.stages.trim):
         return situation
     own, span = quote(situation.content(first).text), (first + 1, gap.end)
     rest = part_of(situation, gap, span, tuple(each for each in gap.quotes if each != own))

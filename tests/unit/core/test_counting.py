@@ -91,6 +91,16 @@ def test_units_that_are_smaller_than_their_note_are_left():
     assert draft(situation(tiny, policy()), Stage.CALM) is None
 
 
+def test_under_a_large_budget_its_ledger_does_not_outweigh_what_the_view_holds():
+    boats = [" ".join(f"K{number}X" for number in range(n, n + 12)) for n in range(1_000, 9_000, 12)]
+    steps = [m for n, seen in enumerate(boats) for m in (calling(f"c{n}"), result(f"c{n}", seen))]
+    before = replace(situation([user("Build."), *steps], policy()), budget=Budget(10_000_000, 1.0, 0))
+    decided = draft(before, Stage.CALM)
+    assert decided is not None
+    ledger = count(finish(decided, {}).gaps[-1].ledger)
+    assert before.policy.ledger.tokens < ledger <= 3_200, "a tenth of 32,000, which is more than three views"
+
+
 def test_the_epoch_says_that_it_was_begun_by_count_and_holds_at_any_size():
     before = situation(agent(6), policy())
     decided = draft(before, Stage.CALM)

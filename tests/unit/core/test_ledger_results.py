@@ -108,7 +108,7 @@ def test_results_take_at_most_half_of_the_room_of_identifiers() -> None:
     lines = told(messages)
     assert 1 < len(lines) < len(many)
     assert lines[-1].startswith('look({"at":59})')
-    assert count("\n".join(lines)) <= details_room(situation(messages, policy())) / 2
+    assert count("\n".join(lines)) <= details_room(situation(messages, policy()), count("\n".join(many))) / 2
 
 
 def test_without_a_share_for_the_ledger_there_are_none() -> None:
