@@ -8,7 +8,6 @@ restarted when it dies; and a directory has only one owner.
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 import socket
 import subprocess
@@ -23,11 +22,11 @@ from urllib.parse import quote
 
 from proxy.adapters.stores.redis.tether import tethered
 from proxy.errors import OperatorError
+from proxy.telemetry import log_error, log_warning
 
 if sys.platform != "win32":
     import fcntl
 
-log = logging.getLogger(__name__)
 
 START: Final = 30.0
 """Seconds that a start may take, including loading the data."""
@@ -145,12 +144,12 @@ class EmbeddedValkey:
             began = time.monotonic()
             try:
                 self._run(binary)
-            except OSError:  # no process or file available: may be temporary, so try again
-                log.exception("the embedded store cannot be started")
+            except OSError as error:  # no process or file available: may be temporary, so try again
+                log_error("the embedded store cannot be started", why=str(error))
             if time.monotonic() - began > _STEADY:
                 rest = _REST[0]
             if not self._stopping.is_set():
-                log.warning("the embedded store ended; it is started again in %.2f s", rest)
+                log_warning("the embedded store ended; it is started again", seconds=rest)
             self._stopping.wait(rest)
             rest = min(2 * rest, longest)
 
@@ -158,7 +157,7 @@ class EmbeddedValkey:
         """Run the server once. It holds a lock of its own, so that the next run waits for its end."""
         lock = _locked(self._directory / "server.lock", patience=STOP)
         if lock is None:
-            log.error("an older server still runs on %s", self._directory)
+            log_error("an older embedded store still runs", directory=str(self._directory))
             return
         options = {
             "port": "0",
