@@ -89,7 +89,7 @@ from proxy.http.page.session import SessionPages
 from proxy.http.relay import Relay
 from proxy.http.request_head import Heads
 from proxy.http.tracing import TracedRoute
-from proxy.ports import BillStore, MemoryStore, Search, SessionStore, TokenCounter, Upstream
+from proxy.ports import BillStore, Header, MemoryStore, Search, SessionStore, TokenCounter, Upstream
 from proxy.telemetry import Metrics, log_warning, set_up_logging
 from proxy.tracing import Tracer
 
@@ -401,7 +401,7 @@ def _admin_routes(settings: Settings, outside: Outside, inside: Inside, drain: D
     return [*api.routes(), *Frame(auth, Renderer(clock.now), pages).routes()]
 
 
-def _operator_credentials(settings: Settings) -> list[tuple[bytes, bytes]]:
+def _operator_credentials(settings: Settings) -> list[Header]:
     """Return the auth header for calls that no client's request has caused."""
     key = settings.upstream_key
     return [(b"authorization", f"Bearer {key.get_secret_value()}".encode())] if key else []

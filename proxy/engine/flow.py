@@ -32,7 +32,7 @@ from proxy.engine.intake.naming import Envelope
 from proxy.engine.models.models import Model
 from proxy.engine.sessions.session_cache import EpochLog, SessionState
 from proxy.engine.tool_rounds import Answerer, Rounds
-from proxy.ports import Recorded, UpstreamResponse
+from proxy.ports import Header, Recorded, UpstreamResponse, header_of
 
 
 class Incoming(msgspec.Struct, frozen=True):
@@ -202,7 +202,7 @@ class Exchange(msgspec.Struct, kw_only=True):
         self.plain_body = self.body = plain_body
         self.adds_usage = self.adds_cache_key = False
 
-    def response_headers(self) -> list[tuple[bytes, bytes]]:
+    def response_headers(self) -> list[Header]:
         """Return the headers that tell the client about the request, before the first byte (docs/api.md)."""
         request, decision, window = self.request, self.decision, self.request.budget.window
         tokens = f"sent={self.sent_tokens};full={self.full_tokens};budget={request.budget.tokens or 'none'}"
@@ -247,14 +247,12 @@ class Sent(msgspec.Struct, frozen=True):
                 yield chunk
 
 
-def header_of(response: UpstreamResponse, wanted: bytes) -> bytes:
-    """Return a response header's value in lower case; empty where there is no header of that name."""
-    for name, value in response.headers:
-        if name.lower() == wanted:
-            return value.strip().lower()
-    return b""
+def coding_of(response: UpstreamResponse) -> bytes:
+    """Return how the response's body is compressed, in lower case; `identity` where it is plain."""
+    return (header_of(response.headers, b"content-encoding") or b"").strip().lower() or b"identity"
 
 
 def is_stream(response: UpstreamResponse) -> bool:
     """Whether the response's content type is a stream of events."""
-    return header_of(response, b"content-type").startswith(b"text/event-stream")
+    kind = header_of(response.headers, b"content-type") or b""
+    return kind.strip().lower().startswith(b"text/event-stream")

@@ -18,10 +18,10 @@ from typing import Any, TypeVar
 
 from proxy.engine.flow import Sent
 from proxy.engine.models.asking import RateLimited, rate_limit
-from proxy.ports import Clock
+from proxy.ports import Clock, Header
 
 T = TypeVar("T")
-Credentials = Sequence[tuple[bytes, bytes]]
+Credentials = Sequence[Header]
 """Headers that say whose request it is: an upstream limits how much each caller may ask."""
 
 _OK = 200

@@ -34,7 +34,7 @@ from proxy.engine.models.asking import Asking, Caller, Unanswered
 from proxy.engine.planning.decisions import Decisions
 from proxy.engine.recording.turn_bill import has_begun, plan_before, prices_of
 from proxy.errors import StoreUnavailable, UnabridgedError
-from proxy.ports import BillStore, Clock, TokenCounter
+from proxy.ports import BillStore, Clock, Header, TokenCounter
 from proxy.ports.bill_store import HOUR
 from proxy.telemetry import Metrics, log_warning
 from proxy.tracing import PROOF, step
@@ -80,7 +80,7 @@ class Proofs:
     clock: Clock
     counter: TokenCounter
     metrics: Metrics
-    credentials: Sequence[tuple[bytes, bytes]]
+    credentials: Sequence[Header]
     _waiting: int = 0
     _is_told: bool = False
     """Whether the missing key was logged."""

@@ -18,7 +18,8 @@ from starlette.types import Message, Receive, Scope, Send
 from proxy.core.formats.unpacking import CODINGS, UnpackedTooLargeError, Unpacker, UnpackingError
 from proxy.errors import InvalidEncoding, RequestTooLarge, UnabridgedError, UnsupportedMediaType
 from proxy.http.limits import Permit
-from proxy.http.request_head import Header, request_id
+from proxy.http.request_head import request_id
+from proxy.ports import Header
 
 LINGER = 1.0
 """Seconds for which an unread body is read and discarded, so that its sender comes to read the answer."""

@@ -15,7 +15,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from proxy.config import PORTS
 from proxy.errors import HostForbidden, OriginForbidden
-from proxy.http.request_head import Header, value
+from proxy.ports import Header, header_of
 
 EXEMPT = frozenset({"/healthz", "/readyz", "/metrics"})
 """Paths open to any host name and any page: nothing is spent there, and no page can read the answer."""
@@ -96,16 +96,17 @@ def origin_of(url: str) -> bytes:
 
 def is_preflight(scope: Scope) -> bool:
     """Whether the request is a CORS preflight."""
-    requested = value(scope["headers"], b"access-control-request-method")
+    requested = header_of(scope["headers"], b"access-control-request-method")
     return scope["method"] == "OPTIONS" and requested is not None
 
 
 async def send_preflight(origin: bytes, scope: Scope, _: Receive, send: Send) -> None:
     """Answer a preflight: the page may send its request."""
+    asked = header_of(scope["headers"], b"access-control-request-headers")
     headers: list[Header] = [
         (b"access-control-allow-origin", origin),
         (b"access-control-allow-methods", _METHODS),
-        (b"access-control-allow-headers", value(scope["headers"], b"access-control-request-headers") or b"*"),
+        (b"access-control-allow-headers", asked or b"*"),
         (b"access-control-max-age", _REMEMBERED),
         (b"vary", b"Origin"),
     ]

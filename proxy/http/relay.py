@@ -7,7 +7,6 @@ closes the connection: the client sees a truncation, never a short answer that l
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 from starlette.types import Receive, Scope, Send
@@ -22,14 +21,12 @@ from proxy.http.request_head import (
     to_client,
     to_upstream,
     upstream_target,
-    value,
 )
-from proxy.ports import Upstream, UpstreamResponse
+from proxy.ports import Upstream, UpstreamResponse, header_of
+from proxy.telemetry import log_warning
 
 _NO_LENGTH = 304
 """A status whose Content-Length describes a body that the response does not carry (RFC 9110 15.4.5)."""
-
-logger = logging.getLogger(__name__)
 
 
 class Relay:
@@ -55,7 +52,7 @@ class Relay:
         target = upstream_target(scope["raw_path"], scope["query_string"])
         headers = scope["headers"]
         check_credentials(headers)
-        if (value(headers, b"upgrade") or b"").lower() == b"websocket":
+        if (header_of(headers, b"upgrade") or b"").lower() == b"websocket":
             raise NotBuilt("WebSockets are not relayed.")
         response: UpstreamResponse | None = None
         try:
@@ -71,7 +68,7 @@ class Relay:
                 except UpstreamError as error:
                     # The answer stays incomplete; the server then closes the connection, which tells the
                     # client.
-                    logger.warning("the upstream broke off in mid-answer: %s", error.code)
+                    log_warning("the upstream broke off in mid-answer", code=error.code)
         finally:
             if response is not None:
                 await response.aclose()

@@ -38,22 +38,13 @@ from proxy.errors import (
     UnsupportedMediaType,
     URITooLong,
 )
-
-Header = tuple[bytes, bytes]
+from proxy.ports import Header, header_of
 
 HOP_BY_HOP = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer "
     b"transfer-encoding upgrade".split()
 )
 OURS = b"x-unabridged-"
-
-
-def value(headers: Sequence[Header], name: bytes) -> bytes | None:
-    """Return the first value of a header, None where it is absent; `name` is in lower case."""
-    for key, found in headers:
-        if key.lower() == name:
-            return found
-    return None
 
 
 def by_name(headers: Sequence[Header]) -> dict[bytes, bytes]:
@@ -68,7 +59,7 @@ def by_name(headers: Sequence[Header]) -> dict[bytes, bytes]:
 
 def content_length(headers: Sequence[Header]) -> int | None:
     """Return the announced size of the body in bytes, None if there is none (raises InvalidHeader)."""
-    announced = value(headers, b"content-length")
+    announced = header_of(headers, b"content-length")
     if announced is None:
         return None
     if not announced.isdigit() or len(announced) > 19:
@@ -78,8 +69,8 @@ def content_length(headers: Sequence[Header]) -> int | None:
 
 def announces_body(headers: Sequence[Header]) -> bool:
     """Whether a request with these headers has a body (RFC 9112 6.3)."""
-    length = value(headers, b"content-length") or b"0"
-    return length.strip(b"0") != b"" or value(headers, b"transfer-encoding") is not None
+    length = header_of(headers, b"content-length") or b"0"
+    return length.strip(b"0") != b"" or header_of(headers, b"transfer-encoding") is not None
 
 
 def check_credentials(headers: Sequence[Header]) -> None:
@@ -312,7 +303,7 @@ class Head:
         """Return the envelope of a managed request; raises the errors of a head that cannot be read."""
         if self._envelope is None:
             check_credentials(self._headers)
-            require_json(value(self._headers, b"content-type"))
+            require_json(header_of(self._headers, b"content-type"))
             target = upstream_target(self._path, self._query)
             forwarded = to_upstream(self._headers, accept_encoding=b"identity", without=_DECODED)
             self._envelope = Envelope.read(naming, target, self._named, forwarded)

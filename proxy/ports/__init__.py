@@ -9,7 +9,16 @@ all its adapters. Other packages import the names of the ports from here.
 
 from proxy.ports.bill_store import BillStore, Group
 from proxy.ports.memory_store import Changes, MemoryStore, ScopeSnapshot
-from proxy.ports.services import Clock, Passage, Search, TokenCounter, Upstream, UpstreamResponse
+from proxy.ports.services import (
+    Clock,
+    Header,
+    Passage,
+    Search,
+    TokenCounter,
+    Upstream,
+    UpstreamResponse,
+    header_of,
+)
 from proxy.ports.session_store import (
     COMPACTOR,
     NAMED,

@@ -50,6 +50,18 @@ class TokenCounter(Protocol):
         ...
 
 
+Header = tuple[bytes, bytes]
+"""Name and value of a header, in the bytes that were sent."""
+
+
+def header_of(headers: Sequence[Header], name: bytes) -> bytes | None:
+    """Return the first value of a header, None where it is absent; ``name`` is in lower case."""
+    for key, value in headers:
+        if key.lower() == name:
+            return value
+    return None
+
+
 class UpstreamResponse(Protocol):
     """An upstream's response whose body has not been read yet."""
 
@@ -57,7 +69,7 @@ class UpstreamResponse(Protocol):
     def status(self) -> int: ...
 
     @property
-    def headers(self) -> Sequence[tuple[bytes, bytes]]: ...
+    def headers(self) -> Sequence[Header]: ...
 
     def chunks(self) -> AsyncIterator[bytes]:
         """Iterate over the body's bytes as they arrive, still encoded. There is only one such iterator.
@@ -79,7 +91,7 @@ class Upstream(Protocol):
         self,
         method: str,
         target: str,
-        headers: Sequence[tuple[bytes, bytes]],
+        headers: Sequence[Header],
         body: bytes | AsyncIterator[bytes] | None,
         *,
         at_root: bool = False,

@@ -23,7 +23,7 @@ from typing import Final, Protocol
 import httpx2
 
 from proxy.adapters.faults import fault_of
-from proxy.adapters.upstream.connection import Connection, Content, Header, unpresentable
+from proxy.adapters.upstream.connection import Connection, Content, unpresentable
 from proxy.config import PORTS
 from proxy.errors import (
     InvalidHeader,
@@ -34,7 +34,7 @@ from proxy.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from proxy.ports import UpstreamResponse
+from proxy.ports import Header, UpstreamResponse
 from proxy.telemetry import log_warning
 
 CONNECTIONS = 10_000

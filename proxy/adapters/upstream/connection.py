@@ -19,6 +19,7 @@ import msgspec
 
 from proxy.adapters.faults import fault_of
 from proxy.errors import UnabridgedError, UpstreamInvalidResponse, UpstreamTimeout, UpstreamUnreachable
+from proxy.ports import Header
 
 HEAD_BYTES = 256 * 1024
 """Largest size of an answer's head, including informational answers before it, and of the framing between two
@@ -37,7 +38,6 @@ _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _FIRST_FINAL = 200
 _BODILESS = frozenset({204, 304})
 
-Header = tuple[bytes, bytes]
 Content = bytes | AsyncIterator[bytes] | None
 """A request's body."""
 

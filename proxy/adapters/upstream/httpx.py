@@ -23,7 +23,7 @@ import httpx2
 
 from proxy.adapters.faults import fault_of
 from proxy.adapters.upstream.client import KEEPALIVE, PooledUpstream
-from proxy.adapters.upstream.connection import HEAD_BYTES, TOO_LARGE, Content, Header
+from proxy.adapters.upstream.connection import HEAD_BYTES, TOO_LARGE, Content
 from proxy.errors import (
     InvalidHeader,
     UnabridgedError,
@@ -31,6 +31,7 @@ from proxy.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
+from proxy.ports import Header
 
 if TYPE_CHECKING:
     import h11

@@ -17,11 +17,11 @@ from urllib.request import getproxies_environment
 import httpx2
 
 from proxy.adapters.upstream.client import HttptoolsUpstream, PooledUpstream
-from proxy.adapters.upstream.connection import Header
 from proxy.adapters.upstream.httpx import HttpxUpstream
 from proxy.config import PORTS, Settings, is_loopback
 from proxy.environment import variable
 from proxy.errors import SettingsError
+from proxy.ports import Header
 
 
 def open_upstream(settings: Settings, credentials: Sequence[Header] = ()) -> PooledUpstream:

@@ -26,13 +26,14 @@ from proxy.core.dialects.registry import CHAT
 from proxy.core.formats.json import as_mapping, dumps, loads, text_or_empty
 from proxy.core.formats.sse import Decoder
 from proxy.core.policy.policy import Policy
+from proxy.engine.flow import is_stream
 from proxy.engine.models.models import Models
 from proxy.engine.models.stated_windows import StatedWindows
 from proxy.environment import variable
 from proxy.errors import OperatorError, SettingsError, UnabridgedError, UpstreamError
-from proxy.ports import Upstream
+from proxy.ports import Header, Upstream, header_of
 
-Headers = Sequence[tuple[bytes, bytes]]
+Headers = Sequence[Header]
 
 _LISTING_BYTES = 8 * 2**20
 _SECONDS = 20.0
@@ -96,7 +97,7 @@ async def _listed(upstream: Upstream, credentials: Headers) -> _Listed:
             content += chunk
             if len(content) > _LISTING_BYTES:
                 break
-    date = next((value for name, value in response.headers if name.lower() == b"date"), b"")
+    date = header_of(response.headers, b"date") or b""
     try:
         data = as_mapping(loads(bytes(content))).get("data")
     except ValueError:
@@ -202,8 +203,6 @@ async def _arrived(upstream: Upstream, credentials: Headers, model: str) -> _Arr
     body = dumps({"model": model, "stream": True, "messages": [{"role": "user", "content": _QUESTION}]})
     headers = [*credentials, (b"content-type", b"application/json"), (b"accept-encoding", b"identity")]
     response = await upstream.send("POST", CHAT.path, headers, body)
-    kinds = {value for name, value in response.headers if name.lower() == b"content-type"}
-    is_stream = any(kind.startswith(b"text/event-stream") for kind in kinds)
     decoder, events, pieces, last = Decoder(), 0, 0, 0.0
     async with aclosing(response):
         async for chunk in response.chunks():
@@ -211,7 +210,7 @@ async def _arrived(upstream: Upstream, credentials: Headers, model: str) -> _Arr
             pieces += now - last > _PAUSE
             last = now
             events += len(decoder.feed(chunk))
-    return _Arrived(response.status, is_stream, events, pieces)
+    return _Arrived(response.status, is_stream(response), events, pieces)
 
 
 # --- certificates ---

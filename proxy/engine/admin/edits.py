@@ -27,7 +27,7 @@ from proxy.engine.sessions.recognition import Recognition
 from proxy.engine.summaries.jobs import Owner, SummaryJobs
 from proxy.engine.summaries.pool import GapSummaries
 from proxy.errors import InvalidType, NotFound, NothingToChange, SessionBusy
-from proxy.ports import COMPACTOR, Clock, SessionKey, SessionStore
+from proxy.ports import COMPACTOR, Clock, Header, SessionKey, SessionStore
 
 _RACES = 4
 """The most attempts at a change; an attempt fails if somebody else changed the same lane meanwhile."""
@@ -70,7 +70,7 @@ class Edits:
     recorder: Recorder
     forget_own_scope: Callable[[SessionKey, str], Awaitable[object]]
     """Deletes the memories of a session's own scope; takes its key and its tenant."""
-    credentials: Sequence[tuple[bytes, bytes]]
+    credentials: Sequence[Header]
     """Headers for the requests for summaries; if empty, no summaries are written on request."""
 
     async def delete(self, found: Inspected) -> None:

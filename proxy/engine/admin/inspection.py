@@ -36,7 +36,7 @@ from proxy.core.tool_cache.derive import derive, initial
 from proxy.engine.models.asking import Caller
 from proxy.engine.summaries.jobs import Missing, Owner, SummaryJobs
 from proxy.errors import NotFound, RequestError
-from proxy.ports import SessionKey, SessionStore, TokenCounter, UnreadableRecord
+from proxy.ports import Header, SessionKey, SessionStore, TokenCounter, UnreadableRecord
 
 _SEARCHED = 10_000
 """How many sessions, newest first, are searched for a name."""
@@ -78,7 +78,7 @@ class Inspected:
     hidden: Mapping[bytes, HiddenCalls] = field(default_factory=dict[bytes, HiddenCalls])
     """Its answers with hidden calls, by chain hash."""
 
-    def owner(self, rules: Summary, credentials: Sequence[tuple[bytes, bytes]] = ()) -> Owner:
+    def owner(self, rules: Summary, credentials: Sequence[Header] = ()) -> Owner:
         """Return the owner of the summaries of its latest lane; ``credentials`` allow writing summaries."""
         session = self.session
         caller = Caller.for_summaries(rules, session.model, credentials)

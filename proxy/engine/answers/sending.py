@@ -20,7 +20,7 @@ from proxy.core.dialects.dialect import Dialect
 from proxy.core.formats.sse import Decoder
 from proxy.core.formats.unpacking import CODINGS, Unpacker, UnpackingError
 from proxy.core.planning.plan import EMPTY
-from proxy.engine.flow import Exchange, Incoming, Sent, header_of, is_stream
+from proxy.engine.flow import Exchange, Incoming, Sent, coding_of, is_stream
 from proxy.engine.models.models import Models
 from proxy.engine.planning.decisions import Decisions, reserve_of
 from proxy.ports import Clock, Upstream, UpstreamResponse
@@ -108,7 +108,7 @@ class Sender:
                 begun += chunk
                 if response.status not in _REFUSALS or len(begun) > _BEGUN_BYTES:
                     return Sent(response, bytes(begun), is_over=False)
-            opening, coding = bytes(begun), header_of(response, b"content-encoding")
+            opening, coding = bytes(begun), coding_of(response)
             if coding in CODINGS:  # a refusal that was compressed, though nobody had asked for that
                 with suppress(UnpackingError):
                     opening = Unpacker(coding, _BEGUN_BYTES).feed(opening)

@@ -19,11 +19,11 @@ from proxy.core.dialects.answers import AnswerEditor
 from proxy.core.formats.json import as_mapping, loads
 from proxy.core.formats.unpacking import CODINGS, Unpacker, UnpackingError
 from proxy.engine.answers.sending import Sender
-from proxy.engine.flow import Exchange, Sent, header_of, is_stream
+from proxy.engine.flow import Exchange, Sent, coding_of, is_stream
 from proxy.engine.recording.recorder import Recorder
 from proxy.engine.tool_rounds import Answerers, FreshResults, Rounds
 from proxy.errors import UpstreamError, UpstreamInvalidResponse
-from proxy.ports import Clock, UpstreamResponse
+from proxy.ports import Clock, Header, UpstreamResponse
 from proxy.tracing import ROUND, step
 
 _OK = 200
@@ -54,7 +54,7 @@ class ToolLoop:
         if sent.response.status != _OK or not answerers or not exchange.request.history.body.may_hide_calls:
             return sent
         sent = _unpacked(sent)
-        if not _is_plain(sent.response):
+        if coding_of(sent.response) != b"identity":
             return sent
         exchange.rounds = Rounds(
             dialect=self.sender.dialect,
@@ -178,7 +178,8 @@ class _Spliced:
 
     async def _refusal(self, sent: Sent) -> bytes:
         """Return an error event if the upstream does not continue, else empty."""
-        if sent.response.status == _OK and is_stream(sent.response) and _is_plain(sent.response):
+        response = sent.response
+        if response.status == _OK and is_stream(response) and coding_of(response) == b"identity":
             return b""
         error = _error_in(sent.opening or await _read(sent, _ERROR_BYTES))
         body = {"error": error} if error else UpstreamInvalidResponse().body()
@@ -194,7 +195,7 @@ class _Rewritten:
     def __init__(self, response: UpstreamResponse, length: int) -> None:
         self.status = response.status
         others = [pair for pair in response.headers if pair[0].lower() not in _ABOUT_LENGTH]
-        self.headers: Sequence[tuple[bytes, bytes]] = [*others, (b"content-length", b"%d" % length)]
+        self.headers: Sequence[Header] = [*others, (b"content-length", b"%d" % length)]
         self.chunks = response.chunks
         self.aclose = response.aclose
 
@@ -248,16 +249,12 @@ async def _whole(sent: Sent, course: _Course) -> Sent:
     return replace(sent, response=response, begun=edited, is_over=True)
 
 
-def _is_plain(response: UpstreamResponse) -> bool:
-    return header_of(response, b"content-encoding") in (b"", b"identity")
-
-
 # --- answers that are compressed though nobody has asked for that ---
 
 
 def _unpacked(sent: Sent) -> Sent:
     """Return the answer decompressed; unchanged where it is plain, or compressed in an unknown way."""
-    coding = header_of(sent.response, b"content-encoding")
+    coding = coding_of(sent.response)
     if coding not in CODINGS:
         return sent
     return Sent(_Unpacked(sent, Unpacker(coding, _ANSWER_BYTES)), b"", is_over=False, opening=sent.opening)
@@ -268,7 +265,7 @@ class _Unpacked:
 
     def __init__(self, sent: Sent, unpacker: Unpacker) -> None:
         self.status = sent.response.status
-        self.headers: Sequence[tuple[bytes, bytes]] = [
+        self.headers: Sequence[Header] = [
             pair for pair in sent.response.headers if pair[0].lower() not in _ABOUT_BYTES
         ]
         self._sent = sent

@@ -19,7 +19,7 @@ import msgspec
 from proxy.cache import Lru, Memory
 from proxy.core.memory.records import Scope, ScopeKind
 from proxy.errors import InvalidHeader, InvalidPolicy, InvalidSessionId
-from proxy.ports import NAMED, SessionKey
+from proxy.ports import NAMED, Header, SessionKey
 
 Headers = Mapping[bytes, bytes]
 """Request headers by lower-case name; the values of a repeated header are joined by a comma."""
@@ -202,14 +202,14 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     """Path and query after ``/v1``."""
     headers: Headers
-    forwarded: Sequence[tuple[bytes, bytes]]
+    forwarded: Sequence[Header]
     """The headers to send upstream."""
     caller: Caller
     budget: int | None
     """Most tokens that the client allows; None where it leaves them to the policy."""
     is_boundary: bool
     """Whether the client says that something new begins."""
-    credentials: Sequence[tuple[bytes, bytes]]
+    credentials: Sequence[Header]
     """The headers that background calls need to be made in the caller's name."""
     channel: str = ""
     """The channel of the session, empty where no header names one; ``workspace`` is the channel's
@@ -217,9 +217,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     workspace: str = ""
 
     @classmethod
-    def read(
-        cls, naming: Naming, target: str, headers: Headers, forwarded: Sequence[tuple[bytes, bytes]]
-    ) -> Self:
+    def read(cls, naming: Naming, target: str, headers: Headers, forwarded: Sequence[Header]) -> Self:
         """Read the head of a request. Raises InvalidSessionId, InvalidPolicy and InvalidHeader."""
         caller = naming.caller(headers)
         text, budget = headers.get(BUDGET_HEADER, b"").decode("latin-1").strip(), None

@@ -17,7 +17,7 @@ from proxy.cache import Lru, Memory
 from proxy.core.dialects.answers import Answer, Ask, Usage
 from proxy.core.dialects.dialect import Dialect
 from proxy.core.policy.sections import Summary
-from proxy.ports import SessionKey, Upstream, UpstreamResponse
+from proxy.ports import Header, SessionKey, Upstream, UpstreamResponse, header_of
 from proxy.tracing import current
 
 _ANSWER_BYTES = 2**20
@@ -36,7 +36,7 @@ class Caller:
     """The caller in whose name the model is asked."""
 
     model: str
-    headers: Sequence[tuple[bytes, bytes]]
+    headers: Sequence[Header]
     """The caller's credentials; held in memory only."""
     timeout: float
     """Seconds that one call may take."""
@@ -52,9 +52,7 @@ class Caller:
         return replace(self, session=session, ttl=ttl)
 
     @classmethod
-    def for_summaries(
-        cls, rules: Summary, model: str, credentials: Sequence[tuple[bytes, bytes]] = ()
-    ) -> Self:
+    def for_summaries(cls, rules: Summary, model: str, credentials: Sequence[Header] = ()) -> Self:
         """Return the caller for summaries of a conversation with this model, as the policy says."""
         return cls(rules.model or model, credentials, rules.timeout)
 
@@ -176,7 +174,7 @@ async def fetch(
     upstream: Upstream,
     method: str,
     place: str,
-    headers: Sequence[tuple[bytes, bytes]],
+    headers: Sequence[Header],
     body: bytes | None,
     most: int,
     *,
@@ -204,16 +202,15 @@ def rate_limit(response: UpstreamResponse) -> float | None:
 
     That is a 429, or a 503 with a Retry-After (RFC 9110, section 10.2.3).
     """
-    headers = {name.lower(): value.decode("latin-1").strip() for name, value in response.headers}
-    after = headers.get(b"retry-after", "")
+    after = (header_of(response.headers, b"retry-after") or b"").decode("latin-1").strip()
     if response.status != _TOO_MANY and not (response.status == _UNAVAILABLE and after):
         return None
     if after.isascii() and after.isdigit():
         seconds = float(after[:6])
     else:
         try:  # a date, relative to the response's own date
-            until = parsedate_to_datetime(after) - parsedate_to_datetime(headers.get(b"date", ""))
-            seconds = until.total_seconds()
+            now = (header_of(response.headers, b"date") or b"").decode("latin-1")
+            seconds = (parsedate_to_datetime(after) - parsedate_to_datetime(now)).total_seconds()
         except (TypeError, ValueError):  # one of them is no date, or has no time zone
             seconds = 0.0
     return min(max(seconds, 0.0), _LONGEST_LIMIT)

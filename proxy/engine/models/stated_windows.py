@@ -23,7 +23,7 @@ from proxy.core.budget.learning import LEAST
 from proxy.core.formats.json import as_mapping, dumps, loads, text_or_empty
 from proxy.engine.models.asking import fetch
 from proxy.errors import UnabridgedError
-from proxy.ports import Clock, Upstream
+from proxy.ports import Clock, Header, Upstream
 from proxy.telemetry import log_warning
 
 _LIST = "/models"
@@ -43,7 +43,7 @@ _ABSENT = (404, 405, 410)
 _NUM_CTX = re.compile(r"^num_ctx\s+(\d+)", re.MULTILINE)
 _LISTED = ("context_length", "max_model_len", "max_context_length")
 
-Headers = Sequence[tuple[bytes, bytes]]
+Headers = Sequence[Header]
 
 
 class _Unanswered(Exception):  # noqa: N818 - it says nothing of the window

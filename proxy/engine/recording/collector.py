@@ -3,7 +3,7 @@
 from proxy.core.dialects.answers import Answer, AnswerStream
 from proxy.core.dialects.dialect import Dialect
 from proxy.core.formats.unpacking import CODINGS, Unpacker, UnpackingError
-from proxy.engine.flow import header_of, is_stream
+from proxy.engine.flow import coding_of, is_stream
 from proxy.ports import UpstreamResponse
 
 _ANSWERED = 200
@@ -20,7 +20,7 @@ class Collector:
     def __init__(self, dialect: Dialect, response: UpstreamResponse) -> None:
         self.dialect = dialect
         self.is_stream = response.status == _ANSWERED and is_stream(response)
-        coding = header_of(response, b"content-encoding") or b"identity"
+        coding = coding_of(response)
         is_plain = coding == b"identity"
         self.is_plain_stream = self.is_stream and is_plain
         """Whether the answer is an uncompressed stream, in which events can be held back or added."""

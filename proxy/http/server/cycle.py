@@ -18,7 +18,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCy
 
 from proxy.errors import UnabridgedError
 from proxy.http.asgi import CLIENT, ClientDisconnected, send_error
-from proxy.http.request_head import Header
+from proxy.ports import Header
 from proxy.telemetry import log_fault
 
 NOWHERE = bytearray()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from proxy.errors import HeadersTooLarge, InvalidPath, RequestError, UnabridgedError, URITooLong
-from proxy.http.request_head import MAX_HEADER_BYTES, MAX_HEADERS, MAX_URI, Header, check_head
+from proxy.http.request_head import MAX_HEADER_BYTES, MAX_HEADERS, MAX_URI, check_head
+from proxy.ports import Header
 
 HOST: Header = (b"host", b"api.example")
 

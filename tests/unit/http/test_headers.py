@@ -4,14 +4,13 @@ import pytest
 
 from proxy.errors import InvalidHeader
 from proxy.http.request_head import (
-    Header,
     announces_body,
     check_credentials,
     content_length,
     to_client,
     to_upstream,
-    value,
 )
+from proxy.ports import Header, header_of
 
 HOPS: list[Header] = [
     (b"connection", b"keep-alive, X-Private ,x-other"),
@@ -73,8 +72,8 @@ def test_chunks_overrule_a_length() -> None:
 
 def test_headers_are_found_by_name_in_any_case() -> None:
     headers = [(b"X-A", b"1"), (b"x-a", b"2")]
-    assert value(headers, b"x-a") == b"1"
-    assert value(headers, b"x-b") is None
+    assert header_of(headers, b"x-a") == b"1"
+    assert header_of(headers, b"x-b") is None
 
 
 @pytest.mark.parametrize(
