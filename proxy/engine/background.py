@@ -5,8 +5,10 @@ have further rules (:mod:`proxy.engine.foreground`).
 """
 
 import asyncio
+import secrets
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from proxy.core.planning.chain import Chain
@@ -15,6 +17,8 @@ from proxy.telemetry import log_fault
 
 T = TypeVar("T")
 
+LEASE = 15.0
+"""Seconds of a lease on work: others take over a dead worker's work after that."""
 _RENEWALS = 3
 """How often a lease is renewed before it would expire."""
 _LONG = 20_000
@@ -62,6 +66,41 @@ async def keep_renewing(renew: Callable[[], Awaitable[object]], lease: float) ->
         await asyncio.sleep(lease / _RENEWALS)
         with suppress(StoreUnavailable):
             await renew()
+
+
+class Lease:
+    """The right to a piece of work that the store gives to one worker at a time; renewed until it ends.
+
+    ``claim`` and ``release`` are the store's, for this work.
+    """
+
+    def __init__(
+        self, claim: Callable[[str, float], Awaitable[bool]], release: Callable[[str], Awaitable[None]]
+    ) -> None:
+        self._claim, self._release = claim, release
+        self.token = secrets.token_hex(8)
+        self._renewing: asyncio.Task[None] | None = None
+
+    async def take(self) -> bool:
+        """Take it; return False while another worker has it. Raises StoreUnavailable."""
+        claim = partial(self._claim, self.token, LEASE)
+        is_ours = await claim()
+        if is_ours:
+            self._renewing = asyncio.create_task(keep_renewing(claim, LEASE), name="lease")
+        return is_ours
+
+    def end(self) -> bool:
+        """Stop renewing; return whether it was being renewed."""
+        renewing, self._renewing = self._renewing, None
+        if renewing is not None:
+            renewing.cancel()
+        return renewing is not None
+
+    async def give_up(self) -> None:
+        """Let another worker do the work; no effect once it has ended."""
+        if self.end():
+            with suppress(StoreUnavailable):  # then it expires
+                await self._release(self.token)
 
 
 async def off_loop(chain: Chain, work: Callable[[], T]) -> T:

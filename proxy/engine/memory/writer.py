@@ -6,10 +6,10 @@ If a call for a text fails, that is logged, the old text stays, and the run goes
 """
 
 import asyncio
-import secrets
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -19,17 +19,14 @@ from proxy.core.memory.merging import ItemIndex, merge
 from proxy.core.memory.records import About, Event, Item, Scope, ScopeKind, Texts, Thread, Trust
 from proxy.core.memory.texts import TextRequest, lines_of_text
 from proxy.core.memory.utterances import Utterance, newest
-from proxy.engine.background import keep_renewing
+from proxy.engine.background import Lease
 from proxy.engine.intake.homes import MemoryHome
 from proxy.engine.memory.conversations import Conversation, Conversations
 from proxy.engine.memory.model import MemoryModel, ModelAccess, logged_failure, pieces_of
 from proxy.engine.memory.reader import digest_of
 from proxy.engine.memory.scope_cache import CachedScope, ScopeCache
-from proxy.errors import StoreUnavailable
 from proxy.ports import NAMED, Changes, Clock, MemoryStore, SessionKey, TokenCounter
 
-LEASE = 15.0
-"""Seconds of a lease on work: others take over a dead worker's work after that."""
 LONG, SHORT = True, False
 """Names for the values of :attr:`TextRequest.is_long`."""
 _MOST_PIECES = 8
@@ -44,19 +41,12 @@ _MOST_THREADS = 200
 @asynccontextmanager
 async def claimed(store: MemoryStore, scope: Scope, work: str) -> AsyncGenerator[bool]:
     """Claim ``work`` in a scope; yields whether this worker got it, and holds it until the context ends."""
-    token = secrets.token_hex(8)
-    if not await store.claim_work(scope, work, token, LEASE):
-        yield False
-        return
-    renewing = asyncio.create_task(
-        keep_renewing(lambda: store.claim_work(scope, work, token, LEASE), LEASE), name="memory lease"
-    )
+    lease = Lease(partial(store.claim_work, scope, work), partial(store.release_work, scope, work))
+    is_ours = await lease.take()
     try:
-        yield True
+        yield is_ours
     finally:
-        renewing.cancel()
-        with suppress(StoreUnavailable):  # then the lease runs out
-            await store.release_work(scope, work, token)
+        await lease.give_up()
 
 
 class _Found(NamedTuple):

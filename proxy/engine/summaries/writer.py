@@ -6,7 +6,6 @@ have written is not paid for again.
 """
 
 import asyncio
-import secrets
 import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -29,7 +28,7 @@ from proxy.core.summaries.prompt import (
 )
 from proxy.core.summaries.source import MOST_PIECES, Block, Piece, answer_piece, record_piece
 from proxy.core.summaries.verification import Evidence
-from proxy.engine.background import keep_renewing
+from proxy.engine.background import Lease
 from proxy.engine.foreground import Foreground
 from proxy.engine.summaries.cached_view import PromptCache
 from proxy.engine.summaries.compactors import Compacting, Job
@@ -39,8 +38,6 @@ from proxy.telemetry import Metrics
 
 T = TypeVar("T")
 
-LEASE = 15.0
-"""Seconds."""
 _GLANCES = (0.1, 2.0)
 """Seconds between two checks for another worker's text: the first, and the longest."""
 _MOST_GLANCES = 60
@@ -50,50 +47,28 @@ class _Elsewhere(Exception):  # noqa: N818 - no error: it is being written
     """Another worker is writing the text."""
 
 
-class Lease:
-    """The right to write one summary, renewed until it is given up or the summary is stored.
+class SummaryLease(Lease):
+    """The right to write one summary: the others wait for its text. Without a store each worker writes."""
 
-    Of many workers one writes, and the others wait for its text; without a store each worker writes.
-    """
+    def __init__(self, store: SummaryStore, key: SessionKey, address: str) -> None:
+        super().__init__(partial(store.claim, key, address), partial(store.release, key, address))
+        self._store, self._key, self._address = store, key, address
 
-    def __init__(self, store: SummaryStore, key: SessionKey, address: str, token: str) -> None:
-        self._store, self._key, self._address, self._token = store, key, address, token
-        self._renewing: asyncio.Task[None] | None = None
-        if token:
-            renewing = keep_renewing(lambda: store.claim(key, address, token, LEASE), LEASE)
-            self._renewing = asyncio.create_task(renewing, name="lease")
-
-    @classmethod
-    async def take(cls, store: SummaryStore, key: SessionKey, address: str) -> "Lease | None":
-        """Take the lease on the summary at ``address``; None while another worker has it."""
-        token = secrets.token_hex(8)
+    async def take(self) -> bool:
+        """Take it; return False while another worker has it."""
         try:
-            if not await store.claim(key, address, token, LEASE):
-                return None
+            return await super().take()
         except StoreUnavailable:
-            token = ""
-        return cls(store, key, address, token)
-
-    async def give_up(self) -> None:
-        """Let another worker write the summary; no effect if given up already, or if it is stored."""
-        if self._end():
-            with suppress(StoreUnavailable):  # then it expires
-                await self._store.release(self._key, self._address, self._token)
+            self.token = ""
+            return True
 
     async def keep(self, text: str, ttl: float) -> bool:
         """Store the text unless another worker has taken over; return False if one has."""
-        self._end()
+        self.end()
         try:
-            return await self._store.keep_summary(self._key, self._address, text, ttl, self._token)
+            return await self._store.keep_summary(self._key, self._address, text, ttl, self.token)
         except StoreUnavailable:
             return True  # it is in this process, and in the note once an epoch begins
-
-    def _end(self) -> bool:
-        """Stop renewing; return whether the lease was being renewed."""
-        renewing, self._renewing = self._renewing, None
-        if renewing is not None:
-            renewing.cancel()
-        return renewing is not None
 
 
 class Writer:
@@ -287,9 +262,9 @@ class Writer:
         counts. Raises _Elsewhere.
         """
 
-        async def under_lease() -> tuple[T, Lease]:
-            lease = await Lease.take(self._store, job.key, address)
-            if lease is None:
+        async def under_lease() -> tuple[T, SummaryLease]:
+            lease = SummaryLease(self._store, job.key, address)
+            if not await lease.take():
                 raise _Elsewhere
             try:
                 is_written = await self._found(job, address) is not None  # written while we took the lease

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from proxy.adapters.stores.in_process import InProcessStore
-from proxy.engine.summaries import writer
-from proxy.engine.summaries.writer import Lease
+from proxy.engine import background
+from proxy.engine.summaries.writer import SummaryLease
 from proxy.errors import StoreUnavailable
 from proxy.ports import SessionKey
 from tests.support.stores import DAY, KEY, HandClock
@@ -28,19 +28,19 @@ class AwayStore(InProcessStore):
 
 async def test_another_worker_gets_it_once_it_is_given_up() -> None:
     store = InProcessStore(HandClock())
-    lease = await Lease.take(store, KEY, "one")
-    assert lease is not None
-    assert await Lease.take(store, KEY, "one") is None
+    lease = SummaryLease(store, KEY, "one")
+    assert await lease.take()
+    assert not await SummaryLease(store, KEY, "one").take()
     await lease.give_up()
-    assert await Lease.take(store, KEY, "one") is not None
+    assert await SummaryLease(store, KEY, "one").take()
 
 
 async def test_it_lasts_while_its_worker_lives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "LEASE", 0.06)
+    monkeypatch.setattr(background, "LEASE", 0.06)
     clock = HandClock()
     store = InProcessStore(clock)
-    lease = await Lease.take(store, KEY, "one")
-    assert lease is not None
+    lease = SummaryLease(store, KEY, "one")
+    assert await lease.take()
     for _ in range(3):
         await asyncio.sleep(0.05)
         clock.time += 0.05
@@ -52,11 +52,11 @@ async def test_it_lasts_while_its_worker_lives(monkeypatch: pytest.MonkeyPatch) 
 async def test_whoever_lost_it_keeps_nothing() -> None:
     clock = HandClock()
     store = InProcessStore(clock)
-    slow = await Lease.take(store, KEY, "one")
-    assert slow is not None
-    clock.time += writer.LEASE + 1
-    quick = await Lease.take(store, KEY, "one")
-    assert quick is not None
+    slow = SummaryLease(store, KEY, "one")
+    assert await slow.take()
+    clock.time += background.LEASE + 1
+    quick = SummaryLease(store, KEY, "one")
+    assert await quick.take()
     assert not await slow.keep("slow", DAY)
     assert await quick.keep("quick", DAY)
     assert await store.summaries(KEY, ["one"]) == {"one": "quick"}
@@ -64,7 +64,7 @@ async def test_whoever_lost_it_keeps_nothing() -> None:
 
 async def test_without_a_store_everybody_may_write() -> None:
     store = AwayStore(HandClock())
-    lease = await Lease.take(store, KEY, "one")
-    assert lease is not None
+    lease = SummaryLease(store, KEY, "one")
+    assert await lease.take()
     assert await lease.keep("text", DAY)
     await lease.give_up()
