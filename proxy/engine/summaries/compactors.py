@@ -5,26 +5,20 @@ found by the entry-point group `unabridged.compactors`; they need not import any
 """
 
 import asyncio
-import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
-import msgspec
-
 from proxy.core.dialects.answers import Ask
-from proxy.core.planning.exchanges import RunningSummary
 from proxy.core.policy.sections import Compactor as Named
-from proxy.core.policy.sections import Summary
 from proxy.core.policy.values import COMPACTORS
 from proxy.core.summaries.compaction import GapUnit, ask_for_report, dated, is_working_flow, report_in
-from proxy.core.summaries.prompt import LANGUAGES, Limit, Refused, judge, text_of
-from proxy.core.summaries.source import Piece, Source
-from proxy.engine.models.asking import Asking, Caller, Unanswered
-from proxy.engine.summaries.cached_view import CachedQuestion
+from proxy.core.summaries.prompt import LANGUAGES, Refused, judge, text_of
+from proxy.engine.models.asking import Asking, Unanswered
+from proxy.engine.summaries.job import Job
 from proxy.errors import StoreUnavailable, UnabridgedError
-from proxy.ports import SessionKey, SummaryStore, TokenCounter
+from proxy.ports import SummaryStore, TokenCounter
 from proxy.telemetry import log_fault
 
 
@@ -65,13 +59,12 @@ class Compactor(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Compaction:
-    """A gap that a compactor has taken."""
+class CompactorJob(Job, frozen=True, kw_only=True):
+    """The job for a gap that a compactor has taken; if its text is unusable, the summary is written."""
 
     compactor: Compactor
     units: tuple[GapUnit, ...]
-    hashes: Mapping[int, bytes] = field(default_factory=dict[int, bytes])
+    hashes: Mapping[int, bytes] = {}
     """Chain hashes of the units' messages, by number."""
     goal: str = ""
     progress: str = ""
@@ -111,63 +104,6 @@ def first_for(named: Sequence[Named], units: Sequence[GapUnit]) -> Compactor | N
     return None
 
 
-# --- one summary to be written ---
-
-
-class Job(msgspec.Struct, frozen=True):
-    """One summary to be written."""
-
-    address: str
-    session: str
-    """The session's id for operators."""
-    terms: str
-    """The address of the terms (with the tenant), from which the pieces' addresses are derived."""
-    source: Source
-    caller: Caller
-    rules: Summary
-    max_tokens: int
-    key: SessionKey
-    ttl: float
-    room: int
-    """Counted tokens that a call may have for its prompt."""
-    rebuilds: bool = False
-    """Whether earlier summaries are rewritten from their original messages; their pieces are reused."""
-    compaction: Compaction | None = None
-    record: RunningSummary | None = None
-    """The text that the strategy writes of the gap itself; only its long parts are shortened."""
-    cached: CachedQuestion | None = None
-    """The question to try first, where the provider has cached the messages that it follows."""
-
-    @property
-    def limit(self) -> Limit:
-        """The limit of the whole summary."""
-        return Limit(self.max_tokens, self.rules.max_characters)
-
-    @property
-    def piece_limit(self) -> Limit:
-        """The limit of one piece's summary: an even share of the tokens.
-
-        In a rebuild it is the whole limit, because the model joins the pieces later.
-        """
-        tokens, most = self.max_tokens, self.rules.max_characters
-        if not self.rebuilds:
-            tokens = max(tokens // max(len(self.source.pieces), 1), 1)
-        return Limit(tokens, most and max(most * tokens // self.max_tokens, 1))
-
-    @property
-    def is_one_call(self) -> bool:
-        """Whether it has a single piece, which is stored under the summary's own address."""
-        return len(self.source.pieces) == 1 and self.record is None
-
-    def address_of(self, piece: Piece, limit: Limit) -> str:
-        """Return the address of a piece's summary: by content, so that no piece is paid for twice."""
-        if self.is_one_call:
-            return self.address
-        most = f"{limit.bytes} bytes" if limit.bytes else f"{limit.tokens}"
-        content = f"{self.terms}\0{most}\0{piece.text}".encode(errors="surrogatepass")
-        return hashlib.sha256(content).hexdigest()[:40]
-
-
 # --- running a compactor ---
 
 
@@ -185,15 +121,15 @@ class Compacting:
         self._store = store
         self._counter = counter
 
-    async def text(self, job: Job, compaction: Compaction) -> str | None:
+    async def text(self, job: CompactorJob) -> str | None:
         """Return the text in the gap's place; None where the compactor fails, or its text is unusable.
 
         Raises Unanswered, TimeoutError and UnabridgedError if it is the upstream that failed.
         """
-        units, context = await self._given(job, compaction)
+        units, context = await self._given(job)
         try:
             async with asyncio.timeout(_TIMEOUTS * job.caller.timeout):
-                made = (await compaction.compactor.compact(units, context)).strip()
+                made = (await job.compactor.compact(units, context)).strip()
                 evidence, count = job.source.whole.evidence, self._counter.count
                 return await asyncio.to_thread(lambda: judge(made, job.limit, evidence(), count))
         except (Unanswered, TimeoutError, UnabridgedError):
@@ -204,7 +140,7 @@ class Compacting:
             log_fault("a compactor failed", error)
             return None
 
-    async def _given(self, job: Job, compaction: Compaction) -> tuple[Sequence[GapUnit], Context]:
+    async def _given(self, job: CompactorJob) -> tuple[Sequence[GapUnit], Context]:
         """Return a compactor's input: the units, dated by the arrival of their messages, and the context.
 
         The system messages are those of the session's newest recorded turn. If the store is away, there are
@@ -213,14 +149,14 @@ class Compacting:
         arrivals, system = dict[int, float](), ""
         with suppress(StoreUnavailable):
             nodes = await self._store.nodes(job.key)
-            recorded = ((number, nodes.get(each)) for number, each in compaction.hashes.items())
+            recorded = ((number, nodes.get(each)) for number, each in job.hashes.items())
             arrivals = {number: node.at for number, node in recorded if node is not None}
             session = await self._store.session(job.key)
             head = session.head if session else ()
             system = "\n\n".join(self._asking.dialect.read(raw).text for raw in head)
         context = Context(
-            task_goal=compaction.goal,
-            progress_summary=compaction.progress,
+            task_goal=job.goal,
+            progress_summary=job.progress,
             system_context=system,
             language=job.source.language,
             max_tokens=job.max_tokens,
@@ -228,7 +164,7 @@ class Compacting:
             count=self._counter.count,
             ask=self._ask(job),
         )
-        return dated(compaction.units, arrivals), context
+        return dated(job.units, arrivals), context
 
     def _ask(self, job: Job) -> AskModel:
         """Return the function that asks the model for one compaction; it does not expose credentials."""

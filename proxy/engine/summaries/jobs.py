@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple, Self
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from proxy.cache import Lru, Memory
 from proxy.core.conversation.retention import terms_of
@@ -25,7 +25,8 @@ from proxy.engine.flow import Request
 from proxy.engine.intake.naming import Naming
 from proxy.engine.models.asking import Caller
 from proxy.engine.summaries.cached_view import CachedView
-from proxy.engine.summaries.compactors import Compaction, Job, first_for
+from proxy.engine.summaries.compactors import CompactorJob, first_for
+from proxy.engine.summaries.job import Job
 from proxy.engine.summaries.pool import GapSummaries, Summaries
 from proxy.ports import SessionKey
 
@@ -216,9 +217,14 @@ class SummaryJobs:
             if owner.last is None or plain.record is not None:
                 return plain
             return replace(plain, cached=owner.last.question(situation, span, source, plain.limit))
-        hashes = {number: situation.chain.hashes[number] for number in range(*span)}
-        goal, progress = goal_of(situation), progress_of(situation, span)
-        return replace(plain, compaction=Compaction(taken, units, hashes, goal, progress))
+        return CompactorJob(
+            **asdict(plain),
+            compactor=taken,
+            units=units,
+            hashes={number: situation.chain.hashes[number] for number in range(*span)},
+            goal=goal_of(situation),
+            progress=progress_of(situation, span),
+        )
 
     def _plain_job(self, situation: Situation, owner: Owner, address: str, source: Source) -> Job:
         policy = situation.policy

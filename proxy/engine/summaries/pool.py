@@ -17,7 +17,7 @@ from proxy.core.summaries.prompt import Refused
 from proxy.engine.foreground import Foreground
 from proxy.engine.models.asking import Unanswered
 from proxy.engine.summaries.cached_view import PromptCache
-from proxy.engine.summaries.compactors import Job
+from proxy.engine.summaries.job import Job
 from proxy.engine.summaries.writer import Writer
 from proxy.errors import StoreUnavailable, UnabridgedError
 from proxy.ports import Clock, SessionKey, SummaryStore, TokenCounter

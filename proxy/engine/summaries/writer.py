@@ -31,7 +31,8 @@ from proxy.core.summaries.verification import Evidence
 from proxy.engine.background import Lease
 from proxy.engine.foreground import Foreground
 from proxy.engine.summaries.cached_view import PromptCache
-from proxy.engine.summaries.compactors import Compacting, Job
+from proxy.engine.summaries.compactors import Compacting, CompactorJob
+from proxy.engine.summaries.job import Job
 from proxy.errors import StoreUnavailable
 from proxy.ports import SessionKey, SummaryStore, TokenCounter
 from proxy.telemetry import Metrics
@@ -234,8 +235,7 @@ class Writer:
 
     async def _compacted(self, job: Job, hurry: asyncio.Event) -> str | None:
         """Return a compactor's text for the gap; None where none has taken it, or its text is unusable."""
-        compaction = job.compaction
-        if compaction is None:
+        if not isinstance(job, CompactorJob):
             return None
 
         async def judged(text: str | None) -> str | None:
@@ -243,7 +243,7 @@ class Writer:
             return text
 
         try:
-            call = partial(self._compacting.text, job, compaction)
+            call = partial(self._compacting.text, job)
             return await self._leased(job, job.address, call, judged, hurry)
         except _Elsewhere:
             return await self._found(job, job.address)  # else the built-in way waits for it

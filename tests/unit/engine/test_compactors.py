@@ -18,7 +18,7 @@ from proxy.core.summaries.compaction import Entry, GapUnit
 from proxy.core.summaries.source import Block, Piece, Source
 from proxy.engine.models.asking import Asking, Caller
 from proxy.engine.summaries import compactors
-from proxy.engine.summaries.compactors import Compacting, Compaction, Compactor, Job, first_for
+from proxy.engine.summaries.compactors import Compacting, Compactor, CompactorJob, first_for
 from tests.support.stores import DAY, KEY, HandClock, turn
 from tests.support.upstreams import COUNTER, Model, completion, running, said
 
@@ -69,29 +69,29 @@ def test_the_first_that_can_takes_the_gap(installed: Registry[Compactor]) -> Non
     assert first_for(policy, ()) is None
 
 
-def job(text: str = TEXT, max_tokens: int = 100) -> Job:
-    return Job(
+def job(compactor: Compactor) -> CompactorJob:
+    return CompactorJob(
         address="address",
         session="t.tag.sid",
         terms="terms",
-        source=Source((Piece((Block("user", text),)),), COUNTER.count(text)),
+        source=Source((Piece((Block("user", TEXT),)),), COUNTER.count(TEXT)),
         caller=Caller("gpt-test", [(b"authorization", b"Bearer sk-secret")], 5.0),
         rules=Summary(),
-        max_tokens=max_tokens,
+        max_tokens=100,
         key=KEY,
         ttl=DAY,
         room=1_000,
+        compactor=compactor,
+        units=UNITS,
     )
 
 
-async def compacted(model: Model, compactor: Compactor, work: Job) -> str | None:
+async def compacted(model: Model, compactor: Compactor) -> str | None:
     store = InProcessStore(HandClock())
     await store.record(KEY, turn("u1", "a1", head=(b'{"role":"system","content":"Be brief."}',)), DAY)
     upstream = HttpxUpstream(model.url, connect_timeout=5, read_timeout=5)
     try:
-        return await Compacting(Asking(CHAT, upstream, Memory()), store, COUNTER).text(
-            work, Compaction(compactor, UNITS)
-        )
+        return await Compacting(Asking(CHAT, upstream, Memory()), store, COUNTER).text(job(compactor))
     finally:
         await upstream.aclose()
 
@@ -100,7 +100,7 @@ async def test_a_compactor_may_ask_the_model_and_knows_nothing_of_the_caller() -
     theirs = Theirs()
     async with running(Model()) as model:
         model.replies.append(said("The bridge was built of stone."))
-        text = await compacted(model, theirs, job())
+        text = await compacted(model, theirs)
     assert text == "The bridge was built of stone. Be brief."
     assert model.chats[0].value("authorization") == b"Bearer sk-secret"
     assert model.bodies()[0]["max_tokens"] == 50
@@ -121,5 +121,5 @@ async def test_a_compactor_may_ask_the_model_and_knows_nothing_of_the_caller() -
 async def test_what_fails_or_is_not_true_is_left_to_the_summary(compactor: Compactor, answer: str) -> None:
     async with running(Model()) as model:
         model.replies.append(said(answer))
-        assert await compacted(model, compactor, job()) is None
+        assert await compacted(model, compactor) is None
     assert completion(said(answer))

@@ -16,7 +16,7 @@ from proxy.core.policy.sections import Summary
 from proxy.core.summaries.source import Block, Piece, Source
 from proxy.engine.models.asking import Asking, Caller
 from proxy.engine.summaries.cached_view import CachedQuestion, PromptCache
-from proxy.engine.summaries.compactors import Job
+from proxy.engine.summaries.job import Job
 from proxy.engine.summaries.pool import Summaries
 from proxy.telemetry import Metrics
 from tests.support.servers import PATIENCE, eventually
