@@ -6,7 +6,7 @@ what the view still shows. Tool text never becomes a constraint: the role says w
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from heapq import heapify, heappop
@@ -208,7 +208,7 @@ class Source:
         return [*texts, *clipped]
 
     @cached_property
-    def shown(self) -> Standing:
+    def shown(self) -> Container[str]:
         """The text of the view, including summaries and quotes in notes; identifiers in it are not repeated.
 
         Rules are repeated even if a summary has them, because summaries are not reliable, or if a note quotes
@@ -216,10 +216,11 @@ class Source:
         """
         quotes = [text for gap in self.plan.gaps for text in gap.quotes]
         text = "\n".join([*self._kept_texts(), *(anchor.text for anchor in self.plan.anchors), *quotes])
-        known = vars(self.situation).get("shown")
-        if known is None or known.text != text:  # a draft and its finished plan usually have the same text
-            known = vars(self.situation)["shown"] = Standing(text)
-        return known
+        shown = self.situation.shown
+        if text not in shown:
+            shown.clear()
+            shown[text] = Standing(text)
+        return shown[text]
 
     @cached_property
     def constraints(self) -> list[Rule]:

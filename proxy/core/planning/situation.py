@@ -6,7 +6,7 @@ view: planning is rare, and a view is never larger than its budget.
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 from operator import attrgetter
@@ -230,6 +230,11 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
 
     @cached_property
     def _contents(self) -> dict[int, Content]:
+        return {}
+
+    @cached_property
+    def shown(self) -> dict[str, Container[str]]:
+        """The text of the view last written, indexed: a draft and its finished plan usually have the same."""
         return {}
 
     @cached_property
