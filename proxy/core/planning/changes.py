@@ -132,6 +132,8 @@ class Change:
     """Whether the model is known to want alternating roles."""
     account: Account | None = None
     """Costs and savings on which the policy's decision rested, beside usage."""
+    by_units: bool = False
+    """Whether the count of units began it, not the policy's strategy."""
 
     def epoch(self, at: float) -> Epoch:
         """Return the change as an epoch that begins ``at`` (seconds since 1970)."""
@@ -179,19 +181,16 @@ class Change:
         """Return the counted tokens below which a chain is forwarded whole, whatever the plan says."""
         if self.asked is Verb.RESTORE and self.parent is not None:
             return self.parent.calm_below
-        # A chain rolled back below *warn* is forwarded whole, unless the epoch began below that size itself.
-        return 0 if self._is_at_any_size else int(self.before.policy.stages.warn * self.before.budget.limit)
+        if self.stage in (Stage.CALM, Stage.WARN):
+            return 0
+        # A chain rolled back below *warn* is forwarded whole, unless the epoch began below *trim* itself.
+        return int(self.before.policy.stages.warn * self.before.budget.limit)
 
     def _begun_at(self) -> bytes:
         """Return the chain hash of the message at which the epoch begins."""
         # What is restored begins at the newest request, so that it also applies if that is answered again.
         newest = self.before.chain.last_user if self.asked is Verb.RESTORE else None
         return self.before.chain.hashes[-1 if newest is None else newest]
-
-    @property
-    def _is_at_any_size(self) -> bool:
-        """Whether the view was below *trim*."""
-        return self.stage in (Stage.CALM, Stage.WARN)
 
     def _without_reasoning(self, signed: Sequence[int]) -> tuple[int, ...]:
         """Return positions of messages in the view that are sent without signed reasoning."""
@@ -213,15 +212,7 @@ class Change:
         budget, policy = self.before.budget, self.before.policy
         usage = f"usage {budget.usage(self.before.view_tokens):.0%} of {budget.tokens} tokens"
         usage = "no budget, the window is unknown" if budget.tokens is None else usage
-        by = "on request" if self.asked else f"by {policy.strategy.name}"
+        of_whom = f"count of {policy.stages.max_units} units" if self.by_units else policy.strategy.name
+        by = "on request" if self.asked else f"by {of_whom}"
         sums = f"; {self.account.text}" if self.account and self.account.text else ""
-        cuts_nothing = self.account is not None and self.account.cuts_nothing
-        if (
-            not self.asked
-            and not cuts_nothing
-            and self._is_at_any_size
-            and policy.stages.max_units
-            and policy.strategy.name == "importance"
-        ):
-            by = f"by count of {policy.stages.max_units} units"
         return f"{usage}: {'compacted' if self.asked else self.stage.value}, {by}{sums}"

@@ -66,9 +66,14 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
         return view_tokens(self.outline, self.situation.chain.tokens) + self.ledger
 
     @property
+    def by_units(self) -> bool:
+        """Whether the count of units began it, not the policy's strategy."""
+        return self.strategy is BY_UNITS
+
+    @property
     def gates(self) -> tuple[Gate, ...]:
         """The conditions that must hold before the epoch begins."""
-        if self.strategy is BY_UNITS:
+        if self.by_units:
             return LIFE[Cause.UNITS]
         return LIFE[cause_of(self.stage, acts_now=self.acts_now)]
 

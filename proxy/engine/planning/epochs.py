@@ -85,18 +85,20 @@ class Epochs:
         if epoch is not None and _was_decided(epoch, request, standing.stage):
             return standing
         if epoch is None and standing.stage is Stage.EMERGENCY:
-            decided = await self._replayed(request, situation, standing), False
+            decided = await self._replayed(request, situation, standing), None
         else:
             decided = await self._drafted(request, situation, standing)
         if decided is None:
             return await self._completed(request, log, situation, standing, races)
-        decision, must_pay = decided
+        decision, drafted = decided
         if decision.plan == situation.plan:
             return standing
+        must_pay = drafted is not None and drafted.must_pay
         account = account_of(situation, decision.plan, must_pay=must_pay)
         if account is not None and account.verdict is Verdict.WAITS:
             return replace(standing, lacking=1)
-        return await self._begin(request, log, situation, decision, account, races)
+        by_units = drafted is not None and drafted.by_units
+        return await self._begin(request, log, situation, decision, account, races, by_units=by_units)
 
     async def without_reasoning(self, request: Request, decision: Decision) -> Decision | None:
         """Return the decision without signed reasoning, which was refused; None where no more of it is left.
@@ -147,8 +149,8 @@ class Epochs:
 
     async def _drafted(
         self, request: Request, situation: Situation, standing: Decision
-    ) -> tuple[Decision, bool] | None:
-        """Return the decision of an epoch beginning now, and whether it may wait; None if none begins."""
+    ) -> tuple[Decision, Draft] | None:
+        """Return the decision of an epoch beginning now, and its draft; None if none begins."""
         policy, due = situation.policy, partial(due_strategy, situation, standing.stage)
         # What acts by count reads the whole of a conversation that it sees for the first time.
         counts = policy.stages.max_units or not acts_by_usage(policy.strategy.name)
@@ -172,7 +174,7 @@ class Epochs:
             return None
         degraded = _PROTECTED_CUT if decided.yielded else ()
         summary = wanted.outcome(plan, waited=waits)
-        return replace(standing, plan=plan, summary=summary, degraded=degraded), decided.must_pay
+        return replace(standing, plan=plan, summary=summary, degraded=degraded), decided
 
     def _patience(self, request: Request) -> float:
         """Return the seconds that the request may still wait for summaries."""
@@ -261,6 +263,8 @@ class Epochs:
         decision: Decision,
         account: Account | None,
         races: int,
+        *,
+        by_units: bool = False,
     ) -> Decision:
         """Write an epoch, or adopt the one that another worker wrote first."""
         change = Change(
@@ -272,6 +276,7 @@ class Epochs:
             parent=decision.epoch,
             alternates=request.alternates(None),
             account=account,
+            by_units=by_units,
         )
         epoch = change.epoch(self._clock.now())
         log = EpochLog((*log.epochs, epoch), log.saved)

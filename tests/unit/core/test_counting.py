@@ -105,7 +105,8 @@ def test_the_epoch_says_that_it_was_begun_by_count_and_holds_at_any_size():
     before = situation(agent(6), policy())
     decided = draft(before, Stage.CALM)
     assert decided is not None
-    epoch = Change("lane", 0, before, finish(decided, {}), Stage.CALM, None).epoch(1.0)
+    plan, by_units = finish(decided, {}), decided.by_units
+    epoch = Change("lane", 0, before, plan, Stage.CALM, None, by_units=by_units).epoch(1.0)
     assert "by count of 5 units" in epoch.reason
     assert epoch.calm_below == 0
     hashes = before.chain.hashes
