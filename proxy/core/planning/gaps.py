@@ -5,7 +5,6 @@ late for its note, or was written again from the originals, is in the plan as an
 not contain yet; the next epoch rewrites that note.
 """
 
-from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
 
 from msgspec.structs import replace
@@ -18,10 +17,6 @@ from proxy.core.planning.ledger import plain_of
 from proxy.core.planning.plan import Anchor, Gap, Plan, Replacement, Span, runs_of
 from proxy.core.planning.situation import FIXED, Situation
 from proxy.core.planning.strategy import Strategy
-from proxy.core.text.words import language_of
-
-_SAMPLE = 8
-"""Number of user messages from which the language of a gap is detected."""
 
 Summaries = Mapping[Span, str | None]
 """Summaries by gap; None if one was requested and failed. For an absent gap none was requested."""
@@ -151,17 +146,14 @@ def noted_gap(
     while above >= 0 and chain.messages[above].role in HEAD_ROLES:
         above -= 1
     is_answer = above >= 0 and situation.role(above) == "user"
-    users = situation.users
-    first, last = (bisect_left(users, place) for place in (start - 1, end))
-    sample = users[max(first, last - _SAMPLE) : last]
     note = Note(
         count=end - start,
         seal=chain.hashes[end - 1],
-        language=language_of(" ".join(situation.content(place).text for place in sample)),
+        language=situation.language_before(end),
         summaries=tuple((anchor.count, anchor.text) for anchor in anchors),
         failed=failed,
         answers_above=is_answer,
-        under_way=is_answer and above == users[-1],
+        under_way=is_answer and above == situation.users[-1],
         quotes=quotes,
     ).text
     return Gap(

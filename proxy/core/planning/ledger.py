@@ -14,7 +14,6 @@ from proxy.core.planning.ledger_packing import tokens_of
 from proxy.core.planning.ledger_text import Source, facts_of
 from proxy.core.planning.plan import Gap, Plan, view_tokens
 from proxy.core.planning.situation import Count, Situation
-from proxy.core.text.words import language_of
 
 # --- tool results: cut results that are still fresh are carried whole, so that no call need be repeated ---
 # Each takes one line, as a call and JSON, whatever the tool wrote: so a text with several lines cannot be
@@ -83,8 +82,6 @@ SPARE = 32
 """Counted tokens by which a ledger that a replay does not write may exceed the one before."""
 _WORDS = 24
 """Minimal counted tokens of a ledger beside its constraints."""
-_SAMPLE = 8
-"""Number of newest user messages from which the ledger's language is detected."""
 
 
 def room_for(situation: Situation, plain: Plan | None) -> int:
@@ -181,7 +178,7 @@ def _with_ledger(situation: Situation, plain: Plan, room: int, details: int) -> 
     Up to ``details`` of them are for details.
     """
     count, chain = situation.count, situation.chain
-    language = language_of(" ".join(situation.content(place).text for place in situation.users[-_SAMPLE:]))
+    language = situation.language_before(len(chain))
     # Reserve room for the introductions of the ledger's parts.
     allowed = room - count(ledger_lines(("",), "", language)) - count(ledger_lines((), " ", language)) - 2
     last = best = plain.gaps[-1]

@@ -30,6 +30,7 @@ from proxy.core.planning.life import NO_PAST, Past, distance
 from proxy.core.planning.plan import Anchor, Plan, view_tokens
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import RetentionClass
+from proxy.core.text.words import language_of
 from proxy.core.tool_cache.cache import Rules, ToolCache
 from proxy.core.tool_cache.derive import derive, initial
 
@@ -39,6 +40,8 @@ _start: Callable[[Unit], int] = attrgetter("start")
 FREE, RECENT, FIRST_USER, CRITICAL, PINNED, FIXED = range(6)
 """Protection levels of units, in the order in which they yield; ``FIXED`` never yields."""
 
+_SAMPLE = 8
+"""Number of messages from which the conversation's language is detected."""
 FIRST_USER_LEAST = 100
 """Counted tokens that the first user message keeps when it is clipped."""
 
@@ -138,6 +141,12 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
         """Positions of user messages, without observations."""
         found = self.read.users if self._readings else []
         return found[: bisect_left(found, len(self.chain))]
+
+    def language_before(self, end: int) -> str:
+        """The language of the newest user messages before a position; without any, of all messages there."""
+        users = self.users[: bisect_left(self.users, end)]
+        sample = users[-_SAMPLE:] or range(max(end - _SAMPLE, 0), end)
+        return language_of(" ".join(self.content(place).text for place in sample))
 
     def role(self, position: int) -> str:
         """Return the role of a message; that of an observation is "tool"."""

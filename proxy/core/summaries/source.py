@@ -25,7 +25,6 @@ from proxy.core.planning.situation import Situation
 from proxy.core.summaries.extractive import EARLIER, of_users
 from proxy.core.summaries.verification import Evidence, UserRules
 from proxy.core.text.cutting import ends_of
-from proxy.core.text.words import language_of
 
 PIECE_TOKENS = 12_000
 """Maximal counted tokens of source per call (models retain about 90 % of 10,000)."""
@@ -51,8 +50,6 @@ _CHARACTERS = 8
 """Maximal average characters per token: prose has four or five, and code no more."""
 _USUAL_CHARACTERS = 4
 """Usual characters per token of prose."""
-_SAMPLE = 8
-"""Number of newest user messages from which the language is detected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +137,7 @@ def source_of(situation: Situation, span: Span, room: int, *, anew: bool = False
         filled, tokens = filled + size, tokens + size
     if piece:
         pieces.append(Piece(tuple(piece)))
-    texts = [block.text for block in blocks if block.role == "user"] or [block.text for block in blocks]
-    return Source(tuple(pieces), tokens, language_of(" ".join(texts[-_SAMPLE:])))
+    return Source(tuple(pieces), tokens, situation.language_before(span[1]))
 
 
 def answer_piece(answer: str, room: int) -> Piece:

@@ -8,6 +8,8 @@ import math
 import pytest
 
 from proxy.core.budget.budget import Budget, Stage
+from proxy.core.dialects.chat.messages import Content
+from proxy.core.planning.gaps import noted_gap
 from proxy.core.planning.ledger import add_ledger
 from proxy.core.planning.plan import EMPTY, Gap, Plan
 from proxy.core.planning.planner import draft, finish
@@ -18,9 +20,11 @@ from tests.support.conversations import (
     Sent,
     Turn,
     assistant,
+    calling,
     chain_from,
     count,
     encode,
+    result,
     session,
     system,
     turn,
@@ -107,6 +111,14 @@ def test_a_note_speaks_the_conversations_language():
     messages = [user("橋を作ってください"), *(assistant(text(n, 60, "ja")) for n in range(9)), user("次は?")]
     done = at(0.95, messages, Policy(keep=Keep(recent=0.0)))
     assert "件のメッセージを省略]" in notes(done.plan)[0]
+
+
+def test_a_note_of_work_alone_speaks_the_language_of_the_order_long_before():
+    order, answer = user("Bitte baue die Brücke und nimm dafür Stein."), assistant("Das mache ich.")
+    work = [m for n in range(9) for m in (calling(f"c{n}"), result(f"c{n}", text(n)))]
+    chain = chain_from([order, answer, *work])
+    gap = noted_gap(Situation(chain, EMPTY, BALANCED, Budget(4_000, 1.0, 0), count), (10, 14), (), ())
+    assert "[4 Nachrichten ausgelassen]" in Content.of(gap.note).text
 
 
 def test_a_notes_role_is_the_policys():

@@ -113,6 +113,13 @@ def test_the_language_is_that_of_the_users() -> None:
     assert source_of(situation(messages), (0, 2), 8_000).language == "de"
 
 
+def test_a_gap_without_users_is_summarised_in_the_language_of_those_before_it() -> None:
+    seen = '{"para": "Sofía", "con": "los García", "insurance": "no", "por": "el vuelo de la tarde"}'
+    work = [calling("a"), result("a", seen), calling("b"), result("b", seen)]
+    before = situation([user("What is in the profile of this passenger?"), *work])
+    assert source_of(before, (1, 5), 8_000).language == "en"
+
+
 def test_a_summary_of_a_summary_of_a_summary_has_drifted() -> None:
     assert not drifted(situation(talk(6), summarised(8, generation=2)))
     assert [each.end for each in drifted(situation(talk(6), summarised(8, generation=3)))] == [8]
