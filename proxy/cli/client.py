@@ -33,6 +33,9 @@ LISTED = 1_000
 _LONGEST = 3_600
 """The most seconds that a stream of events lasts."""
 
+_TELLING = {"": "epochs", "transcript": "messages", "view": "messages", "explain": "units"}
+"""A member that only the answer about this part of a session has; for others it has the part's name."""
+
 Json = dict[str, Any]
 
 
@@ -72,46 +75,46 @@ class AdminApi:
 
     def sessions(self, limit: int) -> Json:
         """Return the sessions used last, newest first, and how many are left out."""
-        answer = self._get("/sessions", {"limit": str(limit)})
-        if not isinstance(answer.get("sessions"), list):
-            raise CommandError(f"{self._server} is not the address of a proxy; name it with --server")
-        return answer
+        return self._get("sessions", "/sessions", {"limit": str(limit)})
 
     def session(self, name: str, part: str = "") -> Json:
         """Return a session by id or name, or a `part` of it: transcript, view, explain."""
-        return self._get(f"{self._path(name)}{'/' if part else ''}{part}", {})
+        return self._get(_TELLING.get(part, part), f"{self._path(name)}{'/' if part else ''}{part}", {})
 
     def export(self, name: str) -> bytes:
         """Return the export of a session as it was received."""
-        return self._ask("GET", f"{self._path(name)}/export").content
+        response = self._ask("GET", f"{self._path(name)}/export")
+        self._read("session", response.content)
+        return response.content
 
     def change(self, name: str, verb: str, body: Json) -> Json:
         """Fork, compact, restore, pause or resume a session."""
-        return self._read(self._ask("POST", f"{self._path(name)}/{verb}", body=body))
+        return self._read("id", self._ask("POST", f"{self._path(name)}/{verb}", body=body).content)
 
     def delete(self, name: str) -> Json:
-        return self._read(self._ask("DELETE", self._path(name)))
+        return self._read("deleted", self._ask("DELETE", self._path(name)).content)
 
     def stats(self, since: str, by: str) -> Json:
-        return self._get("/stats", {"since": since, "by": by})
+        return self._get("rows", "/stats", {"since": since, "by": by})
 
     def notices(self) -> list[Json]:
         """Return what is degraded, and what to do about it."""
-        return self._get("/notices", {})["notices"]
+        return self._get("notices", "/notices", {})["notices"]
 
     def memory(self, query: Mapping[str, str]) -> Json:
         """Return scopes of memory and their items: those that match a query, or the newest."""
-        return self._get("/memory", query)
+        return self._get("scopes", "/memory", query)
 
     def item(self, name: str, part: str = "") -> Json:
-        return self._get(f"{_item_path(name)}{part}", {})
+        return self._get("events" if part else "source", f"{_item_path(name)}{part}", {})
 
     def restore_item(self, name: str) -> Json:
-        return self._read(self._ask("POST", f"{_item_path(name)}/restore"))
+        return self._read("source", self._ask("POST", f"{_item_path(name)}/restore").content)
 
     def forget(self, name: str = "", **of: str) -> Json:
         """Forget an item, or what is remembered of a scope, a session or a person."""
-        return self._read(self._ask("DELETE", _item_path(name) if name else "/memory", of))
+        path = _item_path(name) if name else "/memory"
+        return self._read("forgotten", self._ask("DELETE", path, of).content)
 
     def wait(self, since: float, seconds: float) -> None:
         """Return once a session has changed after ``since`` (seconds since 1970), or after a timeout."""
@@ -124,7 +127,7 @@ class AdminApi:
         """Run the maintenance of memories now; yield its progress."""
         headers = {"Accept": "application/x-ndjson"}
         with self._streaming("POST", "/memory/maintain", None, headers=headers) as lines:
-            yield from map(json.loads, lines)
+            yield from (self._read("of", line) for line in lines)
 
     def _path(self, name: str) -> str:
         """Return the path of a session, by its id where the server takes no path with such a name."""
@@ -144,8 +147,8 @@ class AdminApi:
             _candidates(f'"{one_line(name)}" may mean {len(found)} sessions: give an id.', found)
         )
 
-    def _get(self, path: str, query: Mapping[str, str]) -> Json:
-        return self._read(self._ask("GET", path, query))
+    def _get(self, member: str, path: str, query: Mapping[str, str]) -> Json:
+        return self._read(member, self._ask("GET", path, query).content)
 
     def _ask(
         self, method: str, path: str, query: Mapping[str, str] | None = None, body: Json | None = None
@@ -185,22 +188,38 @@ class AdminApi:
 
     def _check(self, response: httpx2.Response) -> None:
         """Raise CommandError if the answer is an error."""
-        if not response.is_error:
+        if response.is_success:
             return
         response.read()
-        status, error = response.status_code, as_mapping(as_mapping(self._read(response)).get("error"))
+        status = response.status_code
+        if response.has_redirect_location:
+            where = one_line(response.headers["Location"])
+            raise CommandError(f"{self._server} sends elsewhere, to {where}; name the proxy with --server")
+        error = as_mapping(_object(response.content).get("error"))
+        if not isinstance(error.get("message"), str):
+            said = f"{self._server} answers {status}, and not as a proxy does; name it with --server"
+            raise CommandError(said)
         hint = f" Set {PREFIX}ADMIN_TOKEN to the server's." if status in _UNAUTHORIZED else ""
-        said = f"{self._server} answers {status}: {error.get('message') or 'no reason given.'}{hint}"
+        said = f"{self._server} answers {status}: {error['message']}{hint}"
         raise CommandError(_candidates(said, cast("list[Json]", error.get("candidates") or [])))
 
-    def _read(self, response: httpx2.Response) -> Any:
-        try:
-            return response.json() if response.content else None
-        except ValueError as error:
-            raise self._no_proxy() from error
+    def _read(self, member: str, content: bytes | str) -> Json:
+        """Return the JSON object of an answer, which has such a member. Raises CommandError."""
+        answer = _object(content)
+        if member not in answer:
+            raise self._no_proxy()
+        return answer
 
     def _no_proxy(self) -> CommandError:
-        return CommandError(f"{self._server} is not the address of a proxy")
+        return CommandError(f"{self._server} is not the address of a proxy; name it with --server")
+
+
+def _object(content: bytes | str) -> Json:
+    """Return a JSON object; an empty one if it is anything else."""
+    try:
+        return dict(as_mapping(json.loads(content)))
+    except (ValueError, RecursionError):
+        return {}
 
 
 def _candidates(said: str, sessions: list[Json]) -> str:
