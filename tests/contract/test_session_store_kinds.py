@@ -147,14 +147,47 @@ class TestRevision:
 
 
 @pytest.mark.parametrize(
-    "url",
+    ("url", "said"),
     [
-        "redis://x?socket_timeout=soon",
-        "redis://x?size=5",
-        "redis+cluster://x?size=5",
-        "rediss://x?ssl_cert_reqs=y",
+        ("redis://x?db=foo", "`db` must be the number of a database, such as 0"),
+        ("redis://x?db=", "`db` must be the number of a database, such as 0"),
+        ("redis+cluster://x?db=1&db=foo", "`db` must be the number of a database, such as 0"),
+        ("redis://x?client_name=a%20b", "`client_name` must be visible ASCII characters without spaces"),
+        ("unix:///x?password=", "`password` must not be empty"),
+        ("redis://x?ssl_cert_reqs=none", "`ssl_cert_reqs` is for rediss://, which is TLS"),
+        ("rediss://x?ssl_cert_reqs=y", "`ssl_cert_reqs` must be none, optional or required"),
+        ("rediss+cluster://x?ssl_check_hostname=maybe", "`ssl_check_hostname` must be true or false"),
+        ("rediss://x?ssl_ca_certs=/nowhere", "`ssl_ca_certs` names what is not there, or cannot be read"),
     ],
 )
-def test_a_store_with_an_option_that_is_wrong_is_refused(clock: HandClock, url: str) -> None:
-    with pytest.raises(SettingsError, match="The store's URL is not valid"):
+def test_a_parameter_of_the_url_that_is_wrong_is_told_with_what_it_must_be(
+    clock: HandClock, url: str, said: str
+) -> None:
+    with pytest.raises(SettingsError) as refused:
         open_store(url, clock, 1.0, 1.0)
+    assert str(refused.value) == f"The store's URL is not valid: {said}"
+
+
+@pytest.mark.parametrize(
+    "name", ["size", "socket_timeout", "retry_on_error", "retry", "protocol", "timeouts"]
+)
+def test_what_no_operator_may_say_of_a_connection_is_no_parameter(clock: HandClock, name: str) -> None:
+    for scheme in ("redis", "rediss", "redis+cluster", "unix"):
+        with pytest.raises(SettingsError, match=f"valid: there is no parameter `{name}`; there are db, "):
+            open_store(f"{scheme}:///x?{name}=3", clock, 1.0, 1.0)
+
+
+def test_half_of_a_password_is_not_shown_as_a_parameter(clock: HandClock) -> None:
+    with pytest.raises(SettingsError) as refused:
+        open_store("redis://:5?hush@h:6379", clock, 1.0, 1.0)
+    assert "hush" not in str(refused.value)
+
+
+async def test_a_url_may_name_user_database_and_certificates(clock: HandClock, tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").touch()
+    for url in (
+        "redis://x?db=3&username=u&password=p%20w&client_name=proxy",
+        "unix:///x?db=1",
+        f"rediss://x?ssl_ca_certs={tmp_path}/ca.pem&ssl_cert_reqs=optional&ssl_check_hostname=False",
+    ):
+        await open_store(url, clock, 1.0, 1.0).aclose()

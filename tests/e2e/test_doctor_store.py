@@ -95,7 +95,7 @@ async def test_a_store_with_an_option_that_there_is_not_is_told(doctor: Doctor, 
     told = await doctor(upstream=model.url, store="redis://:hunter2@127.0.0.1:1?size=5")
     assert (told.code, told.worst) == (1, [("store", "fail")])
     assert "The store's URL is not valid" in told.of("store")[1]
-    assert "'size'" in told.of("store")[1]
+    assert "`size`" in told.of("store")[1]
     assert "hunter2" not in str(told)
 
 

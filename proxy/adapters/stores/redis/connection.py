@@ -14,17 +14,15 @@ from contextlib import contextmanager, nullcontext
 from time import perf_counter
 from typing import Any, Final, NamedTuple
 
-from redis.asyncio import BlockingConnectionPool
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as ConnectionFailed
 from redis.exceptions import NoScriptError, RedisClusterException, RedisError, ResponseError
 
 from proxy.adapters.faults import Fault, fault_of
 from proxy.adapters.stores.redis.autopipeline import LARGE, AutoPipeline, packed
 from proxy.adapters.stores.redis.cluster import Cluster, Command, Server, Word
-from proxy.adapters.stores.redis.timeouts import MEASURING, PATIENCE, AdaptiveTimeout, Timeouts
-from proxy.errors import SettingsError, StoreUnavailable
+from proxy.adapters.stores.redis.pool import connection_pool
+from proxy.adapters.stores.redis.timeouts import PATIENCE, AdaptiveTimeout, Timeouts
+from proxy.errors import StoreUnavailable
 from proxy.ports import Clock
 from proxy.telemetry import log_warning
 
@@ -94,9 +92,6 @@ def unusable(kind: str) -> StoreUnavailable:
 # --- calls ---
 
 
-CONNECTIONS: Final = 32
-"""The most connections of a process; further calls wait for a free one, within their timeout."""
-
 CLUSTER: Final = "+cluster://"
 """Part of the URL of a cluster."""
 
@@ -158,7 +153,7 @@ class Connection:
         """Changes when a write other than a turn may have happened, or a call has failed."""
         self._timed = timed
         self._timeouts = Timeouts(AdaptiveTimeout(timeout), AdaptiveTimeout(timeout), breaker.succeeded)
-        self._pool = _pool(url.replace(CLUSTER, "://", 1), self._timeouts)
+        self._pool = connection_pool(url.replace(CLUSTER, "://", 1), self._timeouts)
         is_cluster = CLUSTER in url
         self._server = Cluster(self._pool, self._timeouts) if is_cluster else Server(self._pool)
         linger = min(linger, timeout / 2)
@@ -293,27 +288,6 @@ class Connection:
 def _cancellations() -> int:
     task = asyncio.current_task()
     return task.cancelling() if task else 0
-
-
-def _pool(url: str, timeouts: Timeouts) -> BlockingConnectionPool:
-    options: dict[str, Any] = {
-        "timeout": None,  # the timeout of a call includes waiting for a free connection
-        "socket_timeout": timeouts.trip.seconds,
-        "socket_connect_timeout": PATIENCE,
-        "max_connections": CONNECTIONS,
-        "retry": Retry(NoBackoff(), 0),
-        "health_check_interval": 0,
-        "protocol": 2,
-        "driver_info": None,
-        "timeouts": timeouts,
-    }
-    try:
-        pool = BlockingConnectionPool.from_url(url, **options)  # pyright: ignore[reportUnknownMemberType]
-        pool.connection_class = MEASURING[pool.connection_class]
-        pool.connection_class(**pool.connection_kwargs)  # only this notices an option that there is not
-    except (ValueError, TypeError, KeyError, RedisError) as error:
-        raise SettingsError(f"The store's URL is not valid: {error}") from error
-    return pool
 
 
 # --- failures in words ---
