@@ -37,8 +37,6 @@ _SAID = 2_000
 """Characters of an answer that are read, from its beginning."""
 _NAME = 60
 _FEW_LINES = 3
-_LOOKED_BACK = 200
-"""Messages before the first one to be read that are searched for material from elsewhere."""
 _PASSED_ON, _LEAST_WORDS = 0.6, 2
 """Least share of a sentence's words found in material from elsewhere for it to count as passed on, and the
 fewest words that such a sentence has."""
@@ -69,11 +67,10 @@ def utterances_of(
     rules: Sequence[Retention],
     people: Sequence[str] = (),
     *,
-    first: int = 0,
     elsewhere: Sequence[str] = (),
     served: Collection[bytes] = (),
 ) -> list[Utterance]:
-    """Return the utterances of a chain's messages from ``first`` on.
+    """Return the utterances of a chain's messages.
 
     ``arrivals`` has the time of every message (seconds since 1970). ``people`` has for each message the
     person named by the request that brought it, or an empty name. ``elsewhere`` has the texts that the
@@ -81,18 +78,17 @@ def utterances_of(
     briefing, single ones since together they have too many words. ``served`` has the chain hashes of answers
     in which the proxy answered tool calls unseen by the client.
     """
-    start = max(first - _LOOKED_BACK, 0)
-    commands = answered_commands(chain.messages, chain.content, start)
+    commands = answered_commands(chain.messages, chain.content)
     may_be_quoted = classes_of(chain, rules).may_be_quoted
     reader = _Reader(elsewhere)
     lines: list[Utterance] = []
-    for place in range(start, len(chain)):
+    for place in range(len(chain)):
         content = chain.content(place)
         if place in commands:
             content = in_plain_text(content)
         person = people[place] if people else ""
         said = reader.own(content, person, is_served=chain.hashes[place] in served)
-        if place >= first and may_be_quoted(place):
+        if may_be_quoted(place):
             lines += [Utterance(arrivals[place], *each, chain.hashes[place]) for each in said]
     return lines
 

@@ -1,6 +1,6 @@
 """The built-in strategies, and the lookup of built-in and added strategies by the name in a policy."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 from proxy.core.budget.budget import Stage
@@ -11,7 +11,7 @@ from proxy.core.planning.life import WITHIN
 from proxy.core.planning.situation import CRITICAL, FREE, Situation
 from proxy.core.planning.strategy import ByCount, Strategy
 from proxy.core.policy import values
-from proxy.core.text.similarity import Likeness, Similarity, Vectors, tfidf
+from proxy.core.text.similarity import Vectors, tfidf
 
 
 class Off(Strategy):
@@ -144,13 +144,10 @@ class Topic(ByImportance):
     current one.
     """
 
-    def __init__(self, similarity: Similarity = tfidf) -> None:
-        self._similarity = similarity
-
     def order(self, situation: Situation, stage: Stage) -> Sequence[int]:
         """Unprotected units, the least similar topic first, and within a topic the oldest exchange first."""
         exchanges = exchanges_of(situation.chain.begun, situation.units, situation.standing)
-        alike = self._similarity(
+        alike = tfidf(
             [
                 "\n".join(
                     situation.content(place).text[:_CHARACTERS]
@@ -178,20 +175,17 @@ class Topic(ByImportance):
         ]
 
 
-def _topics(count: int, alike: Likeness) -> list[list[int]]:
+def _topics(count: int, alike: Vectors) -> list[list[int]]:
     """Group exchanges by topic: each joins the topic that it is most similar to, or begins a new one.
 
-    If similarity is based on shared words, an exchange is compared only with topics that share enough words.
+    An exchange is compared only with topics that share enough words.
     """
     topics: list[list[int]] = []
     by_term: dict[str, set[int]] = {}
     for place in range(count):
-        numbers: Iterable[int] = range(len(topics))
-        if isinstance(alike, Vectors):
-            sharing = (by_term.get(term, ()) for term in alike.telling(place, _ALIKE))
-            numbers = sorted({number for each in sharing for number in each})
+        sharing = (by_term.get(term, ()) for term in alike.telling(place, _ALIKE))
         likest, found = _ALIKE, None
-        for number in numbers:
+        for number in sorted({number for each in sharing for number in each}):
             likeness = max(alike(place, member) for member in topics[number][-_COMPARED:])
             if likeness >= likest:
                 likest, found = likeness, number
@@ -199,7 +193,7 @@ def _topics(count: int, alike: Likeness) -> list[list[int]]:
             found = len(topics)
             topics.append([])
         topics[found].append(place)
-        for term in alike.terms(place) if isinstance(alike, Vectors) else ():
+        for term in alike.terms(place):
             by_term.setdefault(term, set()).add(found)
     return topics
 

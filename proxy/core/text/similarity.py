@@ -8,16 +8,11 @@ pairs of characters.
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import accumulate, takewhile
 
 from proxy.core.text.lexicon.words import UNSPACED
-
-Likeness = Callable[[int, int], float]
-"""Returns the similarity of two texts, given by index: 0 for none, 1 for equal texts."""
-Similarity = Callable[[Sequence[str]], Likeness]
-"""Reads texts once, to compare them often. One based on embeddings has the same type."""
 
 _TERMS = 64
 """Number of a text's weightiest terms that are compared, so that comparing is cheap however long it is."""
@@ -66,7 +61,7 @@ class Vectors:
                 self._most[term] = max(weight, self._most.get(term, 0.0))
 
     def __call__(self, one: int, other: int) -> float:
-        """The similarity of two texts, given by index."""
+        """The similarity of two texts, given by index: 0 for none, 1 for equal texts."""
         if one == other:
             return 1.0
         less, more = sorted((self._vectors[one], self._vectors[other]), key=len)

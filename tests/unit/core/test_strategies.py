@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
 from proxy.core.budget.budget import Budget, Stage
@@ -14,7 +12,6 @@ from proxy.core.planning.strategies import STRATEGIES, Topic, strategy_of
 from proxy.core.policy import values
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Keep, Ledger, Strategy
-from proxy.core.text.similarity import Likeness
 from tests.support.conversations import (
     Sent,
     assistant,
@@ -251,16 +248,6 @@ def test_an_answer_goes_before_its_request_so_that_the_note_can_quote_it():
     decided = draft(Situation(chain, EMPTY, rules, budget, count), Stage.EMERGENCY)
     assert decided is not None
     assert any("Which trains are" in text for gap in decided.outline.gaps for text in gap.quotes)
-
-
-def test_topics_are_what_the_similarity_says():
-    def by_length(texts: Sequence[str]) -> Likeness:
-        return lambda one, other: float(len(texts[one]) == len(texts[other]))
-
-    exchanges = [about("long " * n, "ok") for n in (9, 2, 9, 2)] + [[user("long " * 2)]]
-    messages = [message for exchange in exchanges for message in exchange]
-    order = Topic(by_length).order(situation(messages, TOPIC), Stage.COMPACT)
-    assert [index for index in order if index % 2 == 0][:2] == [0, 4]
 
 
 # --- somebody else's

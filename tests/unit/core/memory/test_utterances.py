@@ -45,10 +45,10 @@ def test_a_name_or_a_text_of_several_lines_is_one_line() -> None:
     assert line.startswith("[2026-01-01 00:00] ana")
 
 
-def test_only_what_is_new_is_told_and_what_stood_before_is_known() -> None:
+def test_what_stood_before_is_known() -> None:
     messages = [user("Look."), calling("c1"), result("c1", PAGE), assistant("I did."), user("And?")]
     messages += [assistant("The user is allergic to penicillin."), user("I live in Oslo.")]
-    assert told(messages, first=4) == [
+    assert told(messages)[1:] == [
         "[2026-01-01 00:04] user: And?",
         "[2026-01-01 00:06] user: I live in Oslo.",
     ]
