@@ -81,23 +81,23 @@ class Forgetting:
 
         Raises NotFound, and InvalidType if several tenants have a person of this name.
         """
-        found: list[tuple[ScopeDetails, list[ItemDetails]]] = []
+        found: list[tuple[ScopeDetails, list[ItemDetails], bool]] = []
         for kept in await self.memories.all(_EVERY_SCOPE):
             is_own = kept.scope.kind is ScopeKind.PERSON and kept.about.name == name
             entries = [each for each in kept.entries if is_own or each.item.source.name == name]
             if (is_own or entries) and tenant in ("", kept.about.tenant):
-                found.append((kept, entries))
-        tenants = sorted({kept.about.tenant for kept, _ in found})
+                found.append((kept, entries, is_own))
+        tenants = sorted({kept.about.tenant for kept, *_ in found})
         if not tenants:
             raise NotFound("Nothing is remembered of such a person.")
         if len(tenants) > 1:
             raise InvalidType(f"Several tenants have such a person: {', '.join(tenants)}.", param="tenant")
-        for kept, entries in found:
-            if kept.scope.kind is ScopeKind.PERSON and kept.about.name == name:
+        for kept, entries, is_own in found:
+            if is_own:
                 await self.scope(kept.scope)
             else:
                 await self._forget(kept, entries, said_of=[name])
-        return sum(len(entries) for _, entries in found)
+        return sum(len(entries) for _, entries, _ in found)
 
     async def preview(self, name: str) -> ForgetPreview:
         """Return what forgetting an item would delete. Raises NotFound."""
@@ -120,7 +120,7 @@ class Forgetting:
     async def _same(self, name: str) -> tuple[ItemDetails, ScopeDetails, Sequence[ItemDetails]]:
         """Return an item, its scope, and all records of it there: it may have been archived before."""
         entry = await self.memories.item(name)
-        kept = await self.memories.scope(f"{entry.about.tenant}.{entry.scope.kind}.{entry.scope.tag}")
+        kept = await self.memories.scope(entry.scope_id)
         return entry, kept, [each for each in kept.entries if each.item.id == entry.item.id]
 
     async def _forget(

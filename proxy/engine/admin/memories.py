@@ -36,6 +36,11 @@ class ItemDetails(NamedTuple):
         return f"{self.scope.kind}.{self.scope.tag}.{self.item.id}"
 
     @property
+    def scope_id(self) -> str:
+        """The id of its scope in the admin API."""
+        return _id_of(self.scope, self.about)
+
+    @property
     def state(self) -> ItemState:
         """Whether the item is used in answers and briefings, and if not, why."""
         if self.archived is not None:
@@ -63,8 +68,8 @@ class ScopeDetails(NamedTuple):
 
     @property
     def id(self) -> str:
-        """The scope's id in the admin API; it includes the tenant."""
-        return f"{self.about.tenant}.{self.scope.kind}.{self.scope.tag}"
+        """The scope's id in the admin API."""
+        return _id_of(self.scope, self.about)
 
     @property
     def tags(self) -> frozenset[str]:
@@ -213,6 +218,11 @@ class MemoryAdmin:
             if copy.about is not None:
                 return await self._kept(home.scope)
         return None
+
+
+def _id_of(scope: Scope, about: About) -> str:
+    """Return a scope's id in the admin API; it includes the tenant."""
+    return f"{about.tenant}.{scope.kind}.{scope.tag}"
 
 
 def _parts(name: str) -> tuple[str, str, str]:

@@ -211,7 +211,7 @@ def item(entry: ItemDetails) -> ItemTold:
     newer = f"{entry.scope.kind}.{entry.scope.tag}.{kept.superseded_by}" if kept.superseded_by else None
     return ItemTold(
         id=entry.id,
-        scope=f"{entry.about.tenant}.{entry.scope.kind}.{entry.scope.tag}",
+        scope=entry.scope_id,
         scope_kind=entry.scope.kind.value,
         scope_name=named(entry.scope, entry.about.name),
         state=entry.state,

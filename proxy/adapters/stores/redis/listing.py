@@ -64,11 +64,6 @@ class Listing:
         if self._writing:
             await asyncio.wait(self._writing)
 
-    async def drop(self, key: SessionKey) -> None:
-        """Remove a session that was deleted, after updates that are still under way."""
-        await self.written()
-        await self.remove([key])
-
     async def page(self, start: int, limit: int) -> list[Listed]:
         """Return at most ``limit`` sessions from position ``start`` on, last used first."""
         members: list[bytes] = await self._connection.ask(

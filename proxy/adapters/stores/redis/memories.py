@@ -59,7 +59,7 @@ class RedisMemories:
         self._connection = connection
         self._scripts = scripts
         self._keyring = keyring
-        self._migration = Migration(connection, scripts, self._codec_of)
+        self._migration = Migration(connection, scripts, lambda key: Codec(key, keyring))
         self._tell = lru_cache(_TOLD)(_tell)
 
     # --- reading ---
@@ -222,10 +222,7 @@ class RedisMemories:
         await self._scripts.of_session("release", _key(scope), work, token)
 
     def _codec(self, scope: Scope) -> Codec:
-        return self._codec_of(_key(scope))
-
-    def _codec_of(self, key: SessionKey) -> Codec:
-        return Codec(key, self._keyring)
+        return Codec(_key(scope), self._keyring)
 
 
 def _words(codec: Codec, changes: Changes) -> Iterator[Word]:

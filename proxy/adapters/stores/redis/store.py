@@ -192,7 +192,8 @@ class RedisStore:
         if first:
             noted = keys.first(first.decode(errors="replace"))
             await self._scripts.of_key("note_first", noted, key.tag, 0)  # a ttl of 0 removes it
-        await self._listing.drop(key)
+        await self._listing.written()  # updates that are still under way would add it again
+        await self._listing.remove([key])
         return bool(was_there)
 
     async def move(self, former: str, tag: str, tenant: str, first: str = "") -> bool:
