@@ -32,7 +32,7 @@ from proxy.engine.intake.naming import Envelope
 from proxy.engine.models.models import Model
 from proxy.engine.sessions.session_cache import EpochLog, SessionState
 from proxy.engine.tool_rounds import Answerer, Rounds
-from proxy.ports import Header, Recorded, UpstreamResponse, header_of
+from proxy.ports import Header, Recorded, UpstreamResponse
 
 
 class Incoming(msgspec.Struct, frozen=True):
@@ -150,6 +150,11 @@ class Decision(msgspec.Struct, frozen=True):
         """Id of the epoch in force, on which the next one builds; empty where there is none."""
         return self.epoch.id if self.epoch is not None else ""
 
+    def begins_epoch(self, request: Request) -> bool:
+        """Whether an epoch began at this request."""
+        before, now = request.log, self.log
+        return before is not None and now is not None and len(now.epochs) > len(before.epochs)
+
 
 class Exchange(msgspec.Struct, kw_only=True):
     """A request on its way to the upstream and back: the bytes to send, and the state of the turn."""
@@ -245,14 +250,3 @@ class Sent(msgspec.Struct, frozen=True):
         if not self.is_over:
             async for chunk in self.response.chunks():
                 yield chunk
-
-
-def coding_of(response: UpstreamResponse) -> bytes:
-    """Return how the response's body is compressed, in lower case; `identity` where it is plain."""
-    return (header_of(response.headers, b"content-encoding") or b"").strip().lower() or b"identity"
-
-
-def is_stream(response: UpstreamResponse) -> bool:
-    """Whether the response's content type is a stream of events."""
-    kind = header_of(response.headers, b"content-type") or b""
-    return kind.strip().lower().startswith(b"text/event-stream")

@@ -32,7 +32,7 @@ from proxy.engine.flow import Decision, Exchange
 from proxy.engine.foreground import Foreground
 from proxy.engine.models.asking import Asking, Caller, Unanswered
 from proxy.engine.planning.decisions import Decisions
-from proxy.engine.recording.turn_bill import has_begun, plan_before, prices_of
+from proxy.engine.recording.turn_bill import plan_before, prices_of
 from proxy.errors import StoreUnavailable, UnabridgedError
 from proxy.ports import BillStore, Clock, Header, TokenCounter
 from proxy.ports.bill_store import HOUR
@@ -151,10 +151,11 @@ class Proofs:
         for each in exchange.answerers:
             if isinstance(each, Recaller):
                 found += (Regret(Signal.RECALLED, place, is_cut=True) for place in sorted(each.found))
-        if not (found or has_begun(exchange)):
+        begins = exchange.decision.begins_epoch(request)
+        if not (found or begins):
             return Evidence()
         situation = self._situation(exchange)
-        cut = newly_cut(situation, before) if has_begun(exchange) else Counter[Kind]()
+        cut = newly_cut(situation, before) if begins else Counter[Kind]()
         return Evidence(asked_again=asked_again(situation, found), cut=cut)
 
     def _situation(self, exchange: Exchange) -> Situation:

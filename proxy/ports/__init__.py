@@ -17,7 +17,9 @@ from proxy.ports.services import (
     TokenCounter,
     Upstream,
     UpstreamResponse,
+    coding_of,
     header_of,
+    is_stream,
 )
 from proxy.ports.session_store import (
     COMPACTOR,

@@ -84,6 +84,17 @@ class UpstreamResponse(Protocol):
         ...
 
 
+def coding_of(response: UpstreamResponse) -> bytes:
+    """Return how the response's body is compressed, in lower case; `identity` where it is plain."""
+    return (header_of(response.headers, b"content-encoding") or b"").strip().lower() or b"identity"
+
+
+def is_stream(response: UpstreamResponse) -> bool:
+    """Whether the response's content type is a stream of events."""
+    kind = header_of(response.headers, b"content-type") or b""
+    return kind.strip().lower().startswith(b"text/event-stream")
+
+
 class Upstream(Protocol):
     """The model API behind the proxy."""
 

@@ -26,12 +26,11 @@ from proxy.core.dialects.registry import CHAT
 from proxy.core.formats.json import as_mapping, dumps, loads, text_or_empty
 from proxy.core.formats.sse import Decoder
 from proxy.core.policy.policy import Policy
-from proxy.engine.flow import is_stream
 from proxy.engine.models.models import Models
 from proxy.engine.models.stated_windows import StatedWindows
 from proxy.environment import variable
 from proxy.errors import OperatorError, SettingsError, UnabridgedError, UpstreamError
-from proxy.ports import Header, Upstream, header_of
+from proxy.ports import Header, Upstream, header_of, is_stream
 
 Headers = Sequence[Header]
 

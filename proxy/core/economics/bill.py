@@ -181,8 +181,8 @@ def kept_prompt(chain: Chain, before: Plan, plan: Plan, budget: Budget, prices: 
     ``before`` is the plan of the previous request, which lacked the chain's newest messages, and ``less``
     are counted tokens of the messages before these that are taken not to have been sent.
     """
-    first, changed = chain.sent_before, first_difference(before, plan)
-    if changed is not None:
+    first = chain.sent_before
+    if before is not plan and (changed := first_difference(before, plan)) is not None:
         first = min(first, changed)
     counted = budget.head + chain.tokens.between(0, first) - less
     for gap in plan.gaps:

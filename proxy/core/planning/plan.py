@@ -349,8 +349,6 @@ def view_tokens(plan: Plan, tokens: Sizes) -> int:
 
 def first_difference(before: Plan, after: Plan) -> int | None:
     """Return the first position at which the views of two plans differ; None if they are equal."""
-    if before is after:  # the common case
-        return None
     notes = {(gap.span, gap.note) for gap in before.gaps} ^ {(gap.span, gap.note) for gap in after.gaps}
     edits = {*before.replacements} ^ {*after.replacements}
     places = [start for (start, _), _ in notes] + [edit.position for edit in edits]

@@ -20,10 +20,10 @@ from proxy.core.dialects.dialect import Dialect
 from proxy.core.formats.sse import Decoder
 from proxy.core.formats.unpacking import CODINGS, Unpacker, UnpackingError
 from proxy.core.planning.plan import EMPTY
-from proxy.engine.flow import Exchange, Incoming, Sent, coding_of, is_stream
+from proxy.engine.flow import Exchange, Incoming, Sent
 from proxy.engine.models.models import Models
 from proxy.engine.planning.decisions import Decisions, reserve_of
-from proxy.ports import Clock, Upstream, UpstreamResponse
+from proxy.ports import Clock, Upstream, UpstreamResponse, coding_of, is_stream
 
 _OK = 200
 _REFUSALS = frozenset({400, 413, 422, 500})

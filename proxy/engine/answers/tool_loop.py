@@ -19,11 +19,11 @@ from proxy.core.dialects.answers import AnswerEditor
 from proxy.core.formats.json import as_mapping, loads
 from proxy.core.formats.unpacking import CODINGS, Unpacker, UnpackingError
 from proxy.engine.answers.sending import Sender
-from proxy.engine.flow import Exchange, Sent, coding_of, is_stream
+from proxy.engine.flow import Exchange, Sent
 from proxy.engine.recording.recorder import Recorder
 from proxy.engine.tool_rounds import Answerers, FreshResults, Rounds
 from proxy.errors import UpstreamError, UpstreamInvalidResponse
-from proxy.ports import Clock, Header, UpstreamResponse
+from proxy.ports import Clock, Header, UpstreamResponse, coding_of, is_stream
 from proxy.tracing import ROUND, step
 
 _OK = 200

@@ -195,9 +195,8 @@ def _log_overrun(request: Request) -> None:
 
 def _log_usage(request: Request, decision: Decision) -> None:
     """Log a warning when a session first reaches *warn* in an epoch, and when it first exceeds its budget."""
-    is_over, lane, log = decision.stage is Stage.EMERGENCY, request.session.lane, request.log
-    begun = decision.log is not None and log is not None and len(decision.log.epochs) > len(log.epochs)
-    reached = decision.number - begun, is_over
+    is_over, lane = decision.stage is Stage.EMERGENCY, request.session.lane
+    reached = decision.number - decision.begins_epoch(request), is_over
     if reached <= lane.logged:
         return
     lane.logged = reached

@@ -3,8 +3,7 @@
 from proxy.core.dialects.answers import Answer, AnswerStream
 from proxy.core.dialects.dialect import Dialect
 from proxy.core.formats.unpacking import CODINGS, Unpacker, UnpackingError
-from proxy.engine.flow import coding_of, is_stream
-from proxy.ports import UpstreamResponse
+from proxy.ports import UpstreamResponse, coding_of, is_stream
 
 _ANSWERED = 200
 _ANSWER_BYTES = 64 * 2**20

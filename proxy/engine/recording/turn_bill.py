@@ -41,7 +41,7 @@ def bill_of(exchange: Exchange, usage: Usage | None, counted: int) -> Bill:
             shadow_cut=sent.tokens - view.tokens,
             shadow=money(sent, 0, paid) - money(view, 0, paid),
         )
-    bill = replace(bill, estimated=int(reported is None), epochs=int(has_begun(exchange)))
+    bill = replace(bill, estimated=int(reported is None), epochs=int(decision.begins_epoch(request)))
     if rounds is not None:
         bill = replace(
             bill,
@@ -93,15 +93,9 @@ def _last(total: Usage, hidden: Usage) -> Usage:
     return Usage(*(None if whole is None else whole - (part or 0) for whole, part in pairs))
 
 
-def has_begun(exchange: Exchange) -> bool:
-    """Whether an epoch began at this request."""
-    before, now = exchange.request.log, exchange.decision.log
-    return before is not None and now is not None and len(now.epochs) > len(before.epochs)
-
-
 def plan_before(exchange: Exchange) -> Plan:
     """Return the plan of the lane's last request: the one before an epoch that began at this request."""
     decision = exchange.decision
-    if not has_begun(exchange) or decision.epoch is None or decision.log is None:
+    if not decision.begins_epoch(exchange.request) or decision.epoch is None or decision.log is None:
         return decision.plan
     return next((each.plan for each in decision.log.epochs if each.id == decision.epoch.parent), EMPTY)
