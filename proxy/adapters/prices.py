@@ -27,11 +27,6 @@ are assumed.
 """
 
 
-def load() -> None:
-    """Load the snapshot (0.2 to 0.4 s, mostly the import). Call it in a thread, before the first request."""
-    _providers()
-
-
 def context_window(model: str) -> int | None:
     """Return the size of the model's context window in tokens; None if it is not known.
 
@@ -52,7 +47,7 @@ def _known(model: str) -> tuple[int | None, Prices]:
 @lru_cache(maxsize=1024)
 def _looked_up(model: str) -> tuple[int | None, Prices]:
     """Return the first context window and the first prices found among the providers of the model."""
-    found = [provider.find_model(name, all_providers=_providers()) for name, provider in _candidates(model)]
+    found = [provider.find_model(name, all_providers=load()) for name, provider in _candidates(model)]
     known = [info for info in found if info is not None]
     window = next((info.context_window for info in known if info.context_window), None)
     for info in known:
@@ -79,7 +74,7 @@ def _amount(price: Decimal | TieredPrices | None) -> float:
 
 def _candidates(model: str) -> Iterator[tuple[str, Provider]]:
     """Yield model names and the providers to look them up at, the most specific first."""
-    providers = _providers()
+    providers = load()
     prefix, _, rest = model.partition("/")
     if rest and (named := next((provider for provider in providers if provider.id == prefix), None)):
         yield rest, named
@@ -94,7 +89,8 @@ def _candidates(model: str) -> Iterator[tuple[str, Provider]]:
 
 
 @cache
-def _providers() -> list[Provider]:
+def load() -> list[Provider]:
+    """Load the snapshot (0.2 to 0.4 s, mostly the import). Call it in a thread, before the first request."""
     # Imported when first needed: it takes longer than all other imports of a short command together.
     from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415
 

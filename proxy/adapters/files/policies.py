@@ -62,10 +62,6 @@ def is_path(name_or_path: str) -> bool:
 class PolicyFile(TomlFile):
     """One policy file as it is written, without the file that it extends."""
 
-    @property
-    def name(self) -> str:
-        return self.path.stem
-
     def validated(self, below: Table, *, is_whole: bool = True) -> tuple[Table, list[FileError]]:
         """Return the file merged over the table ``below``, without its invalid parts, and the errors.
 
@@ -182,7 +178,7 @@ class PolicyLibrary:
             mistakes += found
         if mistakes:
             raise FileError.together(mistakes)
-        return Policy.model_validate({**merged, "name": file.name}), file
+        return Policy.model_validate({**merged, "name": file.path.stem}), file
 
     def _parent(self, name: object, chain: Sequence[PolicyFile], directories: Sequence[Path]) -> Path:
         child = chain[-1]
@@ -194,7 +190,7 @@ class PolicyLibrary:
             message = f"`extends = {json.dumps(name, ensure_ascii=False)}`: {error.message}"
             raise child.error(message, ("extends",)) from None
         if any(_is_same_file(path, seen.path) for seen in chain):
-            circle = " -> ".join([*(seen.name for seen in chain), name])
+            circle = " -> ".join([*(seen.path.stem for seen in chain), name])
             raise child.error(f"policies extend each other in a circle: {circle}", ("extends",))
         return path
 

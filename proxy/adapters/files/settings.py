@@ -82,10 +82,6 @@ class SettingsFile:
         one, two = self.values, other.values
         return sorted(name for name in {*one, *two} - {"policy"} if one.get(name) != two.get(name))
 
-    def anew(self) -> Self:
-        """Read the same file again. Raises FileError."""
-        return self.read(self.file.path, self.decided)
-
     def check(self, library: PolicyLibrary, known: Container[str] = ()) -> None:
         """Check that the policies it names can be loaded, except the `known` ones. Raises FileError."""
         named: list[tuple[str, Location]] = [(self.policy, ("policy",))] if self.policy else []

@@ -124,7 +124,7 @@ class WatchedPolicies:
         Returns the server's policy by its name if it has changed, else nothing.
         """
         try:
-            edited = before.anew()
+            edited = SettingsFile.read(before.file.path, before.decided)
             edited.check(self._library, self.in_force.by_name)
             source = edited.policy or (DEFAULT if before.policy else self._source)
             default = self._library.load(source) if source != self._source else None

@@ -40,24 +40,20 @@ class SummaryMeter:
     def __init__(self, size: int | None = None) -> None:
         """``size``: counted tokens of a summary; None: as many as allowed."""
         self._size = size
-        self._summarised: dict[Span, int] = {}
-
-    @property
-    def summarised(self) -> Mapping[Span, int]:
+        self.summarised: dict[Span, int] = {}
         """The spans summarised so far, each with the counted tokens of its summary."""
-        return self._summarised
 
     def calls(self, situation: Situation, plan: Plan) -> SummaryCalls:
         """Return the summary calls of an epoch with ``plan``, which build on the summaries so far."""
         most = situation.summary_tokens
         most = most if self._size is None else min(self._size, most)
-        lacking = lacking_summaries(situation.under(plan), self._summarised)
-        calls = summary_calls(situation, lacking, self._summarised, most)
+        lacking = lacking_summaries(situation.under(plan), self.summarised)
+        calls = summary_calls(situation, lacking, self.summarised, most)
         for start, end in lacking:
-            inside = [each for each in self._summarised if start <= each[0] and each[1] <= end]
+            inside = [each for each in self.summarised if start <= each[0] and each[1] <= end]
             for each in inside:
-                del self._summarised[each]
-            self._summarised[start, end] = most
+                del self.summarised[each]
+            self.summarised[start, end] = most
         return calls
 
 

@@ -140,6 +140,8 @@ class Change:
         chain, budget, signed = self.before.chain, self.before.budget, signed_in(self.before.chain)
         parent, depth = self.parent.id if self.parent else "", self._depth(signed)
         reach = chain.hashes[depth - 1]
+        # What is restored begins at the newest request, so that it also applies if that is answered again.
+        request = chain.last_user if self.asked is Verb.RESTORE else None
         content = msgspec.msgpack.encode((self.lane, parent, reach, self.plan))
         return Epoch(
             id=hashlib.sha256(content).hexdigest()[:16],
@@ -159,7 +161,7 @@ class Change:
             emergency_mode=self.stage is Stage.EMERGENCY and not self.asked,
             budget=budget.tokens or 0,
             ratio=budget.ratio,
-            begun_at=self._begun_at(),
+            begun_at=chain.hashes[-1 if request is None else request],
             alternates=self.alternates,
             asked=self.asked,
             account=self.account,
@@ -185,12 +187,6 @@ class Change:
             return 0
         # A chain rolled back below *warn* is forwarded whole, unless the epoch began below *trim* itself.
         return int(self.before.policy.stages.warn * self.before.budget.limit)
-
-    def _begun_at(self) -> bytes:
-        """Return the chain hash of the message at which the epoch begins."""
-        # What is restored begins at the newest request, so that it also applies if that is answered again.
-        newest = self.before.chain.last_user if self.asked is Verb.RESTORE else None
-        return self.before.chain.hashes[-1 if newest is None else newest]
 
     def _without_reasoning(self, signed: Sequence[int]) -> tuple[int, ...]:
         """Return positions of messages in the view that are sent without signed reasoning."""

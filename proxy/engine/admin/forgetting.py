@@ -14,7 +14,7 @@ from proxy.core.memory.records import Archived, EventKind, Item, Scope, ScopeKin
 from proxy.core.memory.texts import without
 from proxy.engine.admin.memories import ItemDetails, MemoryAdmin, ScopeDetails
 from proxy.engine.intake.naming import Naming
-from proxy.engine.memory.scope_cache import CachedScope, ScopeCache
+from proxy.engine.memory.scope_cache import CachedScope
 from proxy.errors import InvalidType, NotFound
 from proxy.ports import Changes, SessionKey
 from proxy.ports.memory_store import THREADS
@@ -42,10 +42,6 @@ class Forgetting:
     memories: MemoryAdmin
     naming: Naming
 
-    @property
-    def _scopes(self) -> ScopeCache:
-        return self.memories.scopes
-
     async def item(self, name: str) -> ItemDetails:
         """Forget an item, and the lines of texts that mention it. Raises NotFound."""
         entry, kept, entries = await self._same(name)
@@ -54,8 +50,8 @@ class Forgetting:
 
     async def scope(self, scope: Scope) -> bool:
         """Forget a scope; return whether it existed."""
-        was_there = await self._scopes.store.forget(scope)
-        self._scopes.forget(scope)
+        was_there = await self.memories.scopes.store.forget(scope)
+        self.memories.scopes.forget(scope)
         return was_there
 
     async def own_scope(self, key: SessionKey, tenant: str) -> bool:
@@ -67,7 +63,7 @@ class Forgetting:
         name, forgotten = key.id_for(tenant), 0
         for kept in await self.memories.all(_EVERY_SCOPE):
             entries = [each for each in kept.entries if each.item.source.session == name]
-            thread = await self._scopes.store.thread(kept.scope, key)
+            thread = await self.memories.scopes.store.thread(kept.scope, key)
             if kept.about.tenant == tenant and (entries or thread is not None):
                 forgotten += len(entries)
                 if kept.scope.kind is ScopeKind.THREAD:
@@ -134,7 +130,7 @@ class Forgetting:
         decide, _ = await self._deletion(kept, entries, session, said_of)
         for first in range(0, max(len(entries), 1), _STEP):
             some = entries[first : first + _STEP]
-            await self._scopes.change(
+            await self.memories.scopes.change(
                 kept.scope,
                 lambda copy, some=some: decide(copy, some),
                 self.memories.ttl(kept.scope, kept.about),
@@ -151,7 +147,7 @@ class Forgetting:
 
         The changes also delete the passages that other items quote from the same messages.
         """
-        known = await self._scopes.store.threads(kept.scope, THREADS)
+        known = await self.memories.scopes.store.threads(kept.scope, THREADS)
         gone = {each.item.id for each in entries}
         messages = {message for each in entries for message in each.item.source.messages}
         texts = [thread.texts for key, thread in known.items() if key == session]

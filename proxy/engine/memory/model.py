@@ -44,11 +44,6 @@ class ModelAccess(NamedTuple):
     caller: Caller
     policy: Policy
 
-    @property
-    def temperature(self) -> float:
-        """The temperature at which the model is asked."""
-        return self.policy.summary.temperature
-
 
 @dataclass(frozen=True)
 class MemoryModel:
@@ -62,7 +57,7 @@ class MemoryModel:
         self, access: ModelAccess, lines: Sequence[Utterance], known: Sequence[Item]
     ) -> list[VerifiedItem]:
         """Ask for the items of these lines, and return the verified ones; ``known`` items are shown to it."""
-        ask = ask_for_items(lines, known, language_of_utterances(lines), access.temperature)
+        ask = ask_for_items(lines, known, language_of_utterances(lines), access.policy.summary.temperature)
         answer = await self._answer(access, ask)
         return await asyncio.to_thread(lambda: verified_items(proposed_items_in(answer), Statements(lines)))
 
@@ -73,12 +68,12 @@ class MemoryModel:
         rules = access.policy.memory
         most = rules.long_max_tokens if wanted.is_long else rules.short_max_tokens
         language = language_of_utterances(wanted.source)
-        answer = await self._answer(access, wanted.ask(most, language, access.temperature))
+        answer = await self._answer(access, wanted.ask(most, language, access.policy.summary.temperature))
         return await asyncio.to_thread(wanted.read, answer, most, language, self.counter.count)
 
     async def compression(self, access: ModelAccess, content: str) -> str:
         """Ask for the one or two sentences that replace an item in the archive."""
-        ask = ask_for_compression(content, access.temperature)
+        ask = ask_for_compression(content, access.policy.summary.temperature)
         return compression_of(await self._answer(access, ask, is_waited_for=True), content)
 
     async def _answer(self, access: ModelAccess, ask: Ask, *, is_waited_for: bool = False) -> str:

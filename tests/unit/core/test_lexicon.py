@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.adapters.search import spaced, terms_of
 from proxy.core.extraction.constraints import Rule, in_force
 from proxy.core.extraction.facts import Fact, facts_in
 from proxy.core.extraction.reading import Sentence, sentences_of, strength_of
@@ -15,7 +16,6 @@ from proxy.core.text.lexicon import words
 from proxy.core.text.lexicon.remembering import ONE_AT_A_TIME
 from proxy.core.text.lexicon.rules import NEGATION
 from proxy.core.text.numbers import all_numbers
-from proxy.core.text.search_terms import spaced, terms_of
 from proxy.core.text.similarity import tfidf
 from proxy.core.text.words import language_of, words_of
 

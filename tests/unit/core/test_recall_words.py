@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.text.search_terms import MOST_TERMS, spaced, terms_of
+from proxy.adapters.search import MOST_TERMS, spaced, terms_of
 
 
 @pytest.mark.parametrize(
