@@ -256,6 +256,32 @@ async def test_an_upstream_that_refuses_tools_gets_the_request_without_it_and_is
     assert [body.get("tools") for body in taken] == [None, None]
 
 
+async def test_all_that_a_first_cut_adds_may_be_refused_one_after_another(
+    model: Model, policy: Start
+) -> None:
+    """The client would hear of parameters that it never sent."""
+
+    async def picky(exchange: Exchange) -> None:
+        body = model.bodies()[-1]
+        wrong = next((name for name in ("prompt_cache_key", "tools") if name in body), None)
+        if wrong is None:
+            await exchange.answer_json(completion(said("I cannot say.")))
+        else:
+            error: Message = {"message": f"Unsupported parameter: '{wrong}' is not supported."}
+            await exchange.answer_json({"error": error}, status=400)
+
+    too_long = plainly(400, [JSON], json.dumps(refusal(OPENAI, 16_000, 4_000)).encode())
+    model.replies += [too_long, *[picky] * 5]
+    text = POLICY.replace("tokens = 4000", "").replace(
+        "enabled = false\n[recall]", "enabled = true\n[recall]"
+    )
+    async with proxying(model.url, policy=policy(text=text)) as url:
+        assert (await send(url, long_talk())).status_code == 200
+        assert (await send(url, long_talk())).status_code == 200
+    added = [set(body) - {"model", "messages"} for body in model.bodies()]
+    assert added == [set(), {"prompt_cache_key", "tools"}, {"tools"}, set(), set()]
+
+
 async def test_tools_that_the_client_has_too_teach_nothing_of_the_model(model: Model, url: str) -> None:
     """It may have as many as the upstream takes."""
     model.replies += [without_tools(model, 400, "Invalid 'tools': array too long. Expected 1.")] * 2

@@ -63,19 +63,20 @@ class Sender:
         if asks_usage and request.model.wants_usage(exchange.counted_tokens, window):
             exchange.body = self.dialect.asking_for_usage(exchange.body)
             exchange.adds_usage = True
-        if decision.plan != EMPTY and request.cache_key:
+        if decision.plan != EMPTY and request.cache_key and not exchange.is_cache_key_refused:
             exchange.body = self.dialect.with_cache_key(exchange.body, request.cache_key)
             exchange.adds_cache_key = True
 
     async def send(self, exchange: Exchange) -> Sent:
         """Forward the request; after a refusal that something can be done about, send a changed one.
 
-        A refusal for length teaches the window, and the request is pruned harder, once. A request is changed
-        twice at most: what a pruned one has for the first time, such as a cache key, may be refused in turn,
-        and upstreams look at parameters before they count tokens. In shadow the refusal is the answer.
-        Raises UpstreamUnreachable, UpstreamTimeout, UpstreamInvalidResponse.
+        A refusal for length teaches the window, and the request is pruned harder. Each kind of change is made
+        once at most. Several may follow each other: upstreams look at parameters before they count tokens,
+        and what a pruned request has for the first time, such as a cache key, may be refused in turn. In
+        shadow the refusal is the answer. Raises UpstreamUnreachable, UpstreamTimeout,
+        UpstreamInvalidResponse.
         """
-        budget, changes_left = exchange.request.budget, 2
+        budget = exchange.request.budget
         while True:
             sent = await self.forward(exchange.request.incoming, exchange.body)
             try:
@@ -83,14 +84,13 @@ class Sender:
                     self._answered(exchange)
                     if not sent.opening:
                         return sent
-                is_changed = await self._change(exchange, sent, budget, changes_left)
+                is_changed = await self._change(exchange, sent, budget)
             except BaseException:
                 await sent.response.aclose()
                 raise
             if not is_changed:
                 return sent
             await sent.response.aclose()
-            changes_left -= 1
 
     async def forward(self, incoming: Incoming, body: bytes) -> Sent:
         """Send a body as the client's request, and read all of an error, or the first event of a stream.
@@ -130,19 +130,18 @@ class Sender:
 
     # --- what is changed in a request that was refused ---
 
-    async def _change(self, exchange: Exchange, sent: Sent, budget: Budget, left: int) -> bool:
+    async def _change(self, exchange: Exchange, sent: Sent, budget: Budget) -> bool:
         """Change a refused request so that it may be accepted; return whether it was changed.
 
-        ``budget`` is the one before any change: a request that has another was pruned. ``left``: how many
-        changes are; the last one adds nothing that might be refused. A window is learned in any case: what is
-        passed on all the same, the next turn acts on.
+        ``budget`` is the one before any change: a request that has another was pruned. A window is learned in
+        any case: what is passed on all the same, the next turn acts on.
         """
         refusal = self.refusal(exchange, sent)
-        may_change = left > 0 and not exchange.request.incoming.is_shadow
+        may_change = not exchange.request.incoming.is_shadow
         if self.learn_window(exchange, refusal):
             may_prune = may_change and exchange.request.budget is budget
             is_pruned = may_prune and await self.decisions.prune_harder(exchange)
-            if is_pruned and left > 1:
+            if is_pruned:
                 self.add_parameters(exchange)
             return is_pruned
         return may_change and (
@@ -208,7 +207,7 @@ class Sender:
             exchange.request.model.refuses_usage = True
         if refuses_cache_key or refuses_usage:
             exchange.set_request(exchange.request, exchange.decision, exchange.plain_body)
-            exchange.is_cache_key_refused = refuses_cache_key
+            exchange.is_cache_key_refused |= refuses_cache_key
         return refuses_cache_key or refuses_usage
 
 
