@@ -10,9 +10,10 @@ later turns may need of it.
 A first user message that takes more than its share of the room is clipped when an epoch begins. Otherwise
 clipping is the last resort, if nothing is left to cut and the view still exceeds its budget (law 4). The
 order is: the first user message, if its protection had to yield; tool results, the largest most; user
-messages except the last; and last, results that the model has still to answer, which keep at least half of
-what the budget has room for. Assistant messages are never clipped (law 2). Head and tail of a text are kept;
-the plan holds the resulting bytes literally, cut between code points.
+messages except the last; results that the model has still to answer, which keep at least half of what
+the budget has room for; and last, the pictures in results, the oldest first. Assistant messages are never
+clipped (law 2). Head and tail of a text are kept; the plan holds the resulting bytes literally, cut between
+code points.
 """
 
 import hashlib
@@ -233,6 +234,25 @@ def clip_view(situation: Situation, plan: Plan, yielded: int, set_aside: int) ->
                 edits[place] = Replacement(place, *found)
                 view -= sizes[place] - found[1]
                 sizes[place] = found[1]
+    clipped = Plan(plan.gaps, tuple(edits[place] for place in sorted(edits)))
+    return clipped if situation.is_below_last_user else _without_pictures(situation, clipped, results)
+
+
+def _without_pictures(situation: Situation, plan: Plan, results: Sequence[int]) -> Plan:
+    """Return the plan with the pictures of ``results`` cleared, the oldest first, until its view fits."""
+    chain, edits = situation.chain, {edit.position: edit for edit in plan.replacements}
+    excess = view_tokens(plan, chain.tokens) - situation.budget.share(1)
+    for place in results:
+        if excess <= 0:
+            break
+        raw, size = chain.raws[place], chain.tokens[place]
+        if place in edits:
+            raw, size = edits[place].raw, edits[place].tokens
+        left = chain.dialect.read(raw).without_pictures(_picture_line)
+        if left is not None:
+            tokens = MESSAGE_TOKENS + situation.count(left.countable())
+            edits[place] = Replacement(place, left.written(), tokens)
+            excess -= size - tokens
     return Plan(plan.gaps, tuple(edits[place] for place in sorted(edits)))
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import struct
+from typing import cast
 
 import pytest
+from msgspec.structs import replace
 
 from proxy.core.budget.budget import Budget, Stage
 from proxy.core.persistent import Sizes
@@ -113,3 +115,41 @@ def test_an_image_is_cleared_whatever_call_before_the_cut_a_late_result_after_it
     ]
     cut = Plan(gaps=(Gap(start=0, end=3, note=b"{}", tokens=1),))
     assert edits(situation(late, cut)).keys() == {3}
+
+
+def screenshots(number: int, text: str = "Here it is.") -> list[Sent]:
+    """A round of calls whose results, which the model has still to answer, have a picture each."""
+    shown = {"type": "text", "text": text}
+    calls = [f"call-{each}" for each in range(number)]
+    return [user("Look around."), calling(*calls), *(result(each, [shown, picture()]) for each in calls)]
+
+
+def emergency(messages: list[Sent], tokens: int) -> dict[int, object]:
+    before = situation(messages)
+    before = replace(before, budget=Budget(tokens, 1.0, 0, last_user_tokens=before.chain.last_user_tokens))
+    decided = draft(before, Stage.EMERGENCY)
+    assert decided is not None
+    return {each.position: json.loads(each.raw)["content"] for each in finish(decided, {}).replacements}
+
+
+def test_where_nothing_else_helps_pictures_that_the_model_has_still_to_see_go_oldest_first():
+    found = emergency(screenshots(3), 2 * IMAGE_TOKENS)
+    cleared = [{"type": "text", "text": "Here it is."}, {"type": "text", "text": "[image, 640x480, cleared]"}]
+    assert found == {2: cleared, 3: cleared}
+
+
+def test_text_that_the_model_has_still_to_see_is_clipped_before_a_picture_goes():
+    (content,) = emergency(screenshots(1, prose("en", 4_000)), 2 * IMAGE_TOKENS).values()
+    text, shown = cast("list[Sent]", content)
+    assert "characters left out" in text["text"]
+    assert shown == picture()
+
+
+def test_both_go_where_neither_alone_is_enough():
+    found = emergency(screenshots(3, prose("en", 4_000)), 2 * IMAGE_TOKENS)
+    assert [str(content).count("[image, 640x480, cleared]") for content in found.values()] == [1, 1, 0]
+    assert all("characters left out" in str(content) for content in found.values())
+
+
+def test_where_the_last_user_message_alone_is_too_much_every_picture_stays():
+    assert emergency([user(prose("en", 9_000)), *screenshots(2)[1:]], IMAGE_TOKENS) == {}
