@@ -10,7 +10,8 @@ from typing import Self
 import msgspec
 from msgspec.structs import replace
 
-from proxy.core.conversation.messages import Message, last_user
+from proxy.core.conversation.messages import Message, last_user, read_message
+from proxy.core.conversation.records import Node
 from proxy.core.conversation.units import OpenTurn, Unit, beginnings, open_from, request_points
 from proxy.core.dialects.dialect import Content, Dialect
 from proxy.core.extraction.reading import Address, addresses_of
@@ -42,6 +43,17 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
     """Whether its token counts are estimated from bytes, because its body is near a ceiling in bytes."""
     whole: "Chain | None" = None
     """The longer chain that this one is a :meth:`prefix` of; else None."""
+
+    @classmethod
+    def stored(cls, branch: Sequence[Node], dialect: Dialect) -> Self:
+        """Return the chain of a branch of a stored session."""
+        return cls(
+            messages=[read_message(dialect.read(node.raw)) for node in branch],
+            raws=[node.raw for node in branch],
+            tokens=Sizes.of(node.tokens for node in branch),
+            hashes=[node.hash for node in branch],
+            dialect=dialect,
+        )
 
     def __len__(self) -> int:
         return len(self.raws)

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import msgspec
+
 from proxy.core.budget.budget import Budget, Window, WindowSource, stage_of
 from proxy.core.conversation.extension import Injection
-from proxy.core.conversation.messages import read_message
 from proxy.core.conversation.records import (
     HiddenCalls,
     Node,
@@ -264,13 +265,10 @@ class Branch:
     @cached_property
     def _in_force(self) -> tuple[Situation, Epoch | None]:
         session, hidden = self.found.session, self.found.hidden
-        chain = Chain(
-            messages=[read_message(self.dialect.read(node.raw)) for node in self.nodes],
-            raws=[node.raw for node in self.nodes],
-            tokens=Sizes.of((hidden.get(node.hash) or node).tokens for node in self.nodes),
-            hashes=[node.hash for node in self.nodes],
-            dialect=self.dialect,
-        )
+        chain = Chain.stored(self.nodes, self.dialect)
+        if hidden:  # what stands upstream for an answer has a size of its own
+            sizes = Sizes.of((hidden.get(node.hash) or node).tokens for node in self.nodes)
+            chain = msgspec.structs.replace(chain, tokens=sizes)
         window = Window(session.window or None, WindowSource(session.window_from))
         sizes = (session.head_tokens, window, chain.last_user_tokens, chain.tokens.total)
         budget = Budget(session.budget or None, session.ratio, *sizes)
@@ -311,7 +309,8 @@ class Branch:
         """Return the cache of tool results that are still fresh at the end of the branch."""
         injected = self.injection.tools if self.injection else ()
         rules = Rules(self.inspection.policy_of(self.found.session).tools)
-        read = ((read_message(self.dialect.read(node.raw)), node.raw, node.hash) for node in self.nodes)
+        chain = self.situation.chain
+        read = zip(chain.messages, chain.raws, chain.hashes, strict=True)
         return derive(initial(rules, injected), read, self.dialect, self._upstream()).cache
 
     @property

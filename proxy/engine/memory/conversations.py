@@ -7,11 +7,9 @@ from typing import NamedTuple, Self
 
 from proxy.cache import Lru, Memory
 from proxy.core.conversation.extension import Injection
-from proxy.core.conversation.messages import read_message
 from proxy.core.conversation.records import Node, Session, way_to
 from proxy.core.dialects.dialect import Dialect
 from proxy.core.memory.utterances import Utterance, utterances_of
-from proxy.core.persistent import Sizes
 from proxy.core.planning.chain import Chain
 from proxy.core.policy.policy import Policy
 from proxy.ports import SessionKey, SessionStore
@@ -105,13 +103,7 @@ def _conversation(
     served: Collection[bytes],
     injection: Injection | None,
 ) -> Conversation:
-    chain = Chain(
-        messages=[read_message(dialect.read(node.raw)) for node in branch],
-        raws=[node.raw for node in branch],
-        tokens=Sizes.of(node.tokens for node in branch),
-        hashes=[node.hash for node in branch],
-        dialect=dialect,
-    )
+    chain = Chain.stored(branch, dialect)
     elsewhere = [dialect.read(raw).text for raw in session.head]
     if injection is not None:
         elsewhere += [
