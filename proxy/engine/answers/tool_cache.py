@@ -6,6 +6,7 @@ remembered state belongs to one session, so that not even white space comes from
 records how many hidden answers it took into account.
 """
 
+import asyncio
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,7 @@ from proxy.core.policy.sections import Tool
 from proxy.core.tool_cache.cache import Rules, ToolCache
 from proxy.core.tool_cache.derive import NO_HIDDEN, Derived, Hidden, Place, derive, initial
 from proxy.engine.flow import Request
-from proxy.engine.intake.reader import off_loop
+from proxy.engine.intake.reader import is_little
 from proxy.ports import SessionKey
 from proxy.telemetry import Metrics
 
@@ -75,7 +76,8 @@ class ToolCaches:
             start, onto = 0, initial(rules, injected)
         if start == len(chain):
             return onto.cache
-        onto, events = await off_loop(chain.raws[start:], partial(_derived, chain, hidden, onto, start))
+        work = partial(_derived, chain, hidden, onto, start)
+        onto, events = work() if is_little(chain.raws[start:]) else await asyncio.to_thread(work)
         for result, count in events.items():
             self._metrics.tool_cache.labels(result=result).inc(count)
         if start and onto.cache.weight >= _LARGE:
@@ -90,9 +92,7 @@ class ToolCaches:
 def _derived(chain: Chain, hidden: Hidden, onto: Derived, start: int) -> tuple[Derived, Counter[str]]:
     """Derive a chain's state, and count the outcomes of the results that are new in its last turn."""
     events = Counter[str]()
-    # No earlier request can have had the messages from the newest answer on.
-    positions = range(len(chain) - 1, start, -1)
-    middle = next((place for place in positions if chain.messages[place].role == "assistant"), start)
+    middle = max(start, chain.sent_before)
     old, new = _places(chain, start, middle), _places(chain, middle, len(chain))
     before = derive(onto, old, chain.dialect, hidden)
     return derive(before, new, chain.dialect, hidden, events), events

@@ -10,9 +10,9 @@ compared one by one. The hashes are seeded, and are used in this process only.
 import asyncio
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 from sys import getsizeof
-from typing import TypeVar
 
 import msgspec
 import xxhash
@@ -25,8 +25,6 @@ from proxy.core.persistent import Grown, Sizes
 from proxy.core.planning.chain import Chain
 from proxy.engine.intake.history import NAME, CachedMessage, CachedPrefix, History, NewMessage
 from proxy.ports import TokenCounter
-
-T = TypeVar("T")
 
 _MESSAGE_BYTES = 256
 """Estimated bytes of a message, beside its texts."""
@@ -80,7 +78,8 @@ class Reader:
         """
         model = body.model
         if before is None or before.root != start or before.length == len(before.head):
-            before = await off_loop(body.messages, lambda: self._head(body, start, model))
+            head = partial(self._head, body, start, model)
+            before = head() if is_little(body.messages) else await asyncio.to_thread(head)
         after = body.messages.after(before.length)
         if is_little(after):
             new, hashes = self._chained(after, before.tip)
@@ -234,11 +233,6 @@ class Reader:
 def is_little(raws: Sequence[bytes]) -> bool:
     """Whether the messages are few enough to process on the event loop; more are processed in a thread."""
     return len(raws) <= PIECE and sum(map(len, raws)) <= _PIECE_BYTES
-
-
-async def off_loop(raws: Sequence[bytes], work: Callable[[], T]) -> T:
-    """Do ``work`` on these messages, in a thread if it would hold up other requests."""
-    return work() if is_little(raws) else await asyncio.to_thread(work)
 
 
 def _weight(entry: CachedMessage) -> int:
