@@ -193,18 +193,20 @@ class Exchange(msgspec.Struct, kw_only=True):
     recording: asyncio.Task[Recorded | None] | None = None
     """The task that writes the turn to the store."""
 
-    def __post_init__(self) -> None:
-        self.set_request(self.request, self.decision, self.plain_body)
-
     def set_request(self, request: Request, decision: Decision, plain_body: bytes) -> None:
         """Set the request, its decision and the body to send, and count their tokens."""
+        self.request, self.decision, self.plain_body = request, decision, plain_body
+        self.__post_init__()
+
+    def __post_init__(self) -> None:
+        """Count the tokens of what is sent; the parameters that only the proxy asks for are to be added."""
+        request = self.request
         head, ratio = request.budget.head, request.budget.ratio
-        view, whole = head + decision.view_tokens, request.counted_tokens
-        self.request, self.decision = request, decision
+        view, whole = head + self.decision.view_tokens, request.counted_tokens
         self.counted_tokens = whole if request.incoming.is_shadow else view
         self.sent_tokens = ceil(view * ratio)
         self.full_tokens = ceil((whole - request.history.ours()) * ratio)
-        self.plain_body = self.body = plain_body
+        self.body = self.plain_body
         self.adds_usage = self.adds_cache_key = False
 
     def response_headers(self) -> list[Header]:
