@@ -28,14 +28,15 @@ def bill_of(exchange: Exchange, usage: Usage | None, counted: int) -> Bill:
     reported_output = reported.completion_tokens if reported is not None else None
     output = budget.real(counted) if reported_output is None else bounded(reported_output)
     plan = EMPTY if request.incoming.is_shadow else decision.plan
-    sent = _sent(exchange, plan, reported)
+    sent = _sent(exchange, prices, plan, reported)
     recalled = budget.real(rounds.ours_sent) if rounds is not None and reported is not None else 0
-    whole = _whole(exchange, plan, sent, recalled)
+    whole = _whole(exchange, prices, plan, sent, recalled)
     fits = whole is sent or budget.window.limit is None or whole.tokens + output <= budget.window.limit
     bill = Bill.of_request(sent, output, whole, paid, fits=fits)
     if plan != decision.plan:
         cut = exchange.full_tokens - exchange.sent_tokens
-        view = _estimated(request, max(sent.tokens - cut, 0), plan_before(exchange), decision.plan)
+        left, before = max(sent.tokens - cut, 0), plan_before(exchange)
+        view = _estimated(request, prices, left, before, decision.plan)
         bill = replace(
             bill,
             shadow_cut=sent.tokens - view.tokens,
@@ -52,17 +53,18 @@ def bill_of(exchange: Exchange, usage: Usage | None, counted: int) -> Bill:
     return bill
 
 
-def _sent(exchange: Exchange, plan: Plan, reported: Usage | None) -> Prompt:
+def _sent(exchange: Exchange, prices: Prices, plan: Plan, reported: Usage | None) -> Prompt:
     """Return the prompt that was sent under ``plan``, as the upstream reported it, else as estimated."""
     if reported is not None and reported.cached_tokens is not None:
         return prompt_of(reported)
     is_shadow = exchange.request.incoming.is_shadow
     counted = exchange.full_tokens if is_shadow else exchange.sent_tokens
     tokens = counted if reported is None else bounded(reported.prompt_tokens)
-    return _estimated(exchange.request, tokens, plan if is_shadow else plan_before(exchange), plan)
+    before = plan if is_shadow else plan_before(exchange)
+    return _estimated(exchange.request, prices, tokens, before, plan)
 
 
-def _whole(exchange: Exchange, plan: Plan, sent: Prompt, recalled: int) -> Prompt:
+def _whole(exchange: Exchange, prices: Prices, plan: Plan, sent: Prompt, recalled: int) -> Prompt:
     """Return what doing nothing would have sent: ``sent``, if nothing of it was cut or recalled.
 
     ``recalled``: tokens of ``sent`` that the model recalled within this turn.
@@ -71,12 +73,15 @@ def _whole(exchange: Exchange, plan: Plan, sent: Prompt, recalled: int) -> Promp
     if plan == EMPTY and not recalled and not request.history.hidden:
         return sent
     tokens = max(sent.tokens + exchange.full_tokens - exchange.sent_tokens - recalled, 0)
-    return _estimated(request, tokens, EMPTY, EMPTY, request.history.ours(request.chain.sent_before))
+    less = request.history.ours(request.chain.sent_before)
+    return _estimated(request, prices, tokens, EMPTY, EMPTY, less)
 
 
-def _estimated(request: Request, tokens: int, before: Plan, plan: Plan, less: int = 0) -> Prompt:
+def _estimated(
+    request: Request, prices: Prices, tokens: int, before: Plan, plan: Plan, less: int = 0
+) -> Prompt:
     """Return a prompt of which a warm cache holds :func:`kept_prompt` of these plans."""
-    conditions, prices = request.conditions, prices_of(request)
+    conditions = request.conditions
     if conditions.idle is None or conditions.is_new_head or conditions.idle >= prices.ttl:
         return Prompt(tokens, 0)  # the provider has nothing in its cache
     return Prompt(tokens, min(kept_prompt(request.chain, before, plan, request.budget, prices, less), tokens))
