@@ -27,6 +27,8 @@ from proxy.errors import OperatorError
 Table = dict[str, object]
 Location = tuple[str | int, ...]
 """Keys and indices from the top of the file, as in `("tools", 0, "match")`."""
+_DEEPEST = 100
+"""The most keys and indices of a location; no key of ours has five."""
 _OF_A_MISTAKE = ("file", "line", "key", "message")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _TOML_PLACE = re.compile(r" \((?:at line (\d+), column \d+|at end of document)\)$")
@@ -83,7 +85,7 @@ class TomlFile:
             line = error.object[: error.start].count(b"\n") + 1
             raise FileError(str(path), line, "is not UTF-8") from error
         try:
-            return cls(path, text, tomllib.loads(text))
+            return cls(path, text, _parsed(text))
         except tomllib.TOMLDecodeError as error:
             place = _TOML_PLACE.search(str(error))
             line = int(place[1]) if place and place[1] else text.count("\n") + 1
@@ -104,6 +106,14 @@ class TomlFile:
         near = (line for location in locations if (line := line_of(location, self.lines)) is not None)
         key = dotted(locations[0]) if locations else ""
         return FileError(str(self.path), next(exact, next(near, None)), message, key=key)
+
+
+def _parsed(text: str) -> Table:
+    """Parse TOML. Raises TOMLDecodeError, and ValueError and RecursionError for what Python cannot take."""
+    table = tomllib.loads(text)
+    if max(map(len, _keys(table)), default=0) > _DEEPEST:
+        raise RecursionError
+    return table
 
 
 def dotted(location: Location) -> str:

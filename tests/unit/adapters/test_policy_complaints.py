@@ -214,12 +214,17 @@ def test_a_file_that_is_not_utf_8_is_an_error_with_its_line(files: Files) -> Non
 
 
 @pytest.mark.parametrize(
-    ("value", "reason"), [("[" * 5000, "it is nested too deeply"), ("9" * 5000, "a number is too long")]
+    ("text", "reason"),
+    [
+        (f"a = {'[' * 5000}", "it is nested too deeply"),
+        (f"a = {'[' * 300}{']' * 300}", "it is nested too deeply"),
+        (f"a{'.a' * 5000} = 1", "it is nested too deeply"),
+        (f"[a{'.a' * 900}]", "it is nested too deeply"),
+        (f"a = {'9' * 5000}", "a number is too long"),
+    ],
 )
-def test_what_python_refuses_to_read_is_an_error_like_any_other(
-    files: Files, value: str, reason: str
-) -> None:
-    assert files.complaint(f"a = {value}\n") == f"x.toml: cannot be read: {reason}"
+def test_what_python_refuses_to_read_is_an_error_like_any_other(files: Files, text: str, reason: str) -> None:
+    assert files.complaint(f"{text}\n") == f"x.toml: cannot be read: {reason}"
 
 
 def test_a_directory_is_no_policy(files: Files) -> None:
