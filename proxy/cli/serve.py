@@ -22,7 +22,7 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
 from proxy.adapters.files.policies import PolicyLibrary
-from proxy.adapters.files.settings import SettingsFile, load_settings, persistent_secret
+from proxy.adapters.files.settings import SettingsFile, kept_secret, load_settings, persistent_secret
 from proxy.adapters.files.toml_file import FileError
 from proxy.adapters.plugins import load_plugins
 from proxy.adapters.stores import open_store
@@ -155,7 +155,10 @@ def _greet(settings: Settings, fault: str, proxy: str | None, *, is_embedded: bo
     scheme, _, rest = (settings.store or "").partition("://")
     store = f"{scheme}://{rest.rpartition('@')[2]}"
     file = settings.data_dir / ADMIN_TOKEN_FILE
-    kept = file.is_file() and file.read_text(encoding="ascii").strip()
+    try:
+        kept = kept_secret(file)
+    except SettingsError:  # another one is in force
+        kept = ""
     given = settings.admin_token.get_secret_value() if settings.admin_token else ""
     facts_for_scripts = {
         "base_url": f"{address}/v1",

@@ -50,6 +50,18 @@ async def test_all_is_well_before_an_upstream_that_answers(doctor: Doctor, model
     assert dict(model.others[0].headers)[b"authorization"] == b"Bearer sk-very-secret"
 
 
+async def test_a_kept_token_with_which_serve_does_not_start_is_told(
+    doctor: Doctor, model: Model, tmp_path: Path
+) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "admin-token").write_bytes(b"\xff\xfe")
+    told = await doctor(upstream=model.url)
+    assert (told.code, told.worst) == (1, [("settings", "fail")])
+    assert "admin-token holds more than visible ASCII characters" in str(told.checks)
+    told = await doctor(upstream=model.url, UNABRIDGED_ADMIN_TOKEN="opensesame")
+    assert (told.code, told.worst) == (0, [])
+
+
 async def test_a_port_where_nobody_listens_is_told(doctor: Doctor) -> None:
     told = await doctor(upstream=f"http://127.0.0.1:{free_port()}/v1")
     assert (told.code, told.worst) == (1, [("upstream", "fail")])

@@ -241,6 +241,13 @@ async def test_neither_the_token_nor_a_password_is_shown(data: Path) -> None:
     assert not [word for word in ("hush", "naming-and", "opensesame") if word in told]
 
 
+async def test_a_damaged_token_file_is_none_where_another_token_is_given(data: Path) -> None:
+    (data / "admin-token").write_bytes(b"\xff\xfe")
+    secrets = {"UNABRIDGED_ADMIN_TOKEN": "opensesame"}
+    async with serving(data, "--store", "memory://", ready=False, **secrets) as served:
+        assert served.told["token"] == "as UNABRIDGED_ADMIN_TOKEN has it"
+
+
 # --- what it says ---
 
 

@@ -6,6 +6,7 @@ the secret of names) are created by the first start if they are not set, and rea
 """
 
 import os
+import re
 import secrets
 import tempfile
 from collections.abc import Container, Mapping
@@ -33,6 +34,7 @@ class _Written(Settings):
 DEFAULT = Settings().policy
 """The server's policy if no setting names one."""
 _SECRET_BYTES = 32
+_SECRET = re.compile("[!-~]+")
 _PATHS = {
     name
     for name, field in Settings.model_fields.items()
@@ -113,8 +115,8 @@ def persistent_secret(path: Path) -> str:
     """Return the secret in the file `path`, created on the first call: 43 characters for URLs and headers.
 
     If several processes create it at the same time, all get the one that was first. Only its owner can read
-    the file (0600), and enter a directory that is created for it (0700). Raises SettingsError if the file is
-    empty, or cannot be written or read.
+    the file (0600), and enter a directory that is created for it (0700). Raises SettingsError if it cannot be
+    written or read, and for a file that holds no secret.
     """
     try:
         if not path.exists():
@@ -132,9 +134,18 @@ def persistent_secret(path: Path) -> str:
                 Path(draft).unlink()
         if path.stat().st_mode & 0o077:
             path.chmod(0o600)  # a volume or a copy may have changed the mode
-        secret = path.read_text(encoding="ascii").strip()
     except OSError as error:
         raise SettingsError(f"{path} cannot be kept: {error.strerror}") from error
-    if not secret:
-        raise SettingsError(f"{path} is empty; delete it, and the next start makes a new one")
+    return kept_secret(path)
+
+
+def kept_secret(path: Path) -> str:
+    """Return the secret in the file `path`. Raises SettingsError if it cannot be read, or holds no secret."""
+    try:
+        secret = path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
+    if not _SECRET.fullmatch(secret):
+        fault = "holds more than visible ASCII characters" if secret else "is empty"
+        raise SettingsError(f"{path} {fault}; delete it, and the next start makes a new one")
     return secret

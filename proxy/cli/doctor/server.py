@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import httpx2
 
 from proxy.adapters.files.policies import PolicyLibrary
-from proxy.adapters.files.settings import SettingsFile
+from proxy.adapters.files.settings import SettingsFile, kept_secret
 from proxy.adapters.files.toml_file import FileError
 from proxy.adapters.plugins import load_plugins
+from proxy.app import SECRET_FILE
 from proxy.cli.check import remarks_on
 from proxy.cli.doctor.findings import Finding, fail, ok, warn
 from proxy.cli.serve import listening
@@ -15,8 +18,8 @@ from proxy.cli.terminal import CommandError
 from proxy.config import Settings
 from proxy.core.formats.json import as_mapping
 from proxy.core.text.similarity import nearest
-from proxy.environment import PREFIX, unknown_variables, variable
-from proxy.errors import OperatorError
+from proxy.environment import ADMIN_TOKEN_FILE, PREFIX, unknown_variables, variable
+from proxy.errors import OperatorError, SettingsError
 
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - it is only compared
 _UNREADY = ("degraded", "starting or draining")
@@ -26,12 +29,21 @@ _SECONDS = 5.0
 
 
 def of_settings(settings: Settings, written: SettingsFile | None) -> list[Finding]:
-    """Check where the settings come from, and look for variables that resemble settings but are none."""
+    """Check where the settings come from, and whether kept secrets can be read.
+
+    Also look for variables that resemble settings but are none.
+    """
     findings = list[Finding]()
     for name in unknown_variables(Settings.model_fields):
         meant = nearest(name.removeprefix(PREFIX).lower(), Settings.model_fields)
         advice = f"did you mean {variable(meant)}?" if meant else "take it away"
         findings.append(warn("settings", f"{name} is no setting", advice))
+    for name, kept in (("secret", SECRET_FILE), ("admin_token", ADMIN_TOKEN_FILE)):
+        try:
+            if getattr(settings, name) is None and os.access(settings.data_dir / kept, os.F_OK):
+                kept_secret(settings.data_dir / kept)
+        except SettingsError as error:
+            findings.append(fail("settings", str(error), f"or set {variable(name)}"))
     file = f"and {written.file.path}" if written is not None else "alone; there is no settings file"
     mode = "; in shadow, no request is changed" if settings.shadow else ""
     return [ok("settings", f"from flags and variables {file}{mode}"), *findings]

@@ -61,3 +61,13 @@ def test_a_place_that_cannot_hold_a_secret_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SettingsError, match="cannot be kept: "):
         persistent_secret(tmp_path / "file" / "token")
+
+
+@pytest.mark.parametrize(
+    "content", [b"\xff\xfe", "schlüssel".encode(), b"two words", b"two\nlines", b"nul\0"]
+)
+def test_what_is_no_secret_is_an_error_that_says_what_to_do(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "token").write_bytes(content)
+    said = "token holds more than visible ASCII characters; delete it, and the next start makes a new one"
+    with pytest.raises(SettingsError, match=said):
+        persistent_secret(tmp_path / "token")
