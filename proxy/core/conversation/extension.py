@@ -105,21 +105,20 @@ class Injection:
 
     def messages(self, dialect: Dialect) -> tuple[bytes, ...]:
         """The messages to put before the conversation: texts as user messages, then calls and results."""
-        if self._written is None or self._written[0] is not dialect:
+        if dialect.name not in self._written:
             said = [remembered(self.memory, language_of(self.memory))] if self.memory else []
             said += [handed_in(self.text, language_of(self.text))] if self.handed_in else []
             written = [dialect.note(text, ROLE) for text in said]
             for tool in self.tools:
                 written.append(dialect.call(tool.call_id, tool.name, tool.arguments))
                 written.append(dialect.result(tool.call_id, tool.result))
-            vars(self)["_written"] = dialect, tuple(written)
-            return tuple(written)
-        return self._written[1]
+            self._written[dialect.name] = tuple(written)
+        return self._written[dialect.name]
 
     @cached_property
-    def _written(self) -> tuple[Dialect, tuple[bytes, ...]] | None:
-        """The messages and the dialect that wrote them; None until they are first needed."""
-        return None
+    def _written(self) -> dict[str, tuple[bytes, ...]]:
+        """The messages by the name of the dialect that wrote them, once they were needed."""
+        return {}
 
     @property
     def _members(self) -> Mapping[str, Any]:
