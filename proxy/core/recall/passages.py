@@ -25,6 +25,7 @@ from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import Plan
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Retention
+from proxy.core.text.cutting import size
 
 PIECE_BYTES = 800
 """Maximal bytes of UTF-8 in a piece: about 200 tokens."""
@@ -48,10 +49,10 @@ class Piece(NamedTuple):
 
 def pieces_of(position: int, text: str) -> list[Piece]:
     """Split a message's text into pieces; an empty text is one empty piece."""
-    size = len(text.encode(errors="surrogatepass"))
-    if size <= PIECE_BYTES:
-        return [Piece(position, 0, len(text), size)]
-    most = max(1, PIECE_BYTES * len(text) // size)
+    whole = size(text)
+    if whole <= PIECE_BYTES:
+        return [Piece(position, 0, len(text), whole)]
+    most = max(1, PIECE_BYTES * len(text) // whole)
     start, ends = 0, list[int]()
     while len(text) - start > most:  # pieces end after a line, else after a word
         least, limit = start + most // 2, start + most
@@ -59,10 +60,8 @@ def pieces_of(position: int, text: str) -> list[Piece]:
         start = next((found + 1 for found in (line, word) if found >= 0), limit)
         ends.append(start)
     ends.append(len(text))
-    return [
-        Piece(position, start, end, len(text[start:end].encode(errors="surrogatepass")))
-        for start, end in zip([0, *ends], ends, strict=False)
-    ]
+    pairs = zip([0, *ends], ends, strict=False)
+    return [Piece(position, start, end, size(text[start:end])) for start, end in pairs]
 
 
 def windows_of(pieces: Sequence[Piece]) -> list[range]:

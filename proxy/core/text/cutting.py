@@ -10,7 +10,7 @@ _CONTINUED, _CONTINUATION = 0xC0, 0x80
 
 def size(text: str) -> int:
     """Size of a text in UTF-8 bytes; a lone surrogate, which JSON may hold, counts three."""
-    return len(text.encode(errors="surrogatepass"))
+    return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
 
 
 def head_of(text: str, most: int) -> str:

@@ -14,6 +14,7 @@ from functools import cached_property
 from proxy.core.conversation.messages import canonical_arguments
 from proxy.core.formats.json import dumps
 from proxy.core.policy.sections import Tool
+from proxy.core.text.cutting import size
 
 
 @dataclass(frozen=True)
@@ -88,11 +89,11 @@ class Fresh:
 
     @property
     def size(self) -> int:
-        return _bytes(self.arguments) + _bytes(self.text)
+        return size(self.arguments) + size(self.text)
 
     @property
     def result_bytes(self) -> int:
-        return _bytes(self.text)
+        return size(self.text)
 
 
 @dataclass(frozen=True)
@@ -197,7 +198,3 @@ def key_of(tool: str, arguments: str) -> bytes:
 
 def _weight(entry: Fresh) -> int:
     return entry.size + _ENTRY_BYTES
-
-
-def _bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
