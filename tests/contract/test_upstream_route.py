@@ -108,7 +108,10 @@ def test_no_proxy_excepts_names_suffixes_ports_addresses_and_networks(
     assert (shown(upstream, HTTPS_PROXY=PROXY, no_proxy=excepted) is None) == is_excepted
 
 
-@pytest.mark.parametrize("value", ["socks5://me:secret@proxy:1080", "http://", "http://a:b:c", "://"])
+@pytest.mark.parametrize(
+    "value",
+    ["socks5://me:secret@proxy:1080", "http://", "http://a:b:c", "http://a:99999", "http://a b", "://"],
+)
 def test_what_is_no_http_proxy_stops_the_start_and_is_not_repeated(value: str) -> None:
     with pytest.raises(SettingsError) as caught:
         shown(HTTPS_PROXY=value)
@@ -164,6 +167,14 @@ def test_files_that_cannot_be_used_stop_the_start(settings: dict[str, Any], said
     with pytest.raises(SettingsError) as caught:
         opened(**settings)
     assert said in str(caught.value)
+
+
+def test_issuers_that_every_program_is_told_of_and_cannot_be_read_stop_the_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "nowhere.pem")
+    with pytest.raises(SettingsError, match=r"^SSL_CERT_FILE: nowhere\.pem cannot be used: No such file"):
+        opened()
 
 
 def test_a_key_with_a_password_stops_the_start_and_nobody_is_asked_for_it(authority: Authority) -> None:
