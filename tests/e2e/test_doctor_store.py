@@ -13,7 +13,7 @@ from proxy.cli.doctor.findings import of_clock
 from tests.support.cluster import three_nodes
 from tests.support.doctor import Doctor, Told
 from tests.support.processes import serving as serving_proxy
-from tests.support.stores import serving, valkey_command
+from tests.support.stores import free_port, serving, valkey_command
 from tests.support.upstreams import Model
 
 LASTING = ("--appendonly", "yes")
@@ -107,6 +107,21 @@ async def test_a_store_of_another_secret_is_told(doctor: Doctor, model: Model) -
         await store.aclose()
         told = await doctor(upstream=model.url, store=server.url)
         assert (told.code, told.worst) == (1, [("store secret", "fail")])
+
+
+async def test_a_server_that_is_no_cluster_is_told_with_how_it_is_named(doctor: Doctor, model: Model) -> None:
+    port = free_port()
+    with serving(valkey_command(), *LASTING, "--bind", "127.0.0.1", "--port", str(port)):
+        told = await doctor(upstream=model.url, store=f"redis+cluster://127.0.0.1:{port}")
+    assert (told.code, told.worst) == (1, [("store", "fail")])
+    assert told.of("store")[1].endswith(": it is not a cluster")
+
+
+async def test_a_part_of_a_cluster_is_told_with_how_a_cluster_is_named(doctor: Doctor, model: Model) -> None:
+    with three_nodes() as cluster:
+        told = await doctor(upstream=model.url, store=cluster.url.replace("+cluster", ""))
+    assert told.code == 1
+    assert "it is part of a cluster, whose URL begins with redis+cluster:// (MOVED)" in str(told.checks)
 
 
 async def test_a_cluster_is_looked_at_by_the_node_that_is_named(doctor: Doctor, model: Model) -> None:

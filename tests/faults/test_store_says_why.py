@@ -70,7 +70,7 @@ UNREACHABLE: dict[str, tuple[str, str]] = {
     "no TLS to one that wants it": (f"redis://:{WORD}@localhost:{{tls}}/0", "connection closed"),
     "a wrong password": ("redis://:wrong@localhost:{port}/0", "wrong password (WRONGPASS)"),
     "no password": ("redis://localhost:{port}/0", "it wants a password (NOAUTH)"),
-    "no such database": (f"redis://:{WORD}@localhost:{{port}}/77", "an error (ERR)"),
+    "no such database": (f"redis://:{WORD}@localhost:{{port}}/77", "it has no database of that number"),
     "no cluster": (f"redis+cluster://:{WORD}@localhost:{{port}}", "it is not a cluster"),
 }
 

@@ -47,6 +47,8 @@ LONG = 16_000
 _GRAM = 4
 """Length in characters of the substrings by which the index finds words."""
 _RUN = re.compile(r"\S+")
+_WORD = re.compile(r"[^\s'\"()=<>,;]+")
+"""What a command, a call or a requirement consists of."""
 
 
 class Standing:
@@ -125,7 +127,8 @@ class Packing:
         self._count = count
         self._shown = shown
         self._beside = beside
-        self._chosen: list[Fact] = []
+        self._chosen: dict[str, tuple[Fact, int]] = {}
+        """By value, each fact and what it costs in counted tokens."""
         self._groups: set[str] = set()
         self._parts: set[str] = set()
         self._left = room
@@ -143,14 +146,23 @@ class Packing:
             if group not in self._groups:
                 cost += self._count(group + ":") + 1
             if cost <= self._left:
-                self._left -= cost
+                parts = _parts_of(fact)
+                self._left += sum(self._without(part) for part in parts & self._chosen.keys()) - cost
                 self._groups.add(group)
-                self._chosen.append(fact)
-                self._parts.update(_parts_of(fact))
+                self._chosen[value] = fact, cost
+                self._parts |= parts
                 continue
             spare -= 1
             if spare == 0:
                 return
+
+    def _without(self, value: str) -> int:
+        """Leave out a fact that a new one contains, unless it has a label; return what that frees."""
+        fact, cost = self._chosen[value]
+        if fact.key:
+            return 0
+        del self._chosen[value]
+        return cost
 
     @property
     def text(self) -> str:
@@ -158,7 +170,7 @@ class Packing:
 
         The last ones are dropped if the whole text has more tokens than the sum of its parts suggested.
         """
-        chosen = self._chosen
+        chosen = [fact for fact, _ in self._chosen.values()]
         text = _packed(chosen)
         while chosen and self._count(text) > self._room:
             chosen = chosen[: len(chosen) - max(len(chosen) // 20, 1)]
@@ -191,16 +203,22 @@ def _packed(facts: Sequence[Fact]) -> str:
 
 
 def _parts_of(fact: Fact) -> set[str]:
-    """Return the value and what it implies: for a path also its directories, its name and its stem."""
-    value = fact.value
-    parts = {value}
-    if fact.kind in ("path", "file", "url"):
-        ends = [at for at, letter in enumerate(value) if letter == "/"]
-        parts.update(value[:at] for at in ends)
-        parts.update(value[at:] for at in ends)
-        parts.update(value[at + 1 :] for at in ends)
-        parts.update(value.split("/"))
-        parts.add(value.rpartition("/")[2].partition(".")[0])
+    """Return the value and what it contains: words, and of a path or a name in code what comes before a part.
+
+    Of a path also its name, its stem and what comes after each part.
+    """
+    parts = {fact.value}
+    for word in _WORD.findall(fact.value):
+        parts.add(word)
+        if "/" in word or fact.kind == "file":
+            ends = [at for at, letter in enumerate(word) if letter == "/"]
+            parts.update(word[:at] for at in ends)
+            parts.update(word[at:] for at in ends)
+            parts.update(word[at + 1 :] for at in ends)
+            parts.update(word.split("/"))
+            parts.add(word.rpartition("/")[2].partition(".")[0])
+        else:
+            parts.update(word[:at] for at, letter in enumerate(word) if letter == ".")
     return parts
 
 
