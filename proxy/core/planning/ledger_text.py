@@ -64,6 +64,8 @@ _AGE, _CROWD = -0.2, -0.38
 _CROWDED = 1_000
 _BY_CROWD = [_CROWD * log(1 + crowd) for crowd in range(_CROWDED + 1)]
 _DENSITY = 0.8
+_LEAST_ODDS = -4.0
+"""Odds below which a fact is not worth its room: where it filled the ledger, what was needed was above."""
 _MANY = 150
 """Number of values in one message from which on it is a listing."""
 _LETTERS = 3
@@ -251,9 +253,9 @@ class Source:
     def _scored(self) -> list[tuple[float, int, str, Fact, bool]]:
         stale, length = self._stale(), len(self._readings)
         scored = [
-            (-each.odds(length), -each.last, value, each.fact, each.is_listed)
+            (-odds, -each.last, value, each.fact, each.is_listed)
             for value, each in self._mentions().items()
-            if value not in stale
+            if value not in stale and (odds := each.odds(length)) >= _LEAST_ODDS
         ]
         heapify(scored)
         return scored
