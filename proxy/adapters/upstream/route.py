@@ -6,6 +6,7 @@ The general client is used for an outbound proxy (named by the environment), a c
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 import ssl
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ import httpx2
 
 from proxy.adapters.upstream.client import HttptoolsUpstream, PooledUpstream
 from proxy.adapters.upstream.httpx import HttpxUpstream
-from proxy.config import PORTS, Settings, is_loopback
+from proxy.config import PORTS, Settings, is_loopback, split_url
 from proxy.environment import variable
 from proxy.errors import SettingsError
 from proxy.ports import Header
@@ -61,7 +62,7 @@ def outbound_proxy(upstream: str) -> httpx2.Proxy | None:
         return None
     address = proxies[name] if "://" in proxies[name] else f"http://{proxies[name]}"
     try:
-        proxy = httpx2.URL(address)
+        proxy = httpx2.URL(address) if split_url(address) else None
     except httpx2.InvalidURL:
         proxy = None
     if proxy is None or proxy.scheme not in PORTS or not proxy.host:
@@ -102,5 +103,7 @@ def tls_of(settings: Settings) -> ssl.SSLContext:
             context.load_cert_chain(cert, settings.upstream_cert_key, password=b"")
     except OSError as error:  # ssl.SSLError is one
         why = "it is not PEM that can be used" if isinstance(error, ssl.SSLError) else error.strerror
-        raise SettingsError(f"{variable(at)}: {getattr(settings, at)} cannot be used: {why}") from error
+        file = getattr(settings, at)
+        named = f"{variable(at)}: {file}" if file else f"SSL_CERT_FILE: {os.environ.get('SSL_CERT_FILE')}"
+        raise SettingsError(f"{named} cannot be used: {why}") from error
     return context

@@ -81,6 +81,10 @@ async def _of_server(settings: Settings, url: str, name: str, advice: str) -> li
                 halfway = (before + clock.now()) / 2
     except (StoreUnavailable, SettingsError) as error:
         return [fail("store", f"{name}: {error}", advice)]
+    if CLUSTER in url and info.get("cluster_enabled") == 0:
+        return [
+            fail("store", f"{name}: it is not a cluster", "have its URL begin with redis:// or rediss://")
+        ]
     findings = [_of_product(info, median(trips), name), *await _of_use(settings, url), _of_disk(info, saves)]
     if info:
         findings += _of_memory(info)

@@ -302,6 +302,7 @@ _REFUSALS: Final = {
     "NOREPLICAS": "it misses replicas",
     "LOADING": "it is still loading",
     "CLUSTERDOWN": "the cluster is down",
+    "MOVED": "it is part of a cluster, whose URL begins with redis+cluster://",
 }
 """Descriptions of error replies, by the first word of the reply."""
 
@@ -313,6 +314,8 @@ def _fault(failure: Exception) -> Fault:
         code = "NOPERM"
     if code in _REFUSALS:
         return Fault(f"{_REFUSALS[code]} ({code})", str(failure) if code == "NOPERM" else "")
+    if "DB index is out of range" in str(failure):
+        return Fault("it has no database of that number", "")
     if isinstance(failure, ResponseError):
         return Fault(f"an error ({code})" if code.isupper() else "an error", "")
     return Fault(str(failure), "") if isinstance(failure, RedisClusterException) else fault_of(failure)
