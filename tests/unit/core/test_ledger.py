@@ -155,6 +155,14 @@ def test_what_a_call_has_used_comes_before_what_a_listing_showed() -> None:
     assert "B399Z" not in told
 
 
+def test_what_a_later_turn_hardly_ever_needs_is_not_told_though_there_is_room() -> None:
+    sizes = " ".join(f"{number}.50" for number in range(1_000, 1_400))
+    seen = [calling("a"), result("a", f"{sizes} /srv/boats/plan.txt"), *talk(at_length("Good."))]
+    told = ledger(cut([user("Look."), *seen], rules=policy(share=0.5)))
+    assert "plan.txt" in told
+    assert "1200.50" not in told
+
+
 def test_names_of_a_program_that_calls_write_again_and_again_push_out_nothing() -> None:
     program = "\n".join(f"quay_{number}.moor_at(berth_{number})" for number in range(100, 200))
     writes = [calling(f"w{each}", arguments=json.dumps({"text": program})) for each in range(6)]

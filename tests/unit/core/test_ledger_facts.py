@@ -250,6 +250,14 @@ def test_values_with_blanks_are_told_apart_by_commas() -> None:
     assert packed(Fact("name", "Anna Berg"), Fact("name", "Jo Stein")) == "names: Anna Berg, Jo Stein"
 
 
+def test_a_value_that_another_contains_is_told_within_it_whichever_comes_first() -> None:
+    path, opened = Fact("path", "tests/quay.py"), Fact("text", "cat tests/quay.py", "command")
+    assert packed(path, opened) == packed(opened, path) == "command: cat tests/quay.py"
+    part, whole = Fact("member", "self.boats"), Fact("member", "self.boats.add")
+    assert packed(part, whole) == packed(whole, part) == "in code: self.boats.add"
+    assert packed(Fact("id", "K1", "boat_id"), Fact("text", "open K1")) == "boat_id: K1\ntexts: open K1"
+
+
 def test_what_the_view_says_already_is_not_told_again() -> None:
     assert (
         packed(Fact("id", "K1", "boat_id"), Fact("id", "K2", "boat_id"), standing="boat K1 waits")
