@@ -146,8 +146,8 @@ _LETTERS = r"A-Za-z0-9À-ɏ_"
 _WITHIN = rf"[{_LETTERS}./\\:@$€£¥₹%+,~-]*"
 # Each pattern begins with a set of characters, so that a search skips to them; lookbehinds come after it.
 _WORD = re.compile(
-    rf"[{_LETTERS}$€£¥₹#@~./](?:(?<=[{_LETTERS}])(?<!\\[nrt])|(?:(?<=[$€£¥₹#@~/])|(?<=\.)\.?/)[{_LETTERS}])"
-    rf"{_WITHIN}(?:[=>~]=(?=\d){_WITHIN})*"
+    rf"[{_LETTERS}$€£¥₹#@~./](?:(?<=[{_LETTERS}])(?<!\\[nrt])"
+    rf"|(?:(?<=[$€£¥₹#@~/])(?<!</)|(?<=\.)\.?/)[{_LETTERS}]){_WITHIN}(?:[=>~]=(?=\d){_WITHIN})*"
 )
 _DIGIT = re.compile(r"\d")
 NAME = re.compile(

@@ -27,7 +27,8 @@ def _date(months: Sequence[str], unspaced: str) -> str:
     return (
         rf"[\d{''.join(after)}](?:(?<!\w.)(?:"
         rf"(?:{from_month})\.? \d{{1,2}}(?:st|nd|rd|th)?(?:,? \d{{4}})?\b"
-        rf"|(?<=\d)\d?\.?(?: de| of)? (?:{'|'.join(months)})(?:(?: de|,)? \d{{4}})?\b){unspaced})"
+        rf"|(?:(?<=[0-3])\d?|(?<=\d))\.?(?: de| of)? (?:{'|'.join(months)})(?:(?: de|,)? \d{{4}})?\b)"
+        rf"{unspaced})"
     )
 
 

@@ -95,6 +95,7 @@ def test_each_line_is_read_by_itself_and_one_that_comes_again_tells_nothing_new(
     [
         *("boats and/or bridges, e.g. of stone", "1/2 of it", "Well, yes. No.", "--open"),
         *("drwxr-xr-x 2", "-rwsr-xr-x. 1", 'if __name__ == "__main__":'),
+        *("<done>0</done>", "root root 58 Aug"),
     ],
 )
 def test_prose_holds_nothing_exact(text: str) -> None:
