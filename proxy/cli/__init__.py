@@ -7,18 +7,22 @@ everything else goes to stderr, and so does every error, mostly as one line.
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module, metadata
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Any, Protocol, cast
 
 from proxy.core.text.similarity import nearest
 from proxy.errors import OperatorError
 
 FAILED = 1
+_UNWRITTEN = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Errors of writing what a command prints; files of its own a command looks after itself."""
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 _COMMANDS = {
@@ -66,8 +70,7 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; argparse itself exits with 2 on wrong usage."""
-    if hasattr(sys.stdout, "reconfigure"):  # a terminal may not have every character
-        cast("TextIOWrapper", sys.stdout).reconfigure(errors="backslashreplace")
+    _prepare_streams()
     words = list(sys.argv[1:] if argv is None else argv)
     name = next((word for word in words if not word.startswith("-")), "")
     command = cast("Command", import_module(_COMMANDS[name][0])) if name in _COMMANDS else None
@@ -82,12 +85,26 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.write(json.dumps(error.body()) + "\n")
         sys.stderr.writelines(f"unabridged: {line}\n" for line in str(error).splitlines())
         return error.exit_code
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except OSError as error:
+        if error.errno not in _UNWRITTEN:
+            raise
+        # What is left of it would be written at the end of the process.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if error.errno != errno.EPIPE:  # then whoever reads it has seen enough
+            sys.stderr.write(f"unabridged: what was asked for cannot be written: {error.strerror}\n")
         return FAILED
     except KeyboardInterrupt:
         return _INTERRUPTED
     return code
+
+
+def _prepare_streams() -> None:
+    """Let output go nowhere where its stream was closed, and escape what a terminal has no character for."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - it is open as long as the process
+    if hasattr(sys.stdout, "reconfigure"):
+        cast("TextIOWrapper", sys.stdout).reconfigure(errors="backslashreplace")
 
 
 def _parser(name: str, command: Command | None) -> argparse.ArgumentParser:

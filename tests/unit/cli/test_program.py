@@ -98,6 +98,23 @@ def test_a_reader_that_has_seen_enough_is_no_crash(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+@pytest.mark.parametrize("words", ["schema", "check default", "check default --json"])
+def test_what_cannot_be_written_is_said_in_one_line(words: str) -> None:
+    program = f"{sys.executable} -m proxy {words} > /dev/full"
+    done = subprocess.run(["sh", "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    said = "unabridged: what was asked for cannot be written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, said)
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_whoever_started_it_has_closed_is_no_crash(closed: str) -> None:
+    for words, code in (("check default", 0), ("check no-such-policy", 1)):
+        program = f"{sys.executable} -m proxy {words} {closed}"
+        done = subprocess.run(["sh", "-c", program], capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, "Traceback" in done.stderr) == (code, False)
+
+
 def test_the_schema_is_json_and_knows_the_sections(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema"]) == 0
     properties = json.loads(capsys.readouterr().out)["properties"]
