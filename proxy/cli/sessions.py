@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import re
+import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -279,7 +280,8 @@ def export(content: bytes, output: Path | None) -> None:
         # It holds whole conversations: for its owner alone, also where the file was there before.
         descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor has no path
-            os.fchmod(descriptor, 0o600)
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):  # a device is everybody's
+                os.fchmod(descriptor, 0o600)
             file.write(content)
     except OSError as error:
         raise CommandError(f"{output} cannot be written: {error.strerror}") from error

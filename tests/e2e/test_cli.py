@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import os
 import re
 import sys
 from collections.abc import AsyncIterator
@@ -204,6 +205,20 @@ async def test_an_export_to_a_file_is_for_its_owner_alone(cli: Run, tmp_path: Pa
     code, _, err = await cli("sessions", "export", NAME, "-o", str(tmp_path / "no" / "where"))
     assert code == 1
     assert "cannot be written" in err
+
+
+async def test_an_export_to_what_is_no_file_leaves_its_rights_as_they_were(cli: Run, tmp_path: Path) -> None:
+    """As root it would take /dev/null from everybody else."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    pipe.chmod(0o666)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert await cli("sessions", "export", NAME, "-o", str(pipe)) == (0, "", "")
+        assert os.read(reader, 2**20).startswith(b'{"id":')
+        assert os.fstat(reader).st_mode & 0o777 == 0o666
+    finally:
+        os.close(reader)
 
 
 async def test_a_fork_tells_what_to_send(cli: Run) -> None:
