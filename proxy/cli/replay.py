@@ -9,6 +9,7 @@ import asyncio
 import codecs
 import gzip
 import sys
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -168,7 +169,7 @@ def _content(file: str) -> bytes:
                 content = packed.read()
         else:
             content = Path(file).read_bytes()
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise CommandError(f"{file} cannot be read: {reason}") from error
     return content.removeprefix(codecs.BOM_UTF8)

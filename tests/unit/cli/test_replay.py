@@ -175,10 +175,13 @@ def test_a_file_without_a_session_is_no_report_of_zeros(
     assert capsys.readouterr().err == f"unabridged: {file} has no session\n"
 
 
-@pytest.mark.parametrize("name", ["missing.jsonl", "broken.jsonl.gz"])
+@pytest.mark.parametrize("name", ["missing.jsonl", "broken.jsonl.gz", "damaged.jsonl.gz"])
 def test_a_file_that_cannot_be_read_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     (tmp_path / "broken.jsonl.gz").write_bytes(b"not compressed")
+    packed = bytearray(gzip.compress(json.dumps(session()).encode()))
+    packed[10] = 0xFF  # the head of its first block
+    (tmp_path / "damaged.jsonl.gz").write_bytes(packed)
     assert main(["replay", str(tmp_path / name)]) == 1
     assert f"{name} cannot be read" in capsys.readouterr().err
