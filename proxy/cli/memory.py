@@ -69,8 +69,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Ask the server, and show the answer. Raises CommandError."""
-    if getattr(args, "scope", None) == "":  # an empty variable must not mean all memories
-        raise UsageError("the id after --scope is empty")
+    for name in ("scope", "tenant"):  # an empty variable must not mean all of them
+        if getattr(args, name, None) == "":
+            raise UsageError(f"the id after --{name} is empty")
     api = AdminApi.of(args)
     if args.verb == "export":
         every = {"k": str(_EVERY)}

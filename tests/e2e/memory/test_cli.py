@@ -76,6 +76,11 @@ async def test_an_empty_id_of_a_memory_does_not_mean_all(cli: Run, words: str) -
     assert await cli(*words.split(), "--scope", "") == (2, "", "unabridged: the id after --scope is empty\n")
 
 
+async def test_an_empty_id_of_a_tenant_does_not_mean_whoever_has_the_name(cli: Run) -> None:
+    told = (2, "", "unabridged: the id after --tenant is empty\n")
+    assert await cli("forget", "--person", "ana", "--tenant", "", "--yes") == told
+
+
 async def test_whoever_sits_at_a_terminal_is_asked_before_anything_is_forgotten(
     cli: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
