@@ -314,7 +314,7 @@ class Selection:
             return ()
         left = int(situation.budget.room * _QUOTED_SHARE * 4)
         fitting: list[str] = []
-        for text in reversed(quotes):
+        for text in dict.fromkeys(reversed(quotes)):  # what was asked again is quoted once
             left -= len(text)
             if left < 0:
                 break

@@ -97,6 +97,14 @@ def test_a_request_that_goes_with_its_answer_is_quoted():
         assert user(quote) not in [json.loads(raw) for raw in done.view]
 
 
+def test_a_request_that_was_made_again_and_again_is_quoted_once():
+    asked = ["lay a stone", "go on", "go on", "lay a stone", "go on", "go on", "go on", "go on"]
+    work = [m for n, each in enumerate(asked) for m in (user(each), assistant(text(n, 80)))]
+    done = at(0.95, [user("first"), assistant("Yes."), *work, user("last")], Policy(keep=Keep(recent=0.0)))
+    (note,) = notes(done.plan)
+    assert note.count("“go on”") == note.count("“lay a stone”") == 1
+
+
 def test_a_request_without_words_is_not_quoted():
     picture = {"type": "image_url", "image_url": {"url": "https://example.org/stone.png"}}
     messages = [user("first"), assistant("Yes.")]
