@@ -5,6 +5,7 @@ values are replaced. The keys themselves are defined in `core/policy/policy.py`.
 """
 
 import json
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -96,8 +97,8 @@ class PolicyLibrary:
     """
 
     def __init__(self, directory: Path | None = None) -> None:
-        if directory is not None and not directory.is_dir():
-            raise FileError(str(directory), None, "is not a directory of policies")
+        if directory is not None and not (os.access(directory, os.R_OK | os.X_OK) and directory.is_dir()):
+            raise FileError(str(directory), None, "is not a directory of policies that can be read")
         own = () if directory is None else (directory,)
         self._directories: tuple[Path, ...] = (*own, shipped_policies())
 

@@ -104,11 +104,22 @@ def load_settings(**flags: object) -> tuple[Settings, SettingsFile | None]:
     """
     named = flags.get("config") or variables().get("config")
     path = Path(str(named)).absolute() if named else default_config()
-    if not (named or path.exists()):
+    if not named and _is_absent(path):
         return Settings.load(**flags), None
     given = [name for name, value in flags.items() if value is not None]
     written = SettingsFile.read(path, decided_by([*given, *variables()]))
     return Settings.load(written.values, **{**flags, "config": path}), written
+
+
+def _is_absent(path: Path) -> bool:
+    """Whether there is certainly no such file; one that must not be looked at may be there."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def persistent_secret(path: Path) -> str:

@@ -235,6 +235,11 @@ def test_a_directory_is_no_policy(files: Files) -> None:
         files.library.load(files.directory / "x.toml")
 
 
+def test_a_directory_of_policies_that_cannot_be_looked_at_is_an_error(files: Files) -> None:
+    with pytest.raises(FileError, match="is not a directory of policies that can be read"):
+        PolicyLibrary(files.directory / ("x" * 300))
+
+
 def test_a_file_is_no_directory_of_policies(files: Files) -> None:
     path = files.write("x", "")
     with pytest.raises(FileError, match=r"x\.toml: is not a directory of policies"):

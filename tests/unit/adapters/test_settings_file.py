@@ -25,6 +25,14 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "config.toml"
 
 
+def test_a_file_of_the_user_that_cannot_be_looked_at_is_not_taken_for_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / ("x" * 300)))
+    with pytest.raises(FileError, match=r"/config\.toml: cannot be read: File name too long$"):
+        load_settings()
+
+
 def test_a_flag_wins_over_a_variable_and_that_over_the_file(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -104,7 +104,10 @@ def test_a_directory_of_policies_that_is_none_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["check", "default", "--policies", str(tmp_path / "typo")]) == 1
-    assert capsys.readouterr().err == f"unabridged: {tmp_path}/typo: is not a directory of policies\n"
+    assert (
+        capsys.readouterr().err
+        == f"unabridged: {tmp_path}/typo: is not a directory of policies that can be read\n"
+    )
 
 
 def test_a_complaint_is_one_line_with_file_and_line_and_the_nearest_key(
