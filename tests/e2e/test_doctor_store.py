@@ -154,3 +154,11 @@ def test_a_clock_that_is_minutes_off_is_told() -> None:
     assert of_clock("store clock", 2.0).state == "ok"
     assert of_clock("store clock", -60.0)[1:3] == ("warn", "60 s behind ours")
     assert of_clock("store clock", 600.0)[1:3] == ("fail", "10 min ahead of ours")
+
+
+async def test_a_data_directory_that_cannot_be_used_is_told_in_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], model: Model
+) -> None:
+    data = tmp_path / ("x" * 300)
+    told = await Doctor(data, capsys)(upstream=model.url, store="", XDG_CONFIG_HOME=str(tmp_path))
+    assert told.of("store") == ("fail", f"{data}/valkey cannot be used: File name too long")

@@ -57,7 +57,8 @@ async def of_store(settings: Settings) -> list[Finding]:
         valkey = EmbeddedValkey(directory)
         await asyncio.to_thread(valkey.start)
     except (OperatorError, OSError) as error:
-        return [fail("store", str(error), "name another store with --store (redis://…, memory://)")]
+        reason = f"{directory} cannot be used: {error.strerror}" if isinstance(error, OSError) else str(error)
+        return [fail("store", reason, "name another store with --store (redis://…, memory://)")]
     try:
         return await _of_server(settings, valkey.url, f"{name}, started for this look", log)
     finally:
