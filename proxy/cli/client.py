@@ -55,7 +55,7 @@ class AdminApi:
 
     def __init__(self, server: str, token: str) -> None:
         parts = split_url(server)
-        if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname or parts.query:
+        if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname or any(parts[3:]):
             raise UsageError(f'--server must be a URL such as {DEFAULT_SERVER}, not "{server}"')
         self._server = server.rstrip("/").removesuffix("/v1")
         self._api = f"{self._server}/unabridged/v1"
@@ -181,7 +181,7 @@ class AdminApi:
                 yield client
         except httpx2.InvalidURL as error:
             raise self._no_proxy() from error
-        except httpx2.HTTPError as error:
+        except (httpx2.HTTPError, UnicodeError) as error:  # UnicodeError: not a valid host name
             raise CommandError(
                 f"no proxy answers at {self._server} ({error}); name it with --server"
             ) from error

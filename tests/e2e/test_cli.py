@@ -167,13 +167,25 @@ async def test_a_wrong_token_says_what_to_set(cli: Run, monkeypatch: pytest.Monk
 
 
 async def test_where_no_proxy_answers_server_is_named(cli: Run) -> None:
-    code, _, err = await cli("sessions", "list", server="http://127.0.0.1:9")
-    assert code == 1
-    assert "--server" in err
+    for server in ("http://127.0.0.1:9", "http://nobody..invalid", f"http://{'x' * 64}"):
+        code, _, err = await cli("sessions", "list", server=server)
+        assert code == 1
+        assert err.startswith(f"unabridged: no proxy answers at {server} (")
+        assert err.endswith("); name it with --server\n")
 
 
 @pytest.mark.parametrize(
-    "server", ["127.0.0.1:8080", "localhost", "", "ftp://localhost", "http://", "http://[::1", "http://h?x"]
+    "server",
+    [
+        "127.0.0.1:8080",
+        "localhost",
+        "",
+        "ftp://localhost",
+        "http://",
+        "http://[::1",
+        "http://h?x",
+        "http://h#x",
+    ],
 )
 async def test_a_server_without_a_scheme_is_wrong_usage(cli: Run, server: str) -> None:
     code, out, err = await cli("sessions", "list", server=server)
