@@ -103,6 +103,7 @@ _WORDS = {
     "bool_parsing": "must be true or false",
     "bool_type": "must be true or false",
     "string_type": "must be text",
+    "string_unicode": "must be UTF-8",
     "string_too_short": "must not be empty",
     "literal_error": "must be {expected}",
     "tuple_type": "must be an array; one of tables is written `[[name]]`",

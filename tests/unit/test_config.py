@@ -27,6 +27,11 @@ def complaint(**flags: object) -> str:
     return str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["host", "policy", "log_format"])
+def test_bytes_that_are_no_text_are_said_in_plain_words(name: str) -> None:
+    assert complaint(**{name: "\udcff"}) == f"--{name.replace('_', '-')} must be UTF-8"
+
+
 def test_nothing_set_gives_the_defaults_of_the_contract() -> None:
     settings = Settings.load()
     assert settings.upstream == "https://api.openai.com/v1"
