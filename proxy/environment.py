@@ -68,8 +68,10 @@ def with_files_read(given: Mapping[str, Any]) -> dict[str, Any]:
         file = given[name + _FILE]
         try:
             found[name] = Path(str(file)).read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "no file has such a name"
+            if isinstance(error, UnicodeDecodeError):
+                reason = "it is not UTF-8"
             raise SettingsError(f"{variable(name)}_FILE: {file} cannot be read: {reason}") from None
     return found
 

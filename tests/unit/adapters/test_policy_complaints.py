@@ -236,8 +236,9 @@ def test_a_directory_is_no_policy(files: Files) -> None:
 
 
 def test_a_directory_of_policies_that_cannot_be_looked_at_is_an_error(files: Files) -> None:
-    with pytest.raises(FileError, match="is not a directory of policies that can be read"):
-        PolicyLibrary(files.directory / ("x" * 300))
+    for name in ("x" * 300, "x\0"):
+        with pytest.raises(FileError, match="is not a directory of policies that can be read"):
+            PolicyLibrary(files.directory / name)
 
 
 def test_a_file_is_no_directory_of_policies(files: Files) -> None:

@@ -33,6 +33,12 @@ def test_a_file_of_the_user_that_cannot_be_looked_at_is_not_taken_for_none(
         load_settings()
 
 
+def test_a_name_that_no_file_can_have_is_told(file: Path) -> None:
+    file.write_text('admin_token_file = "a\\u0000b"\n')
+    with pytest.raises(SettingsError, match=r"cannot be read: no file has such a name$"):
+        load_settings(config=file)
+
+
 def test_a_flag_wins_over_a_variable_and_that_over_the_file(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
