@@ -156,7 +156,7 @@ NAME = re.compile(
 _QUOTED = re.compile(
     r"(?<!\w)[\"“«「『]([^\"“”«»「」『』\n]{2,60})[\"”»」』](?!\w)|(?<!\w)'([^'\n]{4,60})'(?!\w)"
 )
-_PAIR = re.compile(r"^[ \t>*+-]*([A-Za-z][\w .-]{1,30}?)[ \t]*[:=][ \t]+(\S[^\n]{0,59})$", re.MULTILINE)
+_PAIR = re.compile(r"^[ \t>*+-]*\"?([A-Za-z][\w .-]{1,30}?)\"?[ \t]*[:=][ \t]+(\S[^\n]{0,59})$", re.MULTILINE)
 _LABELS = re.compile(
     r"(?:^|_|-)(?:id|ids|number|no|num|code|key|token|ref|reference|sku|uuid|hash|sha|slug|handle)$",
     re.IGNORECASE,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from proxy.core.dialects.chat.messages import Content
-from proxy.core.extraction.facts import MOST_CHARACTERS, MOST_FACTS, Fact, facts_in, leaves_of
+from proxy.core.extraction.facts import MOST_CHARACTERS, MOST_FACTS, Fact, facts_in, facts_of, leaves_of
 from proxy.core.extraction.reading import Reading, Readings, Voice, read
 from proxy.core.extraction.spaced import spaced_in
 from proxy.core.planning.ledger_packing import LONG, OFTEN, Packing, Standing
@@ -100,6 +100,11 @@ def test_each_line_is_read_by_itself_and_one_that_comes_again_tells_nothing_new(
 )
 def test_prose_holds_nothing_exact(text: str) -> None:
     assert kinds(text) == {}
+
+
+def test_a_value_in_json_that_other_text_surrounds_keeps_its_key() -> None:
+    found = facts_of('<output>\n{\n  "revision": "3f9ac01b",\n  "boats": 7\n}\n</output>', "")
+    assert ("revision", "3f9ac01b") in [(fact.key, fact.value) for fact in found]
 
 
 def test_a_value_in_json_keeps_its_key() -> None:
