@@ -64,6 +64,8 @@ _AGE, _CROWD = -0.2, -0.38
 _CROWDED = 1_000
 _BY_CROWD = [_CROWD * log(1 + crowd) for crowd in range(_CROWDED + 1)]
 _DENSITY = 0.8
+_LONG = 48
+"""Length in characters from which on a value gets no less: long paths have few tokens for their letters."""
 _LEAST_ODDS = -4.0
 """Odds below which a fact is not worth its room: where it filled the ledger, what was needed was above."""
 _MANY = 150
@@ -116,7 +118,7 @@ def _at_any_age(kind: str, voices: frozenset[Voice], *, is_keyed: bool) -> float
 
 @lru_cache(1 << 10)
 def _by_length(length: int) -> float:
-    return _DENSITY * log(max(length / _LETTERS, 1.0))
+    return _DENSITY * log(max(min(length, _LONG) / _LETTERS, 1.0))
 
 
 # --- which facts of the cut messages the ledger carries, and how it words them ---
