@@ -293,6 +293,18 @@ async def test_a_port_is_free_or_served_by_us_or_taken(doctor: Doctor, model: Mo
     assert (state, "Address already in use" in message) == ("fail", True)
 
 
+@pytest.mark.parametrize("body", [b"<html>Welcome", b"[1]", b'{"status": ["ready"]}', b"[" * 99_999])
+async def test_whatever_else_answers_at_a_port_has_taken_it(
+    doctor: Doctor, model: Model, body: bytes
+) -> None:
+    async def other(exchange: Exchange) -> None:
+        await exchange.answer(200, body=body)
+
+    async with FakeUpstream(other).serve() as taken:
+        state, message = (await doctor("--port", str(taken.port), upstream=model.url)).of("port")
+    assert (state, "Address already in use" in message) == ("fail", True)
+
+
 async def test_people_are_told_in_lines_with_what_to_do(doctor: Doctor, model: Model) -> None:
     port = free_port()
     words = ("--upstream", model.url, "--store", f"redis://:hunter2@127.0.0.1:{port}", "--port", "0")

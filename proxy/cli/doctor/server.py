@@ -102,7 +102,7 @@ async def of_port(settings: Settings) -> list[Finding]:
         async with httpx2.AsyncClient(timeout=_SECONDS, trust_env=False) as client:
             response = await client.get(f"http://{host}:{settings.port}/readyz")
         told = as_mapping(response.json())
-    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError):
+    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, RecursionError):
         told = as_mapping(None)  # the program is not ours
     status = str(told.get("status") or "")
     served = f"{address} is served by this program already"
