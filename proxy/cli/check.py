@@ -3,14 +3,13 @@
 import argparse
 import sys
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, cast
 
 from proxy.adapters import prices
 from proxy.adapters.files.policies import PolicyFile, PolicyLibrary, shipped_policies
 from proxy.adapters.files.toml_file import FileError, toml_key, toml_value
 from proxy.adapters.plugins import load_plugins
-from proxy.cli.terminal import add_json_option, facts, positive, print_json, show
+from proxy.cli.terminal import add_json_option, facts, path, positive, print_json, show
 from proxy.core.economics.consequences import EXAMPLE_WINDOW, budget_of, consequences, decisions
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.warnings import warnings_of
@@ -19,7 +18,7 @@ from proxy.core.policy.warnings import warnings_of
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add a file, the directory of policies that it may extend, and the window for which it is explained."""
     parser.add_argument("file", metavar="FILE", help="a policy file, or the name of a policy")
-    parser.add_argument("--policies", metavar="DIR", type=Path, help="a directory of policies")
+    parser.add_argument("--policies", metavar="DIR", type=path, help="a directory of policies")
     window = parser.add_mutually_exclusive_group()
     window.add_argument("--model", metavar="NAME", help="for this model, not for an example")
     window.add_argument("--window", metavar="TOKENS", type=positive, help="of the example (128000)")

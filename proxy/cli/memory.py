@@ -6,7 +6,6 @@ import argparse
 import sys
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 from rich.console import RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -20,6 +19,7 @@ from proxy.cli.terminal import (
     facts,
     minute,
     notes,
+    path,
     positive,
     print_json,
     show,
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     search.add_argument("query", metavar="QUERY", help="what is looked for")
     search.add_argument("-k", metavar="N", type=number, default=_FOUND, help=f"how many ({_FOUND})")
     exporting = verbs.add_parser("export", help="all that is remembered, a line of JSON for each memory")
-    exporting.add_argument("-o", "--output", metavar="FILE", type=Path, help="instead of stdout")
+    exporting.add_argument("-o", "--output", metavar="FILE", type=path, help="instead of stdout")
     for each in (listing, search, exporting):
         each.add_argument("--scope", metavar="ID", help="of one memory alone")
     of_items = {verb: verbs.add_parser(verb, help=purpose) for verb, purpose in _OF_ITEMS.items()}

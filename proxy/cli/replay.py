@@ -29,7 +29,7 @@ from proxy.cli.replay_learn import as_json as learned_json
 from proxy.cli.replay_learn import as_toml as learned_toml
 from proxy.cli.replay_learn import learn
 from proxy.cli.replay_report import as_json, page, tables
-from proxy.cli.terminal import CommandError, add_json_option, notes, positive, print_json, seconds, show
+from proxy.cli.terminal import CommandError, add_json_option, notes, path, positive, print_json, seconds, show
 from proxy.core.budget.budget import Budget, budget_tokens
 from proxy.core.budget.learning import Ratio, WindowEvidence
 from proxy.core.budget.prices import Prices
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--policy", metavar="NAME|FILE", action="append", help="may be given several times (default)"
     )
-    parser.add_argument("--policies", metavar="DIR", type=Path, help="a directory of policies")
+    parser.add_argument("--policies", metavar="DIR", type=path, help="a directory of policies")
     parser.add_argument("--budget", metavar="TOKENS", type=positive, help="lowers every policy's budget")
     parser.add_argument(
         "--model", metavar="NAME", default="", help="whose window and ratio of tokens to take"
@@ -85,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="print a policy that was learned from half of the sessions, and what it does on the others",
     )
-    parser.add_argument("--html", metavar="FILE", type=Path, help="also write it as one page of HTML")
+    parser.add_argument("--html", metavar="FILE", type=path, help="also write it as one page of HTML")
     add_json_option(parser)
 
 

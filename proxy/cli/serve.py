@@ -30,7 +30,7 @@ from proxy.adapters.stores.redis.embedded import EmbeddedValkey
 from proxy.adapters.upstream import open_upstream
 from proxy.app import SECRET_FILE, SystemClock, begin_log, create_app
 from proxy.cli.process import app_of_worker, raise_file_limit, settle, share_one_heap, sigterm_interrupts
-from proxy.cli.terminal import CommandError, add_json_option, facts, notes
+from proxy.cli.terminal import CommandError, add_json_option, facts, notes, path
 from proxy.config import FLAGS, Settings
 from proxy.core.text.similarity import nearest
 from proxy.environment import ADMIN_TOKEN_FILE, PREFIX, unknown_variables, variable
@@ -47,7 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             parser.add_argument(word, action="store_true", default=None, help=flag.help)
         else:
             action = "append" if Settings.model_fields[name].default == () else "store"
-            parser.add_argument(word, metavar=flag.metavar, action=action, help=flag.help)
+            kind = path if flag.metavar in ("FILE", "DIR") else str
+            parser.add_argument(word, metavar=flag.metavar, action=action, type=kind, help=flag.help)
     parser.epilog = (
         f"Each flag has a variable, {PREFIX}UPSTREAM and so on. Secrets are variables alone, or files: "
         f"{PREFIX}SECRET, {PREFIX}ADMIN_TOKEN, {PREFIX}UPSTREAM_KEY, with _FILE for a file that holds it."

@@ -22,6 +22,7 @@ from proxy.cli.terminal import (
     confirm,
     facts,
     minute,
+    path,
     percent,
     positive,
     print_json,
@@ -74,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         one = added[verb] = verbs.add_parser(verb, help=purpose)
         one.add_argument("session", metavar="SESSION", help="id, its beginning, or name")
         add_server_option(one)
-    added["export"].add_argument("-o", "--output", metavar="FILE", type=Path, help="instead of stdout")
+    added["export"].add_argument("-o", "--output", metavar="FILE", type=path, help="instead of stdout")
     fork = added["fork"]
     fork.add_argument("--at", metavar="N", type=int, help="the last message to take along (all)")
     fork.add_argument("--tip", metavar="HASH", help="another branch, by its last message")

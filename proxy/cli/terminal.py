@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -45,6 +46,16 @@ def positive(word: str, most: int = 10**9) -> int:
     if number > most:
         raise argparse.ArgumentTypeError(f"must be at most {most:,}")
     return number
+
+
+def path(word: str) -> Path:
+    """Parse the path of a file or a directory, as the type of an option.
+
+    An empty variable must not mean the directory in which one stands, as an empty path does.
+    """
+    if not word:
+        raise argparse.ArgumentTypeError("must not be empty")
+    return Path(word)
 
 
 def seconds(word: str) -> float:

@@ -75,6 +75,28 @@ def test_a_flag_that_there_is_not_is_answered_with_the_one_that_may_be_meant(
     assert f"there is no {wrong}; did you mean {meant}?" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "check default --policies",
+        "replay x.jsonl --policies",
+        "replay x.jsonl --html",
+        "sessions export x --output",
+        "memory export --output",
+        "serve --policies",
+        "serve --config",
+        "doctor --upstream-ca",
+    ],
+)
+def test_an_empty_variable_does_not_mean_the_directory_in_which_one_stands(
+    words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*words.split(), ""])
+    assert ended.value.code == 2
+    assert f"{words.rsplit(maxsplit=1)[-1]}: must not be empty\n" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", GROUPS)
 def test_every_command_explains_itself_and_offers_json(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = [name, "show", "--help"] if name == "sessions" else [name, "--help"]
