@@ -35,7 +35,7 @@ _KIND = {
     "class": 1.5,
     "function": 1.2,
     "constant": 0.9,
-    "test": 1.5,
+    "test": 2.5,
     "symbol": 1.2,
     "member": 0.0,
     "date": 1.0,
