@@ -62,6 +62,16 @@ async def test_a_kept_token_with_which_serve_does_not_start_is_told(
     assert (told.code, told.worst) == (0, [])
 
 
+async def test_a_data_directory_that_takes_no_token_is_told(
+    model: Model, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    told = await Doctor(file / "data", capsys)(upstream=model.url, XDG_CONFIG_HOME=str(tmp_path))
+    assert (told.code, told.worst) == (1, [("settings", "fail")])
+    assert f"{file}/data/admin-token cannot be kept: nothing can be written to {file}" in str(told.checks)
+
+
 async def test_a_port_where_nobody_listens_is_told(doctor: Doctor) -> None:
     told = await doctor(upstream=f"http://127.0.0.1:{free_port()}/v1")
     assert (told.code, told.worst) == (1, [("upstream", "fail")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import httpx2
 
@@ -29,7 +30,7 @@ _SECONDS = 5.0
 
 
 def of_settings(settings: Settings, written: SettingsFile | None) -> list[Finding]:
-    """Check where the settings come from, and whether kept secrets can be read.
+    """Check where the settings come from, and whether secrets that are not set can be kept.
 
     Also look for variables that resemble settings but are none.
     """
@@ -38,15 +39,29 @@ def of_settings(settings: Settings, written: SettingsFile | None) -> list[Findin
         meant = nearest(name.removeprefix(PREFIX).lower(), Settings.model_fields)
         advice = f"did you mean {variable(meant)}?" if meant else "take it away"
         findings.append(warn("settings", f"{name} is no setting", advice))
-    for name, kept in (("secret", SECRET_FILE), ("admin_token", ADMIN_TOKEN_FILE)):
-        try:
-            if getattr(settings, name) is None and os.access(settings.data_dir / kept, os.F_OK):
-                kept_secret(settings.data_dir / kept)
-        except SettingsError as error:
-            findings.append(fail("settings", str(error), f"or set {variable(name)}"))
+    findings += _of_secrets(settings)
     file = f"and {written.file.path}" if written is not None else "alone; there is no settings file"
     mode = "; in shadow, no request is changed" if settings.shadow else ""
     return [ok("settings", f"from flags and variables {file}{mode}"), *findings]
+
+
+def _of_secrets(settings: Settings) -> Iterator[Finding]:
+    """Check that secrets that are not set can be read from the data directory, or made there."""
+    for name, kept in (("secret", SECRET_FILE), ("admin_token", ADMIN_TOKEN_FILE)):
+        path, fault = settings.data_dir / kept, ""
+        if getattr(settings, name) is not None:
+            continue
+        if os.access(path, os.F_OK):
+            try:
+                kept_secret(path)
+            except SettingsError as error:
+                fault = str(error)
+        else:
+            above = next(each for each in path.absolute().parents if os.access(each, os.F_OK))
+            if not os.access(above, os.W_OK | os.X_OK):
+                fault = f"{path} cannot be kept: nothing can be written to {above}"
+        if fault:
+            yield fail("settings", fault, f"or set {variable(name)}")
 
 
 def of_policies(settings: Settings, written: SettingsFile | None) -> list[Finding]:
