@@ -13,6 +13,7 @@ from proxy.core.economics.simulate import Outcome, ReplayedTurn, bill, totals
 from proxy.core.planning.explain import SentTurn
 from proxy.core.planning.plan import Verdict
 from proxy.core.policy.policy import Policy
+from proxy.core.text.cutting import one_line
 from proxy.http.page import STYLE, Renderer
 from proxy.http.page.chart import chart
 
@@ -118,14 +119,14 @@ def tables(
             )
             for turn in outcome.turns
         ]
-        yield table(_TURNS, turns, title=f"{outcome.session} · {outcome.policy}")
+        yield table(_TURNS, turns, title=f"{_name(outcome)} · {outcome.policy}")
         yield ""
         epochs = [(turn.number, stage_text(turn.stage), turn.freed, reason(turn)) for turn in outcome.epochs]
         yield table((">turn", "stage", ">freed", "decided by"), epochs, title="epochs")
         yield ""
     yield table(
         ("session", "policy", ">budget", *_SUMS, ">total/whole"),
-        [(each.session, each.policy, each.budget, *_sums([each]), _share(bill([each]))) for each in outcomes],
+        [(_name(each), each.policy, each.budget, *_sums([each]), _share(bill([each]))) for each in outcomes],
     )
     yield ""
     found = {name: [each for each in outcomes if each.policy == name] for name in names}
@@ -157,6 +158,11 @@ def _dollars(sums: Mapping[str, Any]) -> tuple[str, ...]:
         for name in ("summary_dollars", "total_dollars")
     )
     return f"{sums['sent_dollars']:.4f}", summaries, total, f"{sums['whole_dollars']:.4f}", _share(sums)
+
+
+def _name(outcome: Outcome) -> str:
+    """Return the session's id, which a file may have from anywhere, as one line for a terminal."""
+    return one_line(outcome.session, 100)
 
 
 def _share(sums: Mapping[str, Any]) -> str:

@@ -132,6 +132,14 @@ def test_people_get_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "begins" in out
 
 
+def test_an_id_in_a_file_commands_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = written(tmp_path / "a.jsonl", session("a\x1b[31mb\nc", 1))
+    assert main(["replay", file, "--turns"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("a [31mb c ") == 2
+    assert "\x1b" not in out
+
+
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
