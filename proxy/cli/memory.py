@@ -11,7 +11,7 @@ from rich.console import RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from proxy.cli.client import AdminApi, Json, add_server_option
-from proxy.cli.sessions import export, printable
+from proxy.cli.sessions import export
 from proxy.cli.terminal import (
     CommandError,
     UsageError,
@@ -22,6 +22,7 @@ from proxy.cli.terminal import (
     path,
     positive,
     print_json,
+    printable,
     show,
     table,
     words,

@@ -26,6 +26,7 @@ from proxy.cli.terminal import (
     percent,
     positive,
     print_json,
+    printable,
     show,
     stage_text,
     table,
@@ -188,11 +189,6 @@ def message_lines(number: int | None, message: Json, remark: str) -> Iterator[Te
         yield Text("\n".join(printable(line) for line in content.text.splitlines()))
     for call_id, name, arguments in content.calls:
         yield Text(printable(f"→ {name}({arguments})  {call_id}"), style="cyan")
-
-
-def printable(line: str) -> str:
-    """Return a line without control characters."""
-    return "".join(each if each.isprintable() or each == "\t" else "·" for each in line)
 
 
 def tools(answer: Json) -> Iterator[RenderableType]:

@@ -130,7 +130,10 @@ def facts(pairs: Iterable[tuple[str, object]]) -> Table:
 
 
 def words(value: object) -> str:
-    """Return the text of a cell: numbers in groups of three digits, nothing for None."""
+    """Return the text of a cell: numbers in groups of three digits, nothing for None.
+
+    Texts come from clients and files, so their control characters do not reach the terminal.
+    """
     match value:
         case None:
             return ""
@@ -141,7 +144,12 @@ def words(value: object) -> str:
         case float():
             return f"{value:.2f}"
         case _:
-            return str(value)
+            return "\n".join(map(printable, str(value).split("\n")))
+
+
+def printable(line: str) -> str:
+    """Return a line without control characters."""
+    return "".join(each if each.isprintable() or each == "\t" else "·" for each in line)
 
 
 def minute(at: str) -> str:

@@ -43,6 +43,13 @@ def test_the_ids_and_numbers_of_a_listing_are_whole_in_a_narrow_terminal(
     assert "ub-" not in "".join(lines)
 
 
+def test_the_name_of_a_model_commands_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    listed = session("0" * 24, "a trip")
+    listed["model"] = "small\x1b[31m"
+    show(*listing({"sessions": [listed]}), wraps=False)
+    assert "small·[31m" in capsys.readouterr().out
+
+
 def test_a_listing_says_how_many_sessions_it_does_not_show(capsys: pytest.CaptureFixture[str]) -> None:
     left_out = {"unknown_secret": 1, "newer_release": 12, "damaged": 0}
     show(*listing({"sessions": [], "left_out": left_out}), wraps=False)

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.cli.sessions import printable
-from proxy.cli.terminal import bar, print_json, stage_marks, words
+from proxy.cli.terminal import bar, print_json, printable, stage_marks, words
 from proxy.core.policy.sections import Stages
 from proxy.core.text.cutting import one_line
 
