@@ -30,7 +30,7 @@ _NO_SEGMENT = re.compile(r"[/\\]|\A\.{1,2}\Z")
 """Names that the server takes for an ambiguous path, encoded or not."""
 LISTED = 1_000
 """The most sessions that the server lists."""
-_LONGEST = 3_600
+LONGEST = 3_600
 """The most seconds that a stream of events lasts."""
 
 _TELLING = {"": "epochs", "transcript": "messages", "view": "messages", "explain": "units"}
@@ -118,7 +118,7 @@ class AdminApi:
 
     def wait(self, since: float, seconds: float) -> None:
         """Return once a session has changed after ``since`` (seconds since 1970), or after a timeout."""
-        lasts = min(max(ceil(seconds), 1), _LONGEST)
+        lasts = min(max(ceil(seconds), 1), LONGEST)
         params, headers = {"seconds": lasts}, {"Last-Event-ID": f"{since:.3f}"}
         with self._streaming("GET", "/events", seconds + _LOOKING, params=params, headers=headers) as lines:
             next((line for line in lines if line.startswith("event:")), None)

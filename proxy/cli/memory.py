@@ -30,7 +30,9 @@ from proxy.cli.terminal import (
 from proxy.core.formats.json import dumps
 from proxy.core.text.cutting import one_line
 
-_LIMIT, _FOUND, _EVERY = 50, 5, 100_000
+_LIMIT, _FOUND = 50, 5
+EVERY = 100_000
+"""The most memories, and items, that the server lists."""
 _OF_ITEMS = {
     "show": "an item, where it comes from, and what became of it if it was put away",
     "log": "what became of an item",
@@ -43,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add a verb and its object."""
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     listing = verbs.add_parser("list", help="memories, and their newest items")
-    number = partial(positive, most=_EVERY)
+    number = partial(positive, most=EVERY)
     listing.add_argument("--limit", metavar="N", type=number, default=_LIMIT, help=f"how many ({_LIMIT})")
     search = verbs.add_parser("search", help="items by their words, best first")
     search.add_argument("query", metavar="QUERY", help="what is looked for")
@@ -75,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError(f"the id after --{name} is empty")
     api = AdminApi.of(args)
     if args.verb == "export":
-        every = {"k": str(_EVERY)}
+        every = {"k": str(EVERY)}
         names = [args.scope] if args.scope else [each["id"] for each in api.memory(every)["scopes"]]
         found = (api.memory({"scope": name, **every}) for name in names)
         lines = [dumps({**each["scopes"][0], "items": each["items"]}) + b"\n" for each in found]

@@ -12,10 +12,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Protocol
 
+import httpx2
 import pytest
 
 from proxy.cli import main
-from tests.support.clients import Chat, proxying, write_policy
+from proxy.cli.client import LISTED, LONGEST
+from proxy.cli.memory import EVERY
+from tests.support.clients import ADMIN, Chat, proxying, write_policy
 from tests.support.upstreams import Model
 
 SMALL = 'extends = "balanced"\n[budget]\ntokens = 600\n[summary]\nwait = "0s"\nenabled = false\n'
@@ -290,6 +293,16 @@ def test_more_than_the_server_lists_is_refused_before_anybody_is_asked(
         main([*words.split(), "--server", "http://127.0.0.1:9"])
     assert ended.value.code == 2
     assert f": must be at most {most}\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("path", "most"), [("sessions?limit=", LISTED), ("memory?k=", EVERY), ("events?seconds=", LONGEST)]
+)
+async def test_what_is_let_through_is_what_the_server_takes(served: str, path: str, most: int) -> None:
+    async with httpx2.AsyncClient(base_url=f"{served}/unabridged/v1/", headers=ADMIN) as client:
+        for number, status in ((most, 200), (most + 1, 400)):
+            async with client.stream("GET", f"{path}{number}") as response:
+                assert response.status_code == status
 
 
 @pytest.mark.parametrize("words", ["list", "search boat"])
