@@ -19,6 +19,8 @@ STAGE_STYLES = {
     "compact": "red",
     "emergency": "bold red",
 }
+_MOST = 10**9
+"""The greatest number of an option; no clock waits for more seconds than it can count."""
 _UNWRAPPED = 10_000
 _WIDE = 200  # columns where nobody watches: a pipe should not wrap what `grep` looks for
 
@@ -38,7 +40,7 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def positive(word: str, most: int = 10**9) -> int:
+def positive(word: str, most: int = _MOST) -> int:
     """Parse a whole number above 0, and at most ``most``, as the type of an option."""
     number = int(word[:20]) if word.isascii() and word.isdigit() else 0  # Python reads no thousands of digits
     if not number:
@@ -66,6 +68,8 @@ def seconds(word: str) -> float:
         found = -1.0
     if not 0 <= found < float("inf"):
         raise argparse.ArgumentTypeError("must be a number of seconds")
+    if found > _MOST:
+        raise argparse.ArgumentTypeError(f"must be at most {_MOST:,}")
     return found
 
 

@@ -97,6 +97,17 @@ def test_an_empty_variable_does_not_mean_the_directory_in_which_one_stands(
     assert f"{words.rsplit(maxsplit=1)[-1]}: must not be empty\n" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("words", ["watch --every", "replay x.jsonl --idle"])
+@pytest.mark.parametrize("seconds", ["1e300", "1000000001"])
+def test_more_seconds_than_a_clock_can_count_are_refused(
+    words: str, seconds: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*words.split(), seconds])
+    assert ended.value.code == 2
+    assert ": must be at most 1,000,000,000\n" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", GROUPS)
 def test_every_command_explains_itself_and_offers_json(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = [name, "show", "--help"] if name == "sessions" else [name, "--help"]
