@@ -49,6 +49,8 @@ _GRAM = 4
 _RUN = re.compile(r"\S+")
 _WORD = re.compile(r"[^\s'\"()=<>,;]+")
 """What a command, a call or a requirement consists of."""
+_LETTER = re.compile(r"[^\W\d_]")
+_DOT = re.compile(r"\.(?!\d)")
 
 
 class Standing:
@@ -205,10 +207,10 @@ def _packed(facts: Sequence[Fact]) -> str:
 def _parts_of(fact: Fact) -> set[str]:
     """Return the value and what it contains: words, and of a path or a name in code what comes before a part.
 
-    Of a path also its name, its stem and what comes after each part.
+    Of a path also its name, its stem and what comes after each part. A number is no part of a longer one.
     """
     parts = {fact.value}
-    for word in _WORD.findall(fact.value):
+    for word in filter(_LETTER.search, _WORD.findall(fact.value)):
         parts.add(word)
         if "/" in word or fact.kind == "file":
             ends = [at for at, letter in enumerate(word) if letter == "/"]
@@ -218,7 +220,7 @@ def _parts_of(fact: Fact) -> set[str]:
             parts.update(word.split("/"))
             parts.add(word.rpartition("/")[2].partition(".")[0])
         else:
-            parts.update(word[:at] for at, letter in enumerate(word) if letter == ".")
+            parts.update(word[: dot.start()] for dot in _DOT.finditer(word))
     return parts
 
 

@@ -264,6 +264,20 @@ def test_a_value_that_another_contains_is_told_within_it_whichever_comes_first()
     assert packed(Fact("id", "K1", "boat_id"), Fact("text", "open K1")) == "boat_id: K1\ntexts: open K1"
 
 
+@pytest.mark.parametrize(
+    "facts",
+    [
+        (Fact("amount", "$12"), Fact("amount", "$12.50")),
+        (Fact("version", "v2.1"), Fact("version", "v2.1.4")),
+        (Fact("number", "31", "quays"), Fact("phone", "+41 31 555 01 42")),
+        (Fact("number", "500", "boats"), Fact("number", "1,500")),
+    ],
+)
+def test_a_number_is_no_part_of_a_longer_one(facts: tuple[Fact, Fact]) -> None:
+    for order in (facts, facts[::-1]):
+        assert packed(*order) not in map(packed, facts)
+
+
 def test_what_the_view_says_already_is_not_told_again() -> None:
     assert (
         packed(Fact("id", "K1", "boat_id"), Fact("id", "K2", "boat_id"), standing="boat K1 waits")
