@@ -139,6 +139,8 @@ MOST_FACTS = 1_000
 _SHORT = 60
 """Largest length in characters of a value that can be a fact as a whole."""
 _FEW_WORDS = 5
+_STATES = frozenset({"number", "amount", "date", "time", "version"})
+"""Kinds of values under a key that newer ones replace; others tell one object from another."""
 _DEEPEST = 12
 
 _URL = re.compile(r"(?:https?|ftp|wss?|s3|gs|git|ssh|postgres(?:ql)?|redis)://[^\s<>\"'`)\]}|\\]+")
@@ -147,7 +149,7 @@ _WITHIN = rf"[{_LETTERS}./\\:@$€£¥₹%+,~-]*"
 # Each pattern begins with a set of characters, so that a search skips to them; lookbehinds come after it.
 _WORD = re.compile(
     rf"[{_LETTERS}$€£¥₹#@~./](?:(?<=[{_LETTERS}])(?<!\\[nrt])"
-    rf"|(?:(?<=[$€£¥₹#@~/])(?<!</)|(?<=\.)\.?/)[{_LETTERS}]){_WITHIN}(?:[=>~]=(?=\d){_WITHIN})*"
+    rf"|(?:(?<=[$€£¥₹#@~/])(?!(?<=</)[\w:.-]+>)|(?<=\.)\.?/)[{_LETTERS}]){_WITHIN}(?:[=>~]=(?=\d){_WITHIN})*"
 )
 _DIGIT = re.compile(r"\d")
 NAME = re.compile(
@@ -156,7 +158,9 @@ NAME = re.compile(
 _QUOTED = re.compile(
     r"(?<!\w)[\"“«「『]([^\"“”«»「」『』\n]{2,60})[\"”»」』](?!\w)|(?<!\w)'([^'\n]{4,60})'(?!\w)"
 )
-_PAIR = re.compile(r"^[ \t>*+-]*\"?([A-Za-z][\w .-]{1,30}?)\"?[ \t]*[:=][ \t]+(\S[^\n]{0,59})$", re.MULTILINE)
+_PAIR = re.compile(
+    r"^[ \t>*+-]*(\"?)([A-Za-z][\w .-]{1,30}?)\1[ \t]*[:=][ \t]+(\S[^\n]{0,59})$", re.MULTILINE
+)
 _LABELS = re.compile(
     r"(?:^|_|-)(?:id|ids|number|no|num|code|key|token|ref|reference|sku|uuid|hash|sha|slug|handle)$",
     re.IGNORECASE,
@@ -360,8 +364,7 @@ def _add_text(found: dict[str, Fact], value: str, key: str, thing: str) -> None:
     kind = kind_of(text) if is_word else None
     if kind is not None or _is_label(key):
         if text not in found:
-            is_state = kind in ("number", "amount", "date", "time", "version")
-            found[text] = Fact(kind or "id", text, key, _state_of(thing, key) if is_state else "")
+            found[text] = Fact(kind or "id", text, key, _state_of(thing, key) if kind in _STATES else "")
         return
     within = _facts_in_short(text)
     if text not in found and len(text.split()) <= _FEW_WORDS:
@@ -385,8 +388,10 @@ def _pairs_in(text: str, thing: str) -> list[Fact]:
     """Facts written as `key: value` or `key = value` on a line of their own."""
     found: list[Fact] = []
     for match in _PAIR.finditer(bounded(text)) if ":" in text or "=" in text else ():
-        key, value = match[1].strip(), match[2].strip().strip("\"'`,;")
+        key, value = match[2].strip(), match[3].strip().strip("\"'`,;")
         kind = kind_of(value) if " " not in value else None
         if kind is not None:
-            found.append(Fact(kind, value, key, _state_of(thing, key.lower())))
+            # A key in quotation marks is a member of an object, of which nothing else is known.
+            is_state = not match[1] or (thing and kind in _STATES)
+            found.append(Fact(kind, value, key, _state_of(thing, key.lower()) if is_state else ""))
     return found

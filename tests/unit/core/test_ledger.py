@@ -138,6 +138,13 @@ def test_a_number_that_a_newer_one_replaced_is_not_told() -> None:
     assert "1111" not in told
 
 
+def test_what_is_pasted_about_one_thing_does_not_replace_what_was_pasted_about_another() -> None:
+    boats = (("K77X", "310cm"), ("K88X", "420cm"))
+    pasted = [f'Mend:\n{{\n  "boat_id": "{name}",\n  "draught": "{deep}",\n}}' for name, deep in boats]
+    told = ledger(cut(talk(*map(at_length, pasted))))
+    assert all(value in told for value in ("K77X", "K88X", "310cm", "420cm"))
+
+
 def test_what_the_view_still_shows_is_not_told_again() -> None:
     messages = talk(at_length("Boat K77X and boat K88X."))
     messages[-1] = user("Where is K77X?")

@@ -41,6 +41,7 @@ def said(reading: Reading) -> list[tuple[Voice, Fact]]:
         ("write to jo.berg@example.org, please", "email", "jo.berg@example.org"),
         ("in /srv/bridge/plan.txt:", "path", "/srv/bridge/plan.txt"),
         ("open src/bridge/open.py:42", "path", "src/bridge/open.py"),
+        ("mysql boats </srv/boats/dump.sql", "path", "/srv/boats/dump.sql"),
         ("edit plan.md now", "file", "plan.md"),
         ("order #K4711X is late", "code", "#K4711X"),
         ("booking NO6JO3", "code", "NO6JO3"),
