@@ -205,14 +205,15 @@ def nearest_to_goal(
 def _ledger_of(decided: Draft, most: int | None, *, is_measured: bool, is_bound_enough: bool) -> int:
     """Counted tokens of the ledger: its room, at most ``most`` if given; else measured if ``is_measured``.
 
-    ``is_bound_enough``: whether its room will do if the view fits the budget with all of it, because to write
-    a ledger takes long.
+    ``is_bound_enough``: whether its room will do if the view fits the budget with all of it and with the
+    summaries to come, because to write a ledger takes long.
     """
     situation, outline = decided.situation, decided.outline
     room = room_for(situation, outline)
     if most is not None:
         return min(room, most)
-    if not is_measured or (is_bound_enough and decided.view_tokens + room <= situation.budget.share(1)):
+    largest = decided.view_tokens + room + len(decided.wanted) * situation.summary_tokens
+    if not is_measured or (is_bound_enough and largest <= situation.budget.share(1)):
         return room
     tokens = situation.chain.tokens
     return view_tokens(add_ledger(situation, outline), tokens) - view_tokens(outline, tokens)

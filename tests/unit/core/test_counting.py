@@ -10,7 +10,7 @@ from proxy.core.budget.budget import Budget, Stage
 from proxy.core.economics.simulate import replay
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.changes import Change
-from proxy.core.planning.plan import EMPTY, Plan
+from proxy.core.planning.plan import EMPTY, Plan, view_tokens
 from proxy.core.planning.planner import draft, due_strategy, finish
 from proxy.core.planning.situation import Conditions, Situation
 from proxy.core.policy.policy import Policy
@@ -99,6 +99,17 @@ def test_under_a_large_budget_its_ledger_does_not_outweigh_what_the_view_holds()
     assert decided is not None
     ledger = count(finish(decided, {}).gaps[-1].ledger)
     assert before.policy.ledger.tokens < ledger <= 3_200, "a tenth of 32,000, which is more than three views"
+
+
+def test_a_summary_that_fits_is_not_left_out_for_a_ledger_that_could_have_been_longer():
+    work = [user(prose("en", 800)), *agent(12)[1:]]
+    before = replace(situation(work, policy()), budget=Budget(1_520, 1.0, 0))
+    decided = draft(before, Stage.CALM)
+    assert decided is not None
+    (span,) = decided.wanted
+    plan = finish(decided, {span: prose("en", 70)})
+    assert [anchor.span for anchor in plan.anchors] == [span]
+    assert view_tokens(plan, before.chain.tokens) < before.budget.share(0.8)
 
 
 def test_the_epoch_says_that_it_was_begun_by_count_and_holds_at_any_size():
