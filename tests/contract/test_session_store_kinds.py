@@ -158,9 +158,13 @@ class TestRevision:
         ("rediss://x?ssl_cert_reqs=y", "`ssl_cert_reqs` must be none, optional or required"),
         ("rediss+cluster://x?ssl_check_hostname=maybe", "`ssl_check_hostname` must be true or false"),
         ("rediss://x?ssl_ca_certs=/nowhere", "`ssl_ca_certs` names what is not there, or cannot be read"),
+        ("rediss://x?ssl_keyfile=%00", "`ssl_keyfile` must be a path"),
+        ("redis://x/bridges", "what follows the host must be the number of a database, such as /0"),
+        ("redis://x/1/2", "what follows the host must be the number of a database, such as /0"),
+        ("redis://:hu/sh@x", "what follows the host must be the number of a database, such as /0"),
     ],
 )
-def test_a_parameter_of_the_url_that_is_wrong_is_told_with_what_it_must_be(
+def test_a_part_of_the_url_that_is_wrong_is_told_with_what_it_must_be(
     clock: HandClock, url: str, said: str
 ) -> None:
     with pytest.raises(SettingsError) as refused:

@@ -24,6 +24,8 @@ CONNECTIONS: Final = 32
 """The most connections of a process; further calls wait for a free one, within their timeout."""
 
 _TEXT: Final = re.compile("(?s).+"), "must not be empty"
+_PATH: Final = re.compile(r"[^\0]+"), "must be a path"
+_DATABASE: Final = re.compile("/?[0-9]{0,5}")
 _PARAMETERS: Final[Mapping[str, tuple[re.Pattern[str], str]]] = {
     "db": (re.compile(r"[0-9]{1,5}"), "must be the number of a database, such as 0"),
     "username": _TEXT,
@@ -34,10 +36,10 @@ _PARAMETERS: Final[Mapping[str, tuple[re.Pattern[str], str]]] = {
     "ssl_ciphers": _TEXT,
     "ssl_password": _TEXT,
     "ssl_ca_data": _TEXT,
-    "ssl_ca_path": _TEXT,
-    "ssl_ca_certs": _TEXT,
-    "ssl_certfile": _TEXT,
-    "ssl_keyfile": _TEXT,
+    "ssl_ca_path": _PATH,
+    "ssl_ca_certs": _PATH,
+    "ssl_certfile": _PATH,
+    "ssl_keyfile": _PATH,
 }
 """By name, the form of a parameter, and a description of it."""
 _FILES: Final = ("ssl_ca_path", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
@@ -46,9 +48,9 @@ _FILES: Final = ("ssl_ca_path", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 def connection_pool(url: str, timeouts: Timeouts) -> BlockingConnectionPool:
     """Return a pool of connections that measure their round trips.
 
-    Raises SettingsError for a parameter that is not valid, without its value, which may be secret.
+    Raises SettingsError for a path or a parameter that is not valid, without its value, which may be secret.
     """
-    if wrong := _wrong_parameter(url):
+    if wrong := _wrong_part(url):
         raise SettingsError(f"The store's URL is not valid: {wrong}")
     options: dict[str, Any] = {
         "timeout": None,  # the timeout of a call includes waiting for a free connection
@@ -69,8 +71,8 @@ def connection_pool(url: str, timeouts: Timeouts) -> BlockingConnectionPool:
     return pool
 
 
-def _wrong_parameter(url: str) -> str:
-    """Return what is wrong with the URL's parameters; empty if nothing is."""
+def _wrong_part(url: str) -> str:
+    """Return what is wrong with the URL's path or parameters; empty if nothing is."""
     parts = urlsplit(url)
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if name not in _PARAMETERS:
@@ -84,4 +86,6 @@ def _wrong_parameter(url: str) -> str:
             return f"`{name}` {must}"
         if name in _FILES and not os.access(value, os.R_OK):
             return f"`{name}` names what is not there, or cannot be read"
+    if parts.scheme != "unix" and not _DATABASE.fullmatch(parts.path):
+        return "what follows the host must be the number of a database, such as /0"
     return ""
