@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -152,7 +153,8 @@ def words(value: object) -> str:
 
 
 def printable(line: str) -> str:
-    """Return a line without control characters."""
+    """Return a line without control characters, and with plain spaces for all others."""
+    line = "".join(" " if unicodedata.category(each) == "Zs" else each for each in line)
     return "".join(each if each.isprintable() or each == "\t" else "·" for each in line)
 
 

@@ -53,5 +53,9 @@ def test_json_is_printed_exactly_whatever_a_client_has_said(
     assert json.loads(capsys.readouterr().out) == {"content": text}
 
 
+def test_spaces_of_other_scripts_are_spaces() -> None:
+    assert words("明日の\u3000予定: 10\u202f000\u00a0€") == "明日の 予定: 10 000 €"
+
+
 def test_cells_read_as_people_write() -> None:
     assert [words(cell) for cell in (None, 1234, 0.5, True, "x")] == ["", "1,234", "0.50", "yes", "x"]
