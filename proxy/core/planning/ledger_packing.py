@@ -7,6 +7,8 @@ import re
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import cached_property
+from operator import attrgetter
+from typing import NamedTuple
 
 from proxy.core.extraction.facts import Fact
 from proxy.core.extraction.reading import title_of, untitled
@@ -118,6 +120,14 @@ class Standing:
         return holding
 
 
+class _Chosen(NamedTuple):
+    place: int
+    """Where it stands among the others."""
+    fact: Fact
+    cost: int
+    """Counted tokens that it takes."""
+
+
 class Packing:
     """Facts chosen one by one, the most important first, if they fit.
 
@@ -129,8 +139,8 @@ class Packing:
         self._count = count
         self._shown = shown
         self._beside = beside
-        self._chosen: dict[str, tuple[Fact, int]] = {}
-        """By value, each fact and what it costs in counted tokens."""
+        self._chosen: dict[str, _Chosen] = {}
+        """By value; an unlabelled one gives its place to a later one that contains it."""
         self._groups: set[str] = set()
         self._parts: set[str] = set()
         self._left = room
@@ -149,22 +159,17 @@ class Packing:
                 cost += self._count(group + ":") + 1
             if cost <= self._left:
                 parts = _parts_of(fact)
-                self._left += sum(self._without(part) for part in parts & self._chosen.keys()) - cost
+                held = [part for part in parts & self._chosen.keys() if not self._chosen[part].fact.key]
+                within = [self._chosen.pop(part) for part in held]
+                place = min((each.place for each in within), default=len(self._parts))
+                self._left += sum(each.cost for each in within) - cost
                 self._groups.add(group)
-                self._chosen[value] = fact, cost
+                self._chosen[value] = _Chosen(place, fact, cost)
                 self._parts |= parts
                 continue
             spare -= 1
             if spare == 0:
                 return
-
-    def _without(self, value: str) -> int:
-        """Leave out a fact that a new one contains, unless it has a label; return what that frees."""
-        fact, cost = self._chosen[value]
-        if fact.key:
-            return 0
-        del self._chosen[value]
-        return cost
 
     @property
     def text(self) -> str:
@@ -172,7 +177,7 @@ class Packing:
 
         The last ones are dropped if the whole text has more tokens than the sum of its parts suggested.
         """
-        chosen = [fact for fact, _ in self._chosen.values()]
+        chosen = [each.fact for each in sorted(self._chosen.values(), key=attrgetter("place"))]
         text = _packed(chosen)
         while chosen and self._count(text) > self._room:
             chosen = chosen[: len(chosen) - max(len(chosen) // 20, 1)]

@@ -265,6 +265,15 @@ def test_a_value_that_another_contains_is_told_within_it_whichever_comes_first()
     assert packed(Fact("id", "K1", "boat_id"), Fact("text", "open K1")) == "boat_id: K1\ntexts: open K1"
 
 
+def test_what_contains_a_more_important_value_is_as_important() -> None:
+    path, opened = Fact("path", "tests/quay.py"), Fact("text", "cat tests/quay.py")
+    others = [Fact("text", f"the boat at quay {number}") for number in range(30)]
+    packing = Packing(636, len, "", "")  # commas make them longer than each by itself suggests
+    packing.fill((fact, False) for fact in (path, *others, opened))
+    assert "cat tests/quay.py" in packing.text
+    assert "quay 29" not in packing.text
+
+
 @pytest.mark.parametrize(
     "facts",
     [
