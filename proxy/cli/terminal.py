@@ -153,7 +153,7 @@ def words(value: object) -> str:
 
 
 def printable(line: str) -> str:
-    """Return a line without control characters, and with plain spaces for all others."""
+    """Return a line without control characters; every space of another script is a plain one."""
     line = "".join(" " if unicodedata.category(each) == "Zs" else each for each in line)
     return "".join(each if each.isprintable() or each == "\t" else "·" for each in line)
 
