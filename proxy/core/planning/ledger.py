@@ -93,10 +93,8 @@ def room_for(situation: Situation, plain: Plan | None) -> int:
     if not (rules.constraints or rules.identifiers):
         return 0
     view = situation.budget.limit if plain is None else view_tokens(plain, tokens)
-    details, most = (
-        details_room(situation, view),
-        min(rules.tokens, int(_CONSTRAINTS * situation.budget.room)),
-    )
+    details = details_room(situation, view)
+    most = min(rules.tokens, int(_CONSTRAINTS * situation.budget.room))
     room = max(details, min(most, _needed(situation)) if rules.constraints and most > details else 0)
     room = min(room, int((tokens.total if plain is None else _cut_tokens(situation, plain)) * _OF_CUT))
     return room if room >= _LEAST else 0

@@ -143,7 +143,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
         return found[: bisect_left(found, len(self.chain))]
 
     def language_before(self, end: int) -> str:
-        """The language of the newest user messages before a position; without any, of all messages there."""
+        """The language of the newest user messages before a position; without any, of the newest messages."""
         users = self.users[: bisect_left(self.users, end)]
         sample = users[-_SAMPLE:] or range(max(end - _SAMPLE, 0), end)
         return language_of(" ".join(self.content(place).text for place in sample))
