@@ -10,7 +10,7 @@ from functools import cached_property
 from operator import attrgetter
 from typing import NamedTuple
 
-from proxy.core.extraction.facts import Fact
+from proxy.core.extraction.facts import Fact, kind_of
 from proxy.core.extraction.reading import title_of, untitled
 from proxy.core.planning.situation import Count
 
@@ -210,12 +210,14 @@ def _packed(facts: Sequence[Fact]) -> str:
 
 
 def _parts_of(fact: Fact) -> set[str]:
-    """Return the value and what it contains: words, and of a path or a name in code what comes before a part.
+    """Return the value and the exact things in it, and of a path or a name in code what comes before a part.
 
     Of a path also its name, its stem and what comes after each part. A number is no part of a longer one.
     """
     parts = {fact.value}
     for word in filter(_LETTER.search, _WORD.findall(fact.value)):
+        if word != fact.value and "://" not in word and kind_of(word) is None:
+            continue  # a word of prose
         parts.add(word)
         if "/" in word or fact.kind == "file":
             ends = [at for at, letter in enumerate(word) if letter == "/"]

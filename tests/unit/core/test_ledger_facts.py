@@ -265,6 +265,13 @@ def test_a_value_that_another_contains_is_told_within_it_whichever_comes_first()
     assert packed(Fact("id", "K1", "boat_id"), Fact("text", "open K1")) == "boat_id: K1\ntexts: open K1"
 
 
+def test_a_word_of_prose_does_not_stand_for_what_is_called_so() -> None:
+    note, status = Fact("text", "active since May", "note"), Fact("text", "active", "status")
+    assert packed(note, status) == "note: active since May\nstatus: active"
+    told, name = Fact("text", "sail to the quay", "plan"), Fact("function", "sail")
+    assert packed(told, name) == "plan: sail to the quay\nfunctions: sail"
+
+
 def test_what_contains_a_more_important_value_is_as_important() -> None:
     path, opened = Fact("path", "tests/quay.py"), Fact("text", "cat tests/quay.py")
     others = [Fact("text", f"the boat at quay {number}") for number in range(30)]
