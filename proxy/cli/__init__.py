@@ -78,13 +78,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if command is None:
         raise AssertionError("argparse lets no unknown command through")
     try:
-        code = command.run(args)
+        code = _run(command, args)
         sys.stdout.flush()
-    except OperatorError as error:
-        if getattr(args, "json", False):
-            sys.stdout.write(json.dumps(error.body()) + "\n")
-        sys.stderr.writelines(f"unabridged: {line}\n" for line in str(error).splitlines())
-        return error.exit_code
     except OSError as error:
         if error.errno not in _UNWRITTEN:
             raise
@@ -96,6 +91,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     return code
+
+
+def _run(command: Command, args: argparse.Namespace) -> int:
+    """Run a command and return its exit code; an error that an operator can mend is told in its words."""
+    try:
+        return command.run(args)
+    except OperatorError as error:
+        sys.stderr.writelines(f"unabridged: {line}\n" for line in str(error).splitlines())
+        if getattr(args, "json", False):
+            sys.stdout.write(json.dumps(error.body()) + "\n")
+        return error.exit_code
 
 
 def _prepare_streams() -> None:

@@ -140,6 +140,15 @@ def test_what_cannot_be_written_is_said_in_one_line(words: str) -> None:
     assert (done.returncode, done.stderr) == (1, said)
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+@pytest.mark.parametrize("goes", ["> /dev/full", "| true"])
+def test_an_error_that_cannot_be_written_as_json_is_told_all_the_same(goes: str) -> None:
+    program = f"{sys.executable} -u -m proxy check no-such-policy --json {goes}"
+    done = subprocess.run(["sh", "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr.startswith("unabridged: no-such-policy: there is no such policy; ")
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
 def test_a_stream_that_whoever_started_it_has_closed_is_no_crash(closed: str) -> None:
     for words, code in (("check default", 0), ("check no-such-policy", 1)):
