@@ -77,7 +77,7 @@ def _wrong_part(url: str) -> str:
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if name not in _PARAMETERS:
             # A password with a question mark in it ends up here.
-            named = f"`{name}`" if name.isidentifier() else "of that name"
+            named = f"`{name}`" if name.isidentifier() and "@" not in parts.query else "of that name"
             return f"there is no parameter {named}; there are {', '.join(_PARAMETERS)}"
         pattern, must = _PARAMETERS[name]
         if name.startswith("ssl_") and parts.scheme != "rediss":
