@@ -66,8 +66,8 @@ _BY_CROWD = [_CROWD * log(1 + crowd) for crowd in range(_CROWDED + 1)]
 _DENSITY = 0.8
 _LONG = 48
 """Length in characters from which on a value gets no less: long paths have few tokens for their letters."""
-_LEAST_ODDS = -4.0
-"""Odds below which a fact is not worth its room: where it filled the ledger, what was needed was above."""
+_LEAST_ODDS = -3.4
+"""Odds, age apart, below which a fact is not worth its room: nearly all that was needed was above."""
 _MANY = 150
 """Number of values in one message from which on it is a listing."""
 _LETTERS = 3
@@ -93,9 +93,13 @@ class Mentions(msgspec.Struct, gc=False):
         """Whether it was mentioned only in listings, and no call has used it."""
         return not self.used and self.crowd >= _MANY
 
+    def age(self, length: int) -> float:
+        """Binary logarithm of the number of messages since the newest mention, in a chain of ``length``."""
+        return log2(1 + length - self.last)
+
     def odds(self, length: int) -> float:
         """Log odds, up to a constant, in a chain of ``length`` messages; long values get less."""
-        age = log2(1 + length - self.last)
+        age = self.age(length)
         score = _AGE * age
         if self.used:
             score += min(self.used, 1.0) * (_USED + _USED_AGE * min(age, 6))
@@ -257,7 +261,7 @@ class Source:
         scored = [
             (-odds, -each.last, value, each.fact, each.is_listed)
             for value, each in self._mentions().items()
-            if value not in stale and (odds := each.odds(length)) >= _LEAST_ODDS
+            if value not in stale and (odds := each.odds(length)) >= _LEAST_ODDS + _AGE * each.age(length)
         ]
         heapify(scored)
         return scored

@@ -170,6 +170,13 @@ def test_what_a_later_turn_hardly_ever_needs_is_not_told_though_there_is_room() 
     assert "1000.50" not in told
 
 
+def test_what_an_account_had_is_told_however_long_ago_that_was() -> None:
+    account = {"account_id": "K4711X", "balance": 1512.75, "rate": 3.25, "fee": 12.5, "opened": "2031-05-04"}
+    seen = [calling("a"), result("a", json.dumps(account))]
+    told = ledger(cut([user("Look."), *seen, *talk(*map(at_length, ["Good."] * 300))]))
+    assert all(str(value) in told for value in account.values())
+
+
 def test_names_of_a_program_that_calls_write_again_and_again_push_out_nothing() -> None:
     program = "\n".join(f"quay_{number}.moor_at(berth_{number})" for number in range(100, 200))
     writes = [calling(f"w{each}", arguments=json.dumps({"text": program})) for each in range(6)]
