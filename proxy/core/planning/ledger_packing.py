@@ -215,6 +215,8 @@ def _parts_of(fact: Fact) -> set[str]:
     Of a path also its name, its stem and what comes after each part. A number is no part of a longer one.
     """
     parts = {fact.value}
+    if fact.value.isalnum():  # as most are
+        return parts
     for word in filter(_LETTER.search, _WORD.findall(fact.value)):
         if word != fact.value and "://" not in word and kind_of(word) is None:
             continue  # a word of prose
