@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import (
@@ -32,7 +32,10 @@ from proxy.environment import default_data_dir, in_plain_words, over, variable, 
 from proxy.errors import SettingsError
 
 _STORE_SCHEMES = ("redis", "rediss", "redis+cluster", "rediss+cluster", "unix", "memory")
-_DATABASE = re.compile(r"(/\d{0,5})?")
+DATABASE_PATH: Final = re.compile("(/[0-9]{0,5})?")
+"""The path of a store's URL: the number of a database, or nothing."""
+ONE_WORD: Final = re.compile("[!-~]+")
+"""What a secret in a header may consist of: visible ASCII characters without spaces."""
 _ENDPOINT = "/chat/completions"
 _LEAST_CACHE = 8 * 2**20
 """Smallest cache in bytes; a smaller one might drop entries before they are used."""
@@ -243,7 +246,7 @@ class Settings(BaseModel):
             raise ValueError("must end after memory://, which is within the process and has no address")
         if parts.scheme == "unix" and not parts.path:
             raise ValueError("must name a socket, as in unix:///run/valkey.sock")
-        if parts.scheme.startswith("redis") and not _DATABASE.fullmatch(parts.path):
+        if parts.scheme.startswith("redis") and not DATABASE_PATH.fullmatch(parts.path):
             raise ValueError(
                 "may end in the number of a database and nothing else, as in redis://localhost:6379/0"
             )
@@ -289,7 +292,7 @@ class Settings(BaseModel):
     @field_validator("admin_token", "upstream_key")
     @classmethod
     def _is_one_word(cls, secret: SecretStr | None) -> SecretStr | None:
-        if secret is not None and not re.fullmatch(r"[!-~]+", secret.get_secret_value()):
+        if secret is not None and not ONE_WORD.fullmatch(secret.get_secret_value()):
             raise ValueError("must be visible ASCII characters without spaces")
         return secret
 

@@ -16,7 +16,7 @@ from urllib.parse import quote
 import httpx2
 
 from proxy.cli.terminal import CommandError, UsageError, add_json_option
-from proxy.config import is_loopback, split_url
+from proxy.config import ONE_WORD, is_loopback, split_url
 from proxy.core.formats.json import as_mapping
 from proxy.core.text.cutting import one_line
 from proxy.environment import ADMIN_TOKEN_FILE, PREFIX, default_data_dir
@@ -25,7 +25,6 @@ DEFAULT_SERVER = "http://127.0.0.1:8080"
 _LOOKING, _CHANGING = 30.0, 120.0
 """Timeouts in seconds for reading and for changing; a change may wait for turns and summaries."""
 _UNAUTHORIZED = (401, 403)
-_TOKEN = re.compile(r"[!-~]+")
 _NO_SEGMENT = re.compile(r"[/\\]|\A\.{1,2}\Z")
 """Names that the server takes for an ambiguous path, encoded or not."""
 LISTED = 1_000
@@ -254,7 +253,7 @@ def admin_token(environment: Mapping[str, str]) -> str:
         raise CommandError(
             f"no admin token: {file} cannot be read ({error.strerror}); set {PREFIX}ADMIN_TOKEN"
         ) from error
-    if not _TOKEN.fullmatch(token):
+    if not ONE_WORD.fullmatch(token):
         source = f"{PREFIX}ADMIN_TOKEN" if given else str(file)
         raise CommandError(f"no admin token: {source} must be visible ASCII characters without spaces")
     return token

@@ -6,7 +6,6 @@ the secret of names) are created by the first start if they are not set, and rea
 """
 
 import os
-import re
 import secrets
 import tempfile
 from collections.abc import Container, Mapping
@@ -19,7 +18,7 @@ from pydantic import ValidationError
 
 from proxy.adapters.files.policies import PolicyLibrary, Stamp, is_path, stamp_of
 from proxy.adapters.files.toml_file import FileError, Location, TomlFile, complaints
-from proxy.config import Settings
+from proxy.config import ONE_WORD, Settings
 from proxy.core.policy.policy import Rule
 from proxy.environment import decided_by, default_config, variables
 from proxy.errors import SettingsError
@@ -34,7 +33,6 @@ class _Written(Settings):
 DEFAULT = Settings().policy
 """The server's policy if no setting names one."""
 _SECRET_BYTES = 32
-_SECRET = re.compile("[!-~]+")
 _PATHS = {
     name
     for name, field in Settings.model_fields.items()
@@ -156,7 +154,7 @@ def kept_secret(path: Path) -> str:
         secret = path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
-    if not _SECRET.fullmatch(secret):
+    if not ONE_WORD.fullmatch(secret):
         fault = "holds more than visible ASCII characters" if secret else "is empty"
         raise SettingsError(f"{path} {fault}; delete it, and the next start makes a new one")
     return secret

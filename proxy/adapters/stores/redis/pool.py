@@ -18,6 +18,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from proxy.adapters.stores.redis.timeouts import MEASURING, PATIENCE, Timeouts
+from proxy.config import DATABASE_PATH, ONE_WORD
 from proxy.errors import SettingsError
 
 CONNECTIONS: Final = 32
@@ -25,12 +26,11 @@ CONNECTIONS: Final = 32
 
 _TEXT: Final = re.compile("(?s).+"), "must not be empty"
 _PATH: Final = re.compile(r"[^\0]+"), "must be a path"
-_DATABASE: Final = re.compile("/?[0-9]{0,5}")
 _PARAMETERS: Final[Mapping[str, tuple[re.Pattern[str], str]]] = {
     "db": (re.compile(r"[0-9]{1,5}"), "must be the number of a database, such as 0"),
     "username": _TEXT,
     "password": _TEXT,
-    "client_name": (re.compile("[!-~]+"), "must be visible ASCII characters without spaces"),
+    "client_name": (ONE_WORD, "must be visible ASCII characters without spaces"),
     "ssl_cert_reqs": (re.compile("none|optional|required"), "must be none, optional or required"),
     "ssl_check_hostname": (re.compile("(?i)true|false|yes|no|1|0"), "must be true or false"),
     "ssl_ciphers": _TEXT,
@@ -86,6 +86,6 @@ def _wrong_part(url: str) -> str:
             return f"`{name}` {must}"
         if name in _FILES and not os.access(value, os.R_OK):
             return f"`{name}` names what is not there, or cannot be read"
-    if parts.scheme != "unix" and not _DATABASE.fullmatch(parts.path):
+    if parts.scheme != "unix" and not DATABASE_PATH.fullmatch(parts.path):
         return "what follows the host must be the number of a database, such as /0"
     return ""
