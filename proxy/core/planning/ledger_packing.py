@@ -122,7 +122,7 @@ class Standing:
 
 class _Chosen(NamedTuple):
     place: int
-    """Where it stands among the others."""
+    """Where it stands among the others: it grows with each that is chosen."""
     fact: Fact
     cost: int
     """Counted tokens that it takes."""

@@ -93,13 +93,11 @@ class Mentions(msgspec.Struct, gc=False):
         """Whether it was mentioned only in listings, and no call has used it."""
         return not self.used and self.crowd >= _MANY
 
-    def age(self, length: int) -> float:
-        """Binary logarithm of the number of messages since the newest mention, in a chain of ``length``."""
-        return log2(1 + length - self.last)
+    def odds(self, age: float) -> float:
+        """Log odds, up to a constant; long values get less.
 
-    def odds(self, length: int) -> float:
-        """Log odds, up to a constant, in a chain of ``length`` messages; long values get less."""
-        age = self.age(length)
+        ``age``: binary logarithm of the number of messages since the newest mention.
+        """
         score = _AGE * age
         if self.used:
             score += min(self.used, 1.0) * (_USED + _USED_AGE * min(age, 6))
@@ -261,7 +259,8 @@ class Source:
         scored = [
             (-odds, -each.last, value, each.fact, each.is_listed)
             for value, each in self._mentions().items()
-            if value not in stale and (odds := each.odds(length)) >= _LEAST_ODDS + _AGE * each.age(length)
+            if value not in stale
+            and (odds := each.odds(age := log2(1 + length - each.last))) >= _LEAST_ODDS + _AGE * age
         ]
         heapify(scored)
         return scored
