@@ -309,7 +309,7 @@ def serve(
         listener.close()
 
 
-async def eventually(condition: Callable[[], bool]) -> None:
+async def eventually(condition: Callable[[], object]) -> None:
     """Wait until the condition holds; fail if it does not within `PATIENCE`."""
     async with asyncio.timeout(PATIENCE):
         while not condition():  # noqa: ASYNC110 - the condition is another thread's

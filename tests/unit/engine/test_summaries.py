@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 import pytest
 from msgspec.structs import replace
@@ -82,8 +83,9 @@ async def test_questions_that_wait_hold_their_requests_within_the_memory_until_i
     async with running(Model()) as model:
         upstream, clock = HttptoolsUpstream(model.url), HandClock()
         bodies, foreground = Memory(room * (len(SENT) + 10_000), part=1), giving_way(clock)
+        prompts = PromptCache(Asking(CHAT, upstream, Memory()), clock, Memory(), bodies)
         summaries = Summaries(
-            PromptCache(Asking(CHAT, upstream, Memory()), clock, Memory(), bodies),
+            prompts,
             InProcessStore(clock),
             COUNTER,
             foreground,
@@ -94,8 +96,10 @@ async def test_questions_that_wait_hold_their_requests_within_the_memory_until_i
         addresses = [str(number) for number in range(3)]
         with foreground:  # so that nothing is written yet
             for address in addresses:
-                start(summaries, replace(WAITED_FOR, address=address, cached=BEHIND_SENT))
-            await eventually(lambda: bodies.held > room * len(SENT))
+                job = replace(WAITED_FOR, address=address, cached=BEHIND_SENT)
+                start(summaries, job)
+                await eventually(partial(prompts.question, job.caller, address))
+            assert bodies.held > room * len(SENT)
         await summaries.wait(addresses, PATIENCE)
         assert all(map(summaries.ready, addresses))
         assert bodies.held == 0
