@@ -16,6 +16,7 @@ from tests.support.remembering import (
     LIVES,
     OSLO,
     RememberingModel,
+    ana_speaks,
     opening,
     person,
     read,
@@ -169,13 +170,15 @@ async def test_what_is_remembered_for_a_session_alone_is_deleted_with_it(
 async def test_a_person_is_forgotten_in_channels_too_and_others_are_not(
     model: RememberingModel, url: str, chats: Chats
 ) -> None:
-    general = {"X_Unabridged_Channel": "general"}
-    await person(chats, url, "ana", X_Unabridged_Session="one", **general).ask(OSLO)
-    await read(model)
-    await person(chats, url, "bo", X_Unabridged_Session="two", **general).ask(
-        "We paint the boat green in May."
-    )
-    await read(model, 2)
+    await ana_speaks(model, url, chats, X_Unabridged_Channel="general")
+    bo = person(chats, url, "bo", X_Unabridged_Session="two", X_Unabridged_Channel="general")
+    await bo.ask("We paint the boat green in May.")
+
+    async def told() -> set[str]:
+        (scope,) = (await admin(url, "memory"))["scopes"]
+        return {word for word in ("Oslo", "boat") if word in scope["long"]}
+
+    await until({"Oslo", "boat"}, told)
     assert len(await items(url)) == 3
     assert (await ask(url, "DELETE", "memory?person=ana")).json()["items"] == 2
     assert [each["source"]["name"] for each in await items(url)] == ["bo"]
