@@ -1,10 +1,24 @@
-"""Items for tests of memory, and the time at which they were created."""
+"""Items for tests of memory, the time at which they were created, and what people may do with memories."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from proxy.adapters.search import SqliteSearch
+from proxy.adapters.stores.in_process import InProcessStore
+from proxy.cache import Memory
+from proxy.core.dialects.registry import DIALECTS
 from proxy.core.memory.records import Item, Kind, Source, Trust
+from proxy.core.policy.policy import Policy
+from proxy.engine.admin.forgetting import Forgetting
+from proxy.engine.admin.memories import MemoryAdmin
+from proxy.engine.background import Background
+from proxy.engine.intake.naming import Naming
+from proxy.engine.memory.conversations import Conversations
+from proxy.engine.memory.reader import MemoryReader
+from proxy.engine.memory.scope_cache import ScopeCache
+from tests.support.stores import HandClock
+from tests.support.upstreams import COUNTER
 
 NOW = 1_767_225_600.0
 """2026-01-01, 00:00 UTC."""
@@ -24,3 +38,12 @@ def an_item(text: str = "Ana lives in Oslo.", **members: Any) -> Item:
         "created_at": NOW,
     }
     return Item(**{**said, **members})
+
+
+def forgetting_in(store: InProcessStore, clock: HandClock) -> Forgetting:
+    """Return what forgets memories of this store for people; its ``memories`` are looked at and restored."""
+    memory = Memory(1 << 20)
+    naming, scopes, search = Naming("s", memory), ScopeCache(store.memories, memory), SqliteSearch()
+    sources = Conversations.open(store, DIALECTS, memory)
+    reading = MemoryReader(naming, scopes, search, COUNTER, clock, Background(), sources)
+    return Forgetting(MemoryAdmin(scopes, search, reading, clock, lambda _: Policy()), naming)

@@ -186,6 +186,9 @@ class About(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The model of the scope's latest conversation, which the daily run asks."""
     runs: int = 0
     """Times that its threads were read since its texts were last written."""
+    since: float = 0.0
+    """When the scope was created, or something of it was last forgotten on request: a run that began before
+    that writes nothing."""
 
 
 class Thread(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

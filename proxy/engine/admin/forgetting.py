@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from proxy.core.memory.records import Archived, EventKind, Item, Scope, ScopeKind, Thread, event_of
+from proxy.core.memory.records import About, Archived, EventKind, Item, Scope, ScopeKind, Thread, event_of
 from proxy.core.memory.texts import without
 from proxy.engine.admin.memories import ItemDetails, MemoryAdmin, ScopeDetails
 from proxy.engine.intake.naming import Naming
@@ -30,9 +30,20 @@ class ForgetPreview(NamedTuple):
 
     entry: ItemDetails
     lines: Sequence[str]
-    """Lines that would be deleted from the texts of its scope and of the sessions in it."""
+    """Lines that would be deleted from the texts of its scope, of its sessions, and of its workspace."""
     passages: int
     """How many other items would stay but lose the passage that they came from."""
+
+
+class _Deletion(NamedTuple):
+    """What deletes items of a scope."""
+
+    decide: Callable[[CachedScope, Sequence[ItemDetails]], Changes]
+    """Computes the changes that delete some of them, with the lines about any of them."""
+    threads: Mapping[SessionKey, Thread]
+    """The scope's records of sessions as they are before."""
+    sayings: Sequence[str]
+    """What is to be forgotten, in words: lines of texts about any of it are deleted."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +55,8 @@ class Forgetting:
 
     async def item(self, name: str) -> ItemDetails:
         """Forget an item, and the lines of texts that mention it. Raises NotFound."""
-        entry, kept, entries = await self._same(name)
-        await self._forget(kept, entries)
+        entry, kept, _ = await self._same(name)
+        await self._forget(kept, lambda each: each.item.id == entry.item.id)
         return entry
 
     async def scope(self, scope: Scope) -> bool:
@@ -61,15 +72,19 @@ class Forgetting:
     async def session(self, key: SessionKey, tenant: str) -> int:
         """Forget what was learned from a session, in every scope; return the number of items forgotten."""
         name, forgotten = key.id_for(tenant), 0
+
+        def is_learned(entry: ItemDetails) -> bool:
+            return entry.item.source.session == name
+
         for kept in await self.memories.all(_EVERY_SCOPE):
-            entries = [each for each in kept.entries if each.item.source.session == name]
+            entries = [each for each in kept.entries if is_learned(each)]
             thread = await self.memories.scopes.store.thread(kept.scope, key)
             if kept.about.tenant == tenant and (entries or thread is not None):
-                forgotten += len(entries)
                 if kept.scope.kind is ScopeKind.THREAD:
+                    forgotten += len(entries)
                     await self.scope(kept.scope)
                 else:
-                    await self._forget(kept, entries, key)
+                    forgotten += await self._forget(kept, is_learned, key)
         return forgotten
 
     async def person(self, name: str, tenant: str = "") -> int:
@@ -88,30 +103,40 @@ class Forgetting:
             raise NotFound("Nothing is remembered of such a person.")
         if len(tenants) > 1:
             raise InvalidType(f"Several tenants have such a person: {', '.join(tenants)}.", param="tenant")
+        forgotten = 0
         for kept, entries, is_own in found:
             if is_own:
+                forgotten += len(entries)
                 await self.scope(kept.scope)
             else:
-                await self._forget(kept, entries, said_of=[name])
-        return sum(len(entries) for _, entries, _ in found)
+                forgotten += await self._forget(
+                    kept, lambda each: each.item.source.name == name, said_of=[name]
+                )
+        return forgotten
 
     async def preview(self, name: str) -> ForgetPreview:
         """Return what forgetting an item would delete. Raises NotFound."""
         entry, kept, entries = await self._same(name)
-        decide, known = await self._deletion(kept, entries)
-        changes = decide(kept.copy, entries)
-        before = [kept.copy.texts, *(thread.texts for thread in known.values())]
+        deletion = await self._deletion(kept, entries)
+        lines, changes = self._lines(kept, deletion), deletion.decide(kept.copy, entries)
+        if (above := await self._above(kept)) is not None:
+            lines += self._lines(above, await self._deletion(above, (), said_of=deletion.sayings))
+        passages = sum(item is not None for item in changes.items.values())
+        return ForgetPreview(entry, [*dict.fromkeys(lines)], passages)
+
+    def _lines(self, kept: ScopeDetails, deletion: _Deletion) -> list[str]:
+        """Return the lines that would be deleted from the texts of a scope and of the sessions in it."""
+        changes = deletion.decide(kept.copy, ())
+        before = [kept.copy.texts, *(thread.texts for thread in deletion.threads.values())]
         after = [changes.texts or kept.copy.texts]
-        after += [(changes.threads.get(key) or thread).texts for key, thread in known.items()]
-        lines = [
+        after += [(changes.threads.get(key) or thread).texts for key, thread in deletion.threads.items()]
+        return [
             line
             for one, other in zip(before, after, strict=True)
             for text, left in ((one.long, other.long), (one.short, other.short))
             for line in text.splitlines()
             if line not in left.splitlines()
         ]
-        passages = sum(item is not None for item in changes.items.values())
-        return ForgetPreview(entry, [*dict.fromkeys(lines)], passages)
 
     async def _same(self, name: str) -> tuple[ItemDetails, ScopeDetails, Sequence[ItemDetails]]:
         """Return an item, its scope, and all records of it there: it may have been archived before."""
@@ -119,22 +144,40 @@ class Forgetting:
         kept = await self.memories.scope(entry.scope_id)
         return entry, kept, [each for each in kept.entries if each.item.id == entry.item.id]
 
+    async def _above(self, kept: ScopeDetails) -> ScopeDetails | None:
+        """Return the workspace of a channel, whose texts are merged from the channel's."""
+        tag = kept.about.workspace
+        return await self.memories.kept(Scope(ScopeKind.WORKSPACE, tag)) if tag else None
+
     async def _forget(
         self,
         kept: ScopeDetails,
-        entries: Sequence[ItemDetails],
+        is_meant: Callable[[ItemDetails], bool],
         session: SessionKey | None = None,
         said_of: Sequence[str] = (),
-    ) -> None:
-        """Delete items of a scope, the lines of its texts about them, and its record of a session."""
-        decide, _ = await self._deletion(kept, entries, session, said_of)
+    ) -> int:
+        """Delete items of a scope, the lines of texts about them, and its record of a session.
+
+        Returns the number of items deleted.
+        """
+        change, ttl = self.memories.scopes.change, self.memories.ttl(kept.scope, kept.about)
+        # Runs under way then write nothing: what is read after this is all that there is to forget.
+        await change(kept.scope, lambda copy: Changes(about=self._marked(copy)) if copy.about else None, ttl)
+        present = await self.memories.kept(kept.scope)
+        if present is None:
+            return 0
+        entries = [each for each in present.entries if is_meant(each)]
+        deletion = await self._deletion(present, entries, session, said_of)
         for first in range(0, max(len(entries), 1), _STEP):
             some = entries[first : first + _STEP]
-            await self.memories.scopes.change(
-                kept.scope,
-                lambda copy, some=some: decide(copy, some),
-                self.memories.ttl(kept.scope, kept.about),
-            )
+            await change(kept.scope, lambda copy, some=some: deletion.decide(copy, some), ttl)
+        if (above := await self._above(present)) is not None:
+            await self._forget(above, lambda _: False, said_of=deletion.sayings)
+        return len(entries)
+
+    def _marked(self, copy: CachedScope) -> About | None:
+        """Return a scope's record about itself, from which runs see that something is forgotten."""
+        return copy.about and replace(copy.about, since=self.memories.clock.now())
 
     async def _deletion(
         self,
@@ -142,11 +185,8 @@ class Forgetting:
         entries: Sequence[ItemDetails],
         session: SessionKey | None = None,
         said_of: Sequence[str] = (),
-    ) -> tuple[Callable[[CachedScope, Sequence[ItemDetails]], Changes], Mapping[SessionKey, Thread]]:
-        """Return a function that computes the changes to forget items, and the scope's session records.
-
-        The changes also delete the passages that other items quote from the same messages.
-        """
+    ) -> _Deletion:
+        """Return what deletes these items, and the passages that others quote from the same messages."""
         known = await self.memories.scopes.store.threads(kept.scope, THREADS)
         gone = {each.item.id for each in entries}
         messages = {message for each in entries for message in each.item.source.messages}
@@ -179,9 +219,16 @@ class Forgetting:
             texts = None if left == copy.texts else left
             now, details = self.memories.clock.now(), "forgotten on request"
             events = [event_of(each.item, EventKind.DELETE, now, details=details) for each in some]
-            return Changes(items=items, archive=archive, texts=texts, threads=threads, events=events)
+            return Changes(
+                about=self._marked(copy),  # again, for runs that began meanwhile
+                items=items,
+                archive=archive,
+                texts=texts,
+                threads=threads,
+                events=events,
+            )
 
-        return decide, known
+        return _Deletion(decide, known, sayings)
 
 
 def _unquoted(item: Item) -> Item:

@@ -109,7 +109,7 @@ class MemoryAdmin:
     async def scope(self, name: str) -> ScopeDetails:
         """Return a scope by its id. Raises NotFound."""
         tenant, kind, tag = _parts(name)
-        found = await self._kept(_scope(kind, tag))
+        found = await self.kept(_scope(kind, tag))
         if found is None or found.about.tenant != tenant:
             raise NotFound("There is no such memory.")
         return found
@@ -120,10 +120,11 @@ class MemoryAdmin:
 
     async def all(self, most: int) -> list[ScopeDetails]:
         """Return the scopes changed last, at most ``most``."""
-        kept = [await self._kept(scope) for scope in await self.scopes.store.scopes(most)]
+        kept = [await self.kept(scope) for scope in await self.scopes.store.scopes(most)]
         return [each for each in kept if each is not None]
 
-    async def _kept(self, scope: Scope) -> ScopeDetails | None:
+    async def kept(self, scope: Scope) -> ScopeDetails | None:
+        """Return a scope; None if there is none, or nothing is known about it."""
         copy = await self.scopes.remembered(scope)
         if copy.about is None:
             return None
@@ -150,7 +151,7 @@ class MemoryAdmin:
             SearchedScope(each.scope, each.copy, self.policies(each.about.policy), each.tags) for each in kept
         ]
         if name and (workspace := kept[0].about.workspace):  # a recall in a channel covers its workspace too
-            above = await self._kept(Scope(ScopeKind.WORKSPACE, workspace))
+            above = await self.kept(Scope(ScopeKind.WORKSPACE, workspace))
             kept += [above] if above else []
             searched += [SearchedScope(above.scope, above.copy, searched[0].policy)] if above else []
         entries = {(entry.scope, entry.item.id): entry for each in kept for entry in each.entries}
@@ -170,7 +171,7 @@ class MemoryAdmin:
     async def item(self, name: str) -> ItemDetails:
         """Return an item by its id; if it is only in the archive, its latest record. Raises NotFound."""
         kind, tag, wanted = _parts(name)
-        kept = await self._kept(_scope(kind, tag))
+        kept = await self.kept(_scope(kind, tag))
         found = [entry for entry in (kept.entries if kept else ()) if entry.item.id == wanted]
         if not found:
             raise NotFound("There is no such item.")
@@ -216,7 +217,7 @@ class MemoryAdmin:
         for home in homes:
             copy = (await self.scopes.of_home(home))[0]
             if copy.about is not None:
-                return await self._kept(home.scope)
+                return await self.kept(home.scope)
         return None
 
 

@@ -82,12 +82,12 @@ class MemoryScheduler:
         policy, session = request.incoming.policy, request.session.key
         credentials = request.incoming.envelope.credentials
         caller = Caller.for_summaries(policy.summary, request.model.name, credentials)
-        name = session, home.scope
+        name, at = (session, home.scope), turn.session.updated
         access, thread = ModelAccess(caller, policy), self._threads.get(name)
         try:
             if home.former:  # move the scopes before anything is written under their new names
                 await self.writer.scopes.of_home(home)
-            await self.store.note(home.scope, session, turn.session.updated, _about(home, request), home.ttl)
+            await self.store.note(home.scope, session, at, _about(home, request, at), home.ttl)
             if thread is None:
                 is_new = request.session.found.session is None
                 known = None if is_new else await self.store.thread(home.scope, session)
@@ -155,8 +155,8 @@ class MemoryScheduler:
                 thread.resting.cancel()
 
 
-def _about(home: MemoryHome, request: Request) -> About:
-    """Make the record about a home from a request in it."""
+def _about(home: MemoryHome, request: Request, at: float) -> About:
+    """Make the record about a home from a request in it, whose turn has this time."""
     incoming = request.incoming
     return About(
         tenant=home.tenant,
@@ -165,4 +165,5 @@ def _about(home: MemoryHome, request: Request) -> About:
         workspace_name=incoming.envelope.workspace if home.workspace else "",
         policy=incoming.policy.name,
         model=request.model.name,
+        since=at,
     )

@@ -50,6 +50,12 @@ class CachedScope(msgspec.Struct, frozen=True, dict=True):  # dict=True for the 
                 items[name] = item
         return CachedScope(news.version, news.about, news.texts, items, weight)
 
+    def about_unless_forgotten(self, before: "CachedScope") -> About | None:
+        """Return its record about itself; None if it, or something of it, was forgotten since ``before``."""
+        if self.about is None or before.about is None:
+            return None
+        return self.about if self.about.since == before.about.since else None
+
     @cached_property
     def active(self) -> Sequence[Item]:
         """The items that are not superseded, by session, in the order in which they were said."""

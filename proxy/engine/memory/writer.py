@@ -2,7 +2,8 @@
 
 A thread's run reads what was said since the last run, and writes items and the thread's texts. A channel's
 run (a person's likewise) reads the messages of all its threads, a workspace's run the texts of its channels.
-If a call for a text fails, that is logged, the old text stays, and the run goes on.
+If a call for a text fails, that is logged, the old text stays, and the run goes on. A run writes nothing if
+something of its scope was forgotten meanwhile, of which it may tell; the next run reads the same again.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 
 from proxy.core.memory.items import VerifiedItem
 from proxy.core.memory.merging import ItemIndex, merge
-from proxy.core.memory.records import About, Event, Item, Scope, ScopeKind, Texts, Thread, Trust
+from proxy.core.memory.records import Event, Item, Scope, ScopeKind, Texts, Thread, Trust
 from proxy.core.memory.texts import TextRequest, lines_of_text
 from proxy.core.memory.utterances import Utterance, newest
 from proxy.engine.background import Lease
@@ -74,7 +75,10 @@ class MemoryWriter:
         Raises FAILURES where the model gives no items; then the thread still counts as unread.
         """
         async with claimed(self.scopes.store, home.scope, f"thread {session.tag} {session.sid}") as is_ours:
-            known = await self.scopes.store.thread(home.scope, session) if is_ours else None
+            if not is_ours:
+                return False
+            copies = await self.scopes.of_home(home)  # first of all, to notice what is forgotten meanwhile
+            known = await self.scopes.store.thread(home.scope, session)
             if known is None:
                 return False
             said = await self.sources.of(session, access.policy, home.tags)
@@ -84,7 +88,6 @@ class MemoryWriter:
             if await self._is_about_another(home, session, said, access):
                 await self.scopes.change(home.scope, lambda _: Changes(threads={session: None}), home.ttl)
                 return False
-            copies = await self.scopes.of_home(home)
             index = await asyncio.to_thread(ItemIndex, copies[0].items.values())
             found = list[_Found]()
             for lines in pieces_of(said.after(known.tip), self.counter, _MOST_PIECES):
@@ -96,8 +99,8 @@ class MemoryWriter:
             long = await self._text(access, TextRequest(kind, LONG, of_new, before.long, background))
             short = await self._text(access, TextRequest(kind, SHORT, of_all, before.short, background))
             texts = self._after(before, long, short, said.session.updated)
-            await self._write_thread(home, session, replace(known, texts=texts), said, found, access)
-        return True
+            thread = replace(known, texts=texts)
+            return await self._write_thread(home, copies[0], session, thread, said, found, access)
 
     async def _is_about_another(
         self, home: MemoryHome, session: SessionKey, said: Conversation, access: ModelAccess
@@ -120,32 +123,31 @@ class MemoryWriter:
     async def _write_thread(
         self,
         home: MemoryHome,
+        before: CachedScope,
         session: SessionKey,
         thread: Thread,
         said: Conversation,
         found: Sequence[_Found],
         access: ModelAccess,
-    ) -> None:
+    ) -> bool:
+        """Write what was read of a thread; return whether nothing was forgotten since ``before``."""
         name, digest, now = session.id_for(home.tenant), digest_of(session), self.clock.now()
 
         def decide(copy: CachedScope) -> Changes | None:
-            if copy.about is None:
-                return None  # the scope was forgotten meanwhile
+            about = copy.about_unless_forgotten(before)
+            if about is None:
+                return None
             known, items, events = ItemIndex(copy.items.values()), dict[str, Item](), list[Event]()
             for each in found:
                 learned = merge(each.items, known, each.shown, session=name, digest=digest, now=now)
                 items |= learned.items
                 events += learned.events
-            about = replace(
-                copy.about,
-                policy=access.policy.name,
-                model=said.session.model,
-                runs=copy.about.runs + 1,
-            )
+            about = replace(about, policy=access.policy.name, model=said.session.model, runs=about.runs + 1)
             read = replace(thread, tip=said.tip, exchanges=said.exchanges)
             return Changes(about=about, items=items, events=events, threads={session: read})
 
-        await self.scopes.change(home.scope, decide, home.ttl)
+        after = await self.scopes.change(home.scope, decide, home.ttl)
+        return after.about_unless_forgotten(before) is not None
 
     # --- a channel, a person, or a workspace with threads of its own ---
 
@@ -166,7 +168,7 @@ class MemoryWriter:
                 merged = TextRequest(scope.kind, LONG, source, before.long, background, of_texts=True)
                 long = await self._text(access, merged)
             texts = self._after(before, long, short, read_up_to)
-            await self._write_texts(scope, texts, is_due=long is None)
+            await self._write_texts(scope, copy, texts, is_due=long is None)
 
     async def _messages(
         self, home: MemoryHome, copy: CachedScope, access: ModelAccess
@@ -191,8 +193,8 @@ class MemoryWriter:
             if not is_ours:
                 return
             names = await self.scopes.store.channels(scope)
-            below = [await self.scopes.remembered(each) for each in names]
-            copy, channels = await self.scopes.remembered(scope), [each.texts for each in below]
+            copy = await self._recorded(scope, names)
+            channels = [(await self.scopes.remembered(each)).texts for each in names]
             if not any(each.updated > copy.texts.updated for each in channels):
                 return
             long_lines = [line for each in channels for line in lines_of_text(each.long)]
@@ -203,12 +205,16 @@ class MemoryWriter:
             )
             long, short = [await self._text(access, each) for each in wanted]
             texts = self._after(copy.texts, long, short, copy.texts.read_up_to)
-            abouts = [
-                replace(each.about, name=each.about.workspace_name, workspace="", workspace_name="")
-                for each in below
-                if each.about is not None
-            ]
-            await self._write_texts(scope, texts, abouts)
+            await self._write_texts(scope, copy, texts)
+
+    async def _recorded(self, scope: Scope, channels: Sequence[Scope]) -> CachedScope:
+        """Return a workspace; with a record about itself, which forgetting marks, if a channel has texts."""
+        below = [await self.scopes.remembered(each) for each in channels]
+        about = next((each.about for each in below if each.about is not None and each.texts.updated), None)
+        if about is None:
+            return await self.scopes.remembered(scope)
+        about = replace(about, name=about.workspace_name, workspace="", workspace_name="")
+        return await self.scopes.change(scope, lambda copy: None if copy.about else Changes(about=about))
 
     def _after(self, before: Texts, long: str | None, short: str | None, read_up_to: float) -> Texts:
         """Return a scope's texts with the new ones put in; where one is None, the old one stays.
@@ -230,17 +236,17 @@ class MemoryWriter:
         return None
 
     async def _write_texts(
-        self, scope: Scope, texts: Texts, abouts: Sequence[About] = (), *, is_due: bool = False
+        self, scope: Scope, before: CachedScope, texts: Texts, *, is_due: bool = False
     ) -> None:
-        """Write the texts of a scope; if it has no record about itself yet, take the first of ``abouts``.
+        """Write the texts of a scope unless something of it was forgotten since ``before``.
 
         With ``is_due`` the count of runs stays, so that they are written again after a thread's next run.
         """
 
         def decide(copy: CachedScope) -> Changes | None:
-            about = copy.about or next(iter(abouts), None)
+            about = copy.about_unless_forgotten(before)
             if about is None:
-                return None  # the scope was forgotten meanwhile
+                return None
             return Changes(texts=texts, about=replace(about, runs=about.runs if is_due else 0))
 
         await self.scopes.change(scope, decide)

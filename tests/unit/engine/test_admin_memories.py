@@ -4,38 +4,30 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.adapters.search import SqliteSearch
 from proxy.adapters.stores.in_process import InProcessStore
-from proxy.cache import Memory
-from proxy.core.dialects.registry import DIALECTS
-from proxy.core.memory.records import ArchiveReason, Texts
-from proxy.core.policy.policy import Policy
+from proxy.core.memory.records import ArchiveReason, Source, Texts, Thread
 from proxy.engine.admin.forgetting import Forgetting
 from proxy.engine.admin.memories import MemoryAdmin
-from proxy.engine.background import Background
-from proxy.engine.intake.naming import Naming
-from proxy.engine.memory.conversations import Conversations
-from proxy.engine.memory.reader import MemoryReader
-from proxy.engine.memory.scope_cache import ScopeCache
 from proxy.errors import NotFound
-from tests.support.scopes import ABOUT, CHANNEL, archived, written
+from tests.support.memories import forgetting_in
+from tests.support.scopes import ABOUT, ALONE, CHANNEL, ONE, WORKSPACE, archived, item, written
 from tests.support.stores import HandClock
-from tests.support.upstreams import COUNTER
 
 NAME = f"channel.{CHANNEL.tag}.i1"
 TEXTS = Texts(long="- Friday is the deadline.\n- The boat is green.", short="- The boat is green.")
 
 
 @pytest.fixture
-async def memories() -> MemoryAdmin:
+async def forgetting() -> Forgetting:
     clock = HandClock()
     store = InProcessStore(clock)
     await written(store.memories, about=ABOUT, archive={"xi1": archived("i1")}, texts=TEXTS)
-    memory = Memory(1 << 20)
-    naming, scopes, search = Naming("s", memory), ScopeCache(store.memories, memory), SqliteSearch()
-    sources = Conversations.open(store, DIALECTS, memory)
-    reading = MemoryReader(naming, scopes, search, COUNTER, clock, Background(), sources)
-    return MemoryAdmin(scopes, search, reading, clock, lambda _: Policy())
+    return forgetting_in(store, clock)
+
+
+@pytest.fixture
+def memories(forgetting: Forgetting) -> MemoryAdmin:
+    return forgetting.memories
 
 
 async def test_an_archived_item_is_told_by_its_summary(memories: MemoryAdmin) -> None:
@@ -58,13 +50,56 @@ async def test_it_is_born_again_when_it_is_taken_back(memories: MemoryAdmin) -> 
     assert not await memories.scopes.store.archive(CHANNEL)
 
 
-async def test_it_is_forgotten_with_the_lines_that_tell_of_it_and_no_others(memories: MemoryAdmin) -> None:
-    await Forgetting(memories, Naming("s", Memory(1 << 20))).item(NAME)
+async def test_it_is_forgotten_with_the_lines_that_tell_of_it_and_no_others(
+    forgetting: Forgetting, memories: MemoryAdmin
+) -> None:
+    await forgetting.item(NAME)
     with pytest.raises(NotFound):
         await memories.item(NAME)
     assert not await memories.scopes.store.archive(CHANNEL)
     texts = (await memories.scopes.remembered(CHANNEL)).texts
     assert (texts.long, texts.short) == ("- The boat is green.", "- The boat is green.")
+
+
+async def test_an_item_of_a_channel_is_forgotten_in_the_texts_of_its_workspace_too(
+    forgetting: Forgetting, memories: MemoryAdmin
+) -> None:
+    store, above = memories.scopes.store, "- Every deadline is on a Friday.\n- They sail."
+    await written(store, WORKSPACE, about=ALONE, texts=Texts(long=above))
+    preview = await forgetting.preview(NAME)
+    assert preview.lines == ["- Friday is the deadline.", "- Every deadline is on a Friday."]
+    await forgetting.item(NAME)
+    assert (await store.remembered(WORKSPACE)).texts.long == "- They sail."
+
+
+async def test_a_session_of_a_channel_is_forgotten_in_the_texts_of_its_workspace_too(
+    forgetting: Forgetting, memories: MemoryAdmin
+) -> None:
+    store = memories.scopes.store
+    read = Thread(updated=1.0, texts=Texts(short="- They paint the boat."))
+    await written(store, threads={ONE: read})
+    await written(store, WORKSPACE, about=ALONE, texts=Texts(short="- Crews paint a boat.\n- They sail."))
+    await forgetting.session(ONE, "t")
+    assert (await store.remembered(WORKSPACE)).texts.short == "- They sail."
+
+
+async def test_a_person_who_spoke_in_a_channel_is_forgotten_in_the_texts_of_its_workspace_too(
+    forgetting: Forgetting, memories: MemoryAdmin
+) -> None:
+    store, texts = memories.scopes.store, Texts(long="- Ana has a boat.\n- They sail.")
+    source = Source(session="s", messages=(), role="user", name="ana", at=1.0)
+    await written(store, items={"i2": item("i2", "I am in Oslo.", source=source)}, texts=texts)
+    await written(store, WORKSPACE, about=ALONE, texts=texts)
+    assert await forgetting.person("ana") == 1
+    for scope in (CHANNEL, WORKSPACE):
+        assert (await store.remembered(scope)).texts.long == "- They sail."
+
+
+async def test_a_workspace_of_which_nothing_is_remembered_stays_so(
+    forgetting: Forgetting, memories: MemoryAdmin
+) -> None:
+    await forgetting.item(NAME)
+    assert (await memories.scopes.store.remembered(WORKSPACE)).version == 0
 
 
 async def test_a_scope_of_another_tenant_is_not_found_by_its_tag(memories: MemoryAdmin) -> None:

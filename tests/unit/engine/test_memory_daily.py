@@ -3,93 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from proxy.adapters.stores.in_process import InProcessStore
-from proxy.adapters.upstream import HttptoolsUpstream
-from proxy.cache import Lru, Memory
-from proxy.core.dialects.registry import CHAT, DIALECTS
-from proxy.core.memory.records import About, Archived, ArchiveReason, EventKind, Item, Scope, ScopeKind, Texts
-from proxy.core.policy.policy import Policy, PolicySet
+from proxy.core.memory.records import About, ArchiveReason, EventKind, Scope, ScopeKind, Texts
 from proxy.core.policy.sections import Memory as Rules
-from proxy.engine.background import Background
 from proxy.engine.intake.homes import MemoryHome
-from proxy.engine.memory.conversations import Conversations
-from proxy.engine.memory.maintenance import Maintenance, last_at
-from proxy.engine.memory.model import MemoryModel, ModelAccess
-from proxy.engine.memory.scope_cache import ScopeCache
-from proxy.engine.memory.writer import MemoryWriter
-from proxy.engine.models.asking import Asking, Caller
-from proxy.ports import Changes, SessionKey
+from proxy.engine.memory.maintenance import last_at
+from tests.support.daily import KEY, OPERATOR, PERSON, WORKSPACE, YEAR, Place, said
 from tests.support.memories import DAY, NOW, an_item
 from tests.support.remembering import COMPRESSING, TEXTS, RememberingModel, note
 from tests.support.servers import until
-from tests.support.stores import HandClock, turn
-from tests.support.upstreams import COUNTER, JSON, giving_way, plainly, running
+from tests.support.upstreams import JSON, plainly, running
 
-PERSON = Scope(ScopeKind.PERSON, "aa")
-WORKSPACE = Scope(ScopeKind.WORKSPACE, "ee")
-KEY = SessionKey("cc", "named")
-OPERATOR = [(b"authorization", b"Bearer sk-operator")]
 REFUSED = plainly(500, [], b"no")
-YEAR = 365 * DAY
 LONG = "Ana keeps her boat at the north pier. " + "She paints it every spring with two friends. " * 5
-
-
-@dataclass
-class Place:
-    """One process, or several, before one store and one model."""
-
-    model: RememberingModel
-    rules: Rules = field(default_factory=lambda: Rules(enabled=True))
-    clock: HandClock = field(default_factory=lambda: HandClock(NOW))
-    credentials: Sequence[tuple[bytes, bytes]] = ()
-
-    def __post_init__(self) -> None:
-        self.store = InProcessStore(self.clock)
-        self.memories, self.upstream = self.store.memories, HttptoolsUpstream(self.model.url)
-        self.background = Background()
-
-    def process(self) -> Maintenance:
-        memory = Memory()
-        questions = MemoryModel(
-            Asking(CHAT, self.upstream, memory), giving_way(self.clock, quiet=0.0), COUNTER
-        )
-        sources = Conversations.open(self.store, DIALECTS, memory)
-        writer = MemoryWriter(ScopeCache(self.memories, memory), sources, questions, COUNTER, self.clock)
-        policies = PolicySet(Policy(memory=self.rules))
-        return Maintenance(
-            writer,
-            lambda: policies,
-            self.background,
-            Lru(memory),
-            rest=300.0,
-            credentials=self.credentials,
-            look=0.01,
-        )
-
-    @property
-    def reader(self) -> ModelAccess:
-        return ModelAccess(Caller("gpt-test", OPERATOR, 5.0), Policy(memory=self.rules))
-
-    async def know(self, *items: Item, scope: Scope = PERSON, **about: Any) -> None:
-        """Let a scope have these items."""
-        await self.memories.note(scope, KEY, self.clock.now(), About(tenant="t", name="ana", **about))
-        version = (await self.memories.remembered(scope)).version
-        assert await self.memories.change(scope, Changes(items={item.id: item for item in items}), version)
-
-    async def items(self, scope: Scope = PERSON) -> dict[str, Item]:
-        found = (await self.memories.remembered(scope)).items
-        return {name: item for name, item in found.items() if item is not None}
-
-    async def archive(self) -> Sequence[Archived]:
-        return [*(await self.memories.archive(PERSON)).values()]
 
 
 @pytest.fixture
@@ -193,23 +124,6 @@ async def test_of_two_servers_one_makes_the_run_of_a_day(model: RememberingModel
     assert len(model.compressions) == 3
 
 
-async def said(place: Place, key: SessionKey, *texts: str) -> None:
-    """Record a session in which a user says these things, and is answered."""
-    names = [f"{kind}{number}" for number, _ in enumerate(texts) for kind in "ua"]
-    recorded = turn(*names, updated=place.clock.now(), model="gpt-test", policy="default")
-    raws = [
-        json.dumps({"role": role, "content": content}).encode()
-        for text in texts
-        for role, content in (("user", text), ("assistant", "Noted."))
-    ]
-    at = place.clock.now()
-    nodes = tuple(
-        replace(node, raw=raw, at=at, scope=PERSON.tag, person="ana")
-        for node, raw in zip(recorded.nodes, raws, strict=True)
-    )
-    await place.store.record(key, replace(recorded, nodes=nodes), YEAR)
-
-
 async def test_a_thread_that_a_crash_has_left_unread_is_read(model: RememberingModel) -> None:
     place = Place(model, credentials=OPERATOR)
     await place.memories.note(PERSON, KEY, place.clock.now(), About(tenant="t", name="ana"))
@@ -251,10 +165,8 @@ async def test_a_workspace_is_written_from_the_texts_of_its_channels_alone(model
     place = Place(model, credentials=OPERATOR)
     for name in ("one", "two"):
         channel = Scope(ScopeKind.CHANNEL, name)
-        await place.know(scope=channel, workspace=WORKSPACE.tag, workspace_name="acme")
         texts = Texts(long=f"- They built bridge {name}.", short=f"- They paint {name}.", updated=NOW)
-        version = (await place.memories.remembered(channel)).version
-        await place.memories.change(channel, Changes(texts=texts), version)
+        await place.know(scope=channel, texts=texts, workspace=WORKSPACE.tag, workspace_name="acme")
     await place.process().run()
     written = await place.memories.remembered(WORKSPACE)
     assert written.about is not None
@@ -264,17 +176,6 @@ async def test_a_workspace_is_written_from_the_texts_of_its_channels_alone(model
     asked = len(model.asked_for_texts)
     await place.process().run()
     assert len(model.asked_for_texts) == asked  # nothing is new
-
-
-async def test_what_is_forgotten_while_it_is_read_stays_forgotten(model: RememberingModel) -> None:
-    place = Place(model, credentials=OPERATOR)
-    await place.memories.note(PERSON, KEY, place.clock.now(), About(tenant="t", name="ana"))
-    await said(place, KEY, "I live in Oslo.")
-    place.clock.time += 400.0
-    model.meanwhile = lambda: place.memories.forget(PERSON)
-    assert (await place.process().run()).failed == 0
-    assert len(model.asked_for_texts) == 2
-    assert (await place.memories.remembered(PERSON)).version == 0
 
 
 async def test_the_run_begins_at_its_time_of_day(model: RememberingModel) -> None:
