@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import accumulate, compress, groupby, pairwise
 from typing import NamedTuple
 
-from proxy.core.text.lexicon.rules import FIRM, PLAIN
+from proxy.core.text.lexicon.binding import FIRM, PLAIN
 from proxy.core.text.lexicon.words import (
     FUNCTION_WORDS,
     LIGHT_WORDS,

@@ -27,7 +27,8 @@ from proxy.core.extraction.facts import (
 )
 from proxy.core.extraction.observations import answered_commands, in_plain_text
 from proxy.core.extraction.printed import PROGRAM, SYMBOLS
-from proxy.core.text.lexicon.rules import FIRM, PERMITS, PLAIN, QUESTION, STATED, WITHDRAWS
+from proxy.core.text.lexicon.binding import FIRM, IDLE, PARTS, PLAIN, QUESTION, STATED
+from proxy.core.text.lexicon.rules import PERMITS, WITHDRAWS
 from proxy.core.text.lexicon.words import ABBREVIATIONS
 from proxy.core.text.words import shape_of
 
@@ -96,10 +97,10 @@ def strength_of(sentence: str) -> int:
     """How firmly a sentence binds; 0 where it does not."""
     if QUESTION.search(sentence):
         return 0
-    lower = sentence.lower()
-    if FIRM.search(lower) or _TITLE.match(sentence):
+    lower, is_labelled = IDLE.sub("·", sentence.lower()), not PARTS.match(sentence)
+    if FIRM.search(lower) or (is_labelled and _TITLE.match(sentence)):
         return OUTRIGHT
-    if PLAIN.search(lower) or _LABEL.match(sentence):
+    if PLAIN.search(lower) or (is_labelled and _LABEL.match(sentence)):
         return BINDS
     return 1 if STATED.search(lower) else 0
 

@@ -17,8 +17,9 @@ from proxy.core.extraction.reading import OUTRIGHT, strength_of
 from proxy.core.memory.records import Trust
 from proxy.core.memory.utterances import Utterance
 from proxy.core.summaries.verification import Evidence, unfounded
+from proxy.core.text.lexicon.binding import QUESTION
 from proxy.core.text.lexicon.remembering import ORDERS
-from proxy.core.text.lexicon.rules import CLAUSE_END, NEGATION, QUESTION, RELIEF
+from proxy.core.text.lexicon.rules import CLAUSE_END, NEGATION, RELIEF
 from proxy.core.text.lexicon.words import GERMAN, MONTHS
 from proxy.core.text.numbers import all_numbers
 from proxy.core.text.words import sentences_in, words_of

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from proxy.core.budget.budget import MESSAGE_TOKENS
 from proxy.core.conversation.notes import ledger_lines, result_lines, with_ledger, without_ledger
 from proxy.core.dialects.dialect import Dialect
+from proxy.core.extraction.reading import BINDS
 from proxy.core.formats.json import dumps, loads_writable
 from proxy.core.planning.ledger_packing import tokens_of
 from proxy.core.planning.ledger_text import Source, facts_of
@@ -135,10 +136,11 @@ def details_room(situation: Situation, view: int) -> int:
 
 
 def _needed(situation: Situation) -> int:
-    """Counted tokens of a ledger with every constraint in force."""
+    """Counted tokens of a ledger with every constraint in force, without what is only stated."""
     if situation.unwritten:
         return situation.unwritten + SPARE
-    texts = [rule.sentence.text for rule in situation.constraints[0]]
+    rules = (rule.sentence for rule in situation.constraints[0])
+    texts = [sentence.text for sentence in rules if sentence.strength >= BINDS]
     return tokens_of(texts, situation.count) + _WORDS if texts else 0
 
 

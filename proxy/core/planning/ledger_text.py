@@ -128,6 +128,8 @@ def _by_length(length: int) -> float:
 
 _RULES_SHARE = 0.8
 """Share that constraints may take first in a ledger no larger than identifiers alone may make it."""
+_STATED_SHARE = 0.25
+"""Share of the details' room that sentences may take which only say how things are."""
 _COUNTERS = 4
 """Number of values of one label, each in a different tool result, from which on they count as counters."""
 _PASSING = 3
@@ -171,7 +173,7 @@ def _written(source: "Source", room: int, details: int, beside: str, *, shares: 
     rules, count = source.situation.policy.ledger, source.situation.count
     found = source.constraints
     bullets = Bullets(count, shares=shares)
-    firm = (rule.sentence.text for rule in found if rule.sentence.strength >= BINDS)
+    firm = [rule.sentence.text for rule in found if rule.sentence.strength >= BINDS]
     is_split = rules.identifiers and room <= details
     left = room - bullets.fill(firm, int(room * _RULES_SHARE) if is_split else room)
     identifiers = ""
@@ -181,9 +183,12 @@ def _written(source: "Source", room: int, details: int, beside: str, *, shares: 
         packing.fill(source.identifiers())
         identifiers = packing.text
         left -= count(identifiers) if identifiers else 0
-    bullets.fill((rule.sentence.text for rule in found), left)
+    left -= bullets.fill(firm, left)
+    left_out = len(bullets.chosen) < len({*firm})
+    stated = (rule.sentence.text for rule in found[len(firm) :])
+    bullets.fill(stated, min(left, int(details * _STATED_SHARE)))
     order = [rule.sentence.text for rule in sorted(found, key=lambda rule: rule.position)]
-    return Facts(bullets.lines(order), identifiers, left_out=len(bullets.chosen) < len(found))
+    return Facts(bullets.lines(order), identifiers, left_out)
 
 
 class Source:

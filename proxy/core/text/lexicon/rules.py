@@ -12,13 +12,9 @@ def _pattern(*words: tuple[str, str]) -> re.Pattern[str]:
     return re.compile(any_of(*words), re.IGNORECASE)
 
 
-def _folded(*words: tuple[str, str]) -> re.Pattern[str]:
-    return re.compile(any_of(*words))  # for texts in lower case, as many texts are searched for it
-
-
 # --- negations, and wordings that only look like one ---
 
-_PROHIBITION = (
+PROHIBITION = (
     r"""forb[aio]d\w*|prohibit(?:s|ed)?|disallow(?:s|ed)?|ban(?:s|ned)?|not allowed|off[- ]limits
     |verb(?:iete[nt]?|oten)|untersag\w+|prohib\w+|interdi\w+""",
     "禁止|严禁|嚴禁",
@@ -31,7 +27,7 @@ _NEGATION = (
     r"""n['\u2019]t\b|\bn['\u2019](?=[aeéiouh])|ない|なかった|せず|ません|ダメ|だめ|不|没|沒|别(?!的|人)
     |別(?!的|人)|勿|莫|无|無|禁|避免|避け""",
 )
-NEGATION = _pattern(_PROHIBITION, _NEGATION)
+NEGATION = _pattern(PROHIBITION, _NEGATION)
 RELIEF = _pattern(
     (
         r"""only|unless|until|except|exclude[sd]?|instead|rather than|refuse[sd]?|reject(?:s|ed)?|deny
@@ -60,7 +56,7 @@ DOUBLE_NEGATION = re.compile(
 )
 """A double negation is a demand: "never deploy without tests" demands tests."""
 TAKEN_BACK = _pattern(
-    _PROHIBITION,
+    PROHIBITION,
     (
         r"""(?:must|shall|should|may|need|do|does|did) ?(?:not|n['\u2019]t)|never
         |not (?:required|necessary|needed|to)|no need|optional
@@ -129,82 +125,16 @@ COMMANDS = _pattern(
     )
 )
 
-# --- wordings that make a sentence binding ---
-# FIRM says explicitly what must or must not be. PLAIN states a limit, a preference, or the occasion on which
-# something is to be done. STATED only says how things are now. English "don't" and "never" are firm in an
-# instruction, not in a report ("I never got it"). All three are searched for in texts in lower case.
+# --- changes ---
 
-_CHANGE = (
+CHANGE = (
     r"""now|updated?|changed|moved|switched|rotated|rebased|migrated|reassigned|rescheduled|postponed
     |lowered|reduced|renamed|replaced|correction|jetzt|geändert|verschoben|ahora|cambi\w+|maintenant
     |changé\w*""",
     "変更|になりました|现在|現在|改为|改為|改成",
 )
-FIRM = _folded(
-    _PROHIBITION,
-    (
-        r"""must(?:n['\u2019]t)?|shall not|under no circumstances|no(?:t)? (?:more|less) than|from now on
-        |going forward|for the rest of|mandatory|at all times|no exceptions?|non-negotiable|make sure
-        |be sure to|no matter what|important constraint|(?:you|we) (?:should|may|can|are) not
-        |is not to be|(?<!\bi )(?<!\bwe )(?<!ve )(?<!has )(?<!as )(?<!ad )never
-        |(?:please|and|but|so|also|then|just|or|you) (?:do not|don['\u2019]t)
-        |(?:please|you|and|but|should|must) always
-        |(?:remember|keep in mind|bear in mind|note)(?: that| to)
-        |only (?:\w+ )?(?:may|can|when|if|after|with|in|use|the)
-        |muss|müssen|musst|niemals|auf keinen fall|unter keinen umständen|ab (?:jetzt|sofort)
-        |von (?:nun|jetzt) an|künftig|höchstens|nicht mehr als|ausschließlich|unbedingt
-        |merk(?:e|en sie)? dir|denk(?:e|en sie)? daran|vergiss nicht
-        |bitte (?:immer|nie|nur|nicht|kein\w*)
-        |d(?:arf(?:st)?|ürfen)\b(?:[^.!?]|\.(?=\w)){0,60}\b(?:nicht|nur|kein\w*)
-        |debes?|deben|nunca|jamás|en ningún caso|bajo ningun\w+|a partir de ahora|de ahora en adelante
-        |como máximo|no más de|obligatori\w|asegúrate|recuerda|no olvides|únicamente|por favor,? no
-        |do(?:it|is|ivent)|devez|jamais|en aucun cas|sous aucun prétexte|désormais|dorénavant
-        |à partir de maintenant|au maximum|pas plus de|obligatoire\w*|assure-toi|assurez-vous
-        |rappelle-toi|rappelez-vous|souviens-toi|n['\u2019]oublie\w*|uniquement
-        |n(?:e |['\u2019])\w+(?: \w+)? pas""",
-        r"""(?:^|[,;:.\u2013-] ?)(?:do not|don['\u2019]t|always)\b
-        |\b(?:remember|keep in mind|bear in mind|note)[,:]|必ず|絶対|決して|てはいけ|てはなら|てはだめ
-        |ではいけ|ないでください|しないで|なければなら|今後|これからは|以内に|を超えない|覚えておいて
-        |忘れないで|必须|必須|务必|務必|一定要|绝不|絕不|绝对不|絕對不|不要|不得|不许|不許|不可以|切勿
-        |请勿|請勿|永远|永遠|只能|从现在|從現在|今后|以后都|以後都|不超过|不超過|不能超过|不能超過
-        |最多|记住|記住""",
-    ),
-)
-PLAIN = _folded(
-    (
-        r"""always|prefer\w*|avoid|instead of|rather than|without (?:asking|my|explicit|first)|unless
-        |until|at most|at least|limit(?:ed)? to|whenever|(?:every|each) time|before you|after you
-        |when you|as soon as you
-        |(?:in (?:all|every|your|any)|every|any) (?:repl|answer|response|message)\w*|every number
-        |stick to|no longer|stop \w+ing|only|exactly|i(?:['\u2019]d| would) (?:like you|rather|prefer)
-        |i want (?:you|all|every|the)|needs? (?:approval|to be)|requires?|required|allowed|cap(?:ped)?
-        |ceiling|deadline|budget|maximum|minimum|rule|constraint|ever|nobody else|confirm|approv\w+
-        |immer|nie|stets|nur|bevorzug\w+|lieber|vermeide\w*|statt|ohne (?:rückfrage|meine|zu)|bevor du
-        |wenn du|sobald du|jedes mal|mindestens|maximal|soll(?:st|en)?
-        |siempre|solo|sólo|solamente|presupuesto|plazo|prefiero|prefiere|evita\w*|en lugar de
-        |sin (?:preguntar|mi)
-        |antes de|cuando|cada vez|al menos|no \w+(?:es|as|ís|éis)
-        |toujours|seulement|préfère\w*|évite\w*|au lieu de|plutôt que|sans (?:demander|mon)|avant de
-        |quand tu|lorsque|chaque fois|au moins|au plus|il faut""",
-        r"""^(?:for|in) [^,.;:]{3,40}, (?:please )?(?:use|keep|write|reply|answer
-        |show|give|put|state|report|include)\b
-        |常に|いつも|だけ|のみ|ようにして|避けて|てほしい|前に|ください|以下|以上|お願いします|始终
-        |始終|予算|期限|预算|預算|总是|總是|只(?:用|要|在|需)|仅|僅|避免|优先|優先|更喜欢|更喜歡|每次|至少|之前
-        |[请請](?:用|把|在|先)|不能|别(?!的|人)""",
-    ),
-)
-STATED = _folded(
-    _CHANGE,
-    (
-        r"""actually|for (?:all|every|any|future)|when(?:ever)?|my \w+ (?:is|are)|call(?:ed)? me
-        |we (?:use|call|refer)|ab heute|mein\w* \w+ ist|mi \w+ es|m(?:on|a) \w+ est""",
-        r"""^(?:use|keep|write|reply|answer|respond|format|include|exclude|send|report|put|end|start|begin
-        |show|give|ensure|limit|follow|treat|skip|wait|ask|save|cite|assume)\b
-        |私の|我的""",
-    ),
-)
 CHANGES = _pattern(
-    _CHANGE,
+    CHANGE,
     (
         r"""new|rotation|raised|extended|instead|rather|from now on|no longer|nun|neue?[rsmn]?
         |ab sofort|statt|künftig|nuev[oa]|en adelante|désormais|dorénavant|nouve\w+|chang\w+""",
@@ -229,7 +159,7 @@ ARTICLE = re.compile(
 )
 """An article or possessive at the beginning: the words after it name a single thing."""
 _IS = ("is|are|ist|lautet|es|son|est|sont", "[:=]|は|是|为|為")
-COPULA = _folded(_IS, ("will be|sind|será|sera", ""))
+COPULA = re.compile(any_of(_IS, ("will be|sind|será|sera", "")))
 LIES = _pattern(
     (
         r"""(?:runs?|lives?|lies|stands?|belongs?) (?:at|in|on|under|to)|(?:läuft|liegt|steht) (?:in|auf
@@ -243,7 +173,6 @@ _USE = r"^\W*(?:use|verwende|nimm|usa|utilise[zr]?)\b"
 USES = re.compile(_USE, re.IGNORECASE)
 USES_AS = re.compile(rf"{_USE}\s+[\ue000-\uf8ff]\s+(?:as|als|como|comme) (?P<name>[^.;]+)", re.IGNORECASE)
 """A demand to use a value, written as a private-use character, as something (the group ``name``)."""
-QUESTION = re.compile(r"[?\uff1f][\"”»」』)\]]*$|か。?$|[吗呢嗎]。?$")
 
 # --- claims about what the user said ---
 
