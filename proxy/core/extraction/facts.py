@@ -15,6 +15,7 @@ import msgspec
 from proxy.core.extraction.outlines import definitions_in
 from proxy.core.extraction.spaced import spaced_in
 from proxy.core.formats.json import loads_writable
+from proxy.core.text.lexicon.words import FUNCTION_WORDS, LIGHT_WORDS, OPENINGS
 
 # --- the kind of fact that a word is: a path, a code, a date, a name in code, or none ---
 
@@ -67,6 +68,8 @@ _SNAKE = re.compile(r"_*[A-Za-z]\w*_\w+")
 _CAMEL = re.compile(r"_*[a-z]+[A-Z]\w*|_*[A-Z]+[a-z0-9]+[A-Z]\w*")
 _CAPITALS = re.compile(r"[A-Z]{2,}(?:-[A-Z0-9]+)+|[A-Z]{5,}")
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
+_LITTLE = FUNCTION_WORDS | LIGHT_WORDS
+"""Words that are no name in capitals, and of which none follows a dot but at a sentence's beginning."""
 _KEBAB = re.compile(r"[A-Za-z]\w*(?:-\w+){2,}")
 _NO_NAMES = re.compile(r"[-dlcbps]?(?:[r-][w-][xsStT-]){3}\S?|__[a-z]+__")
 """Words that occur in every listing and program: file modes, and a language's own names."""
@@ -120,12 +123,13 @@ def _written_in_code(word: str) -> str | None:
         return "code" if any(map(str.isdigit, word)) else "symbol"
     if len(word) > _SHORTEST and _CODE.fullmatch(word):
         return "code"
-    if _CAPITALS.fullmatch(word):
+    if _CAPITALS.fullmatch(word) and word.lower() not in _LITTLE:
         return "code"
     if _CAMEL.fullmatch(word) or _KEBAB.fullmatch(word):
         return "symbol"
     if _DOTTED.fullmatch(word) and not _ABBREVIATION.fullmatch(word):
-        return "member"
+        last = word.rpartition(".")[2]
+        return None if last.istitle() and last.lower() in _LITTLE else "member"
     return None
 
 
@@ -221,9 +225,16 @@ def _with_facts_in(found: dict[str, Fact], text: str) -> list[Fact]:
         exact = _exact_in_word if len(written) <= LONGEST else _exact_in_word.__wrapped__
         for fact in exact(written):
             found.setdefault(fact.value, fact)
-    for match in NAME.finditer(read) if not read.islower() else ():
-        _add(found, "name", match[0])
+    for name in map(_without_opening, NAME.findall(read)) if not read.islower() else ():
+        if not name.isalpha():
+            _add(found, "name", name)
     return list(found.values())[:MOST_FACTS]
+
+
+def _without_opening(words: str) -> str:
+    """Capitalised words without those that begin a sentence: "Joanna Berg" of "Hey Joanna Berg"."""
+    first, _, rest = words.partition(" ")
+    return _without_opening(rest) if rest and first.lower() in OPENINGS else words
 
 
 def is_plain(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""The ledger of a plan: what it carries, where it stands, and what it costs."""
+"""The ledger of a plan: what it carries, and where it stands."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ import pytest
 from proxy.core.budget.budget import Budget, Stage
 from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.dialects.chat.messages import Content
-from proxy.core.planning.changes import compacted, restored
-from proxy.core.planning.ledger import add_ledger, plain_of
+from proxy.core.planning.changes import restored
+from proxy.core.planning.ledger import plain_of
 from proxy.core.planning.plan import EMPTY, Gap, Plan, view_tokens
 from proxy.core.planning.planner import draft, finish
 from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
-from proxy.core.policy.sections import Keep, Ledger
 from tests.support.conversations import (
     Sent,
     assistant,
@@ -29,47 +28,7 @@ from tests.support.conversations import (
     system,
     user,
 )
-
-BARE = Keep(recent=0, first_user=False)
-SHARE = 0.2
-
-
-def policy(*, share: float = SHARE, constraints: bool = True, identifiers: bool = True) -> Policy:
-    return Policy(keep=BARE, ledger=Ledger(share=share, constraints=constraints, identifiers=identifiers))
-
-
-def situation(messages: list[Sent], plan: Plan = EMPTY, rules: Policy | None = None) -> Situation:
-    return Situation(chain_from(messages), plan, rules or policy(), Budget(20_000, 1.0, 0), count)
-
-
-def cut(messages: list[Sent], *asked: int, plan: Plan = EMPTY, rules: Policy | None = None) -> Plan:
-    """The plan after a person has had these messages cut."""
-    decided = compacted(situation(messages, plan, rules), frozenset(asked) or None)
-    assert decided is not None
-    return finish(decided, {})
-
-
-def ledger(plan: Plan) -> str:
-    """The one ledger of a plan; its note holds it."""
-    found = [gap for gap in plan.gaps if gap.ledger]
-    assert len(found) <= 1
-    assert all(gap is plan.gaps[-1] and gap.ledger in Content.of(gap.note).text for gap in found)
-    return found[0].ledger if found else ""
-
-
-def filler(number: int) -> list[Sent]:
-    return [user(f"and {prose('en', 20, number)}?"), assistant(prose("en", 60, number))]
-
-
-def at_length(text: str) -> Sent:
-    """A user message that no note quotes as a whole."""
-    return user(f"{prose('en', 60)}\n{text}")
-
-
-def talk(*said: Sent, after: int = 2) -> list[Sent]:
-    """What was said, each followed by an answer, then ``after`` exchanges more and a question."""
-    pairs = [each for message in said for each in (message, assistant(prose("en", 60)))]
-    return [*pairs, *(each for number in range(after) for each in filler(number)), user("and now?")]
+from tests.support.ledgers import BARE, at_length, cut, filler, ledger, policy, situation, talk
 
 
 def test_a_rule_of_the_users_outlives_its_message_word_for_word() -> None:
@@ -187,101 +146,6 @@ def test_names_of_a_program_that_calls_write_again_and_again_push_out_nothing() 
     assert "quay_150" not in told
 
 
-@pytest.mark.parametrize("share", [0.01, 0.02, 0.05])
-def test_a_ledger_is_never_more_than_its_share(share: float) -> None:
-    words = " ".join(f"K{number}X /srv/boats/{number}/log.txt" for number in range(500))
-    rule = user(f"Never open {words[:200]}.")
-    messages = [user("Look."), assistant(words), rule, assistant("No."), user("?")]
-    plan = cut(messages, rules=policy(share=share))
-    told = ledger(plan)
-    assert told
-    note = Content.of(plan.gaps[-1].note).text
-    assert count(note) - count(note.replace(told, "")) <= share * 20_000
-
-
-def small(rules: list[str], least: int | str = "auto", share: float = 0.1) -> tuple[str, Budget]:
-    """The ledger under a small budget of a long talk that began with rules and many details."""
-    details = " ".join(f"K{number}X" for number in range(400))
-    said = [user("\n".join([*rules, details])), *(each for number in range(60) for each in filler(number))]
-    budget = Budget(2000, 1.0, 100)
-    chosen = Policy.model_validate({"keep": BARE, "ledger": {"share": share, "least": least}})
-    *_, last = session(chain_from([*said, user("and now?")]), chosen, budget, None)
-    return ledger(last.plan), budget
-
-
-RULES = [
-    f"Never lend crane number {number} of the harbour to anybody from the {name} side."
-    for number, name in enumerate(prose("en", 60).split())
-]
-
-
-def test_under_a_small_budget_details_have_up_to_three_tenths() -> None:
-    told, budget = small([])
-    assert 0.15 * budget.limit < count(told) <= 0.3 * budget.room
-
-
-def test_details_also_fill_what_a_cut_leaves_unused_below_its_goal() -> None:
-    details = user(" ".join(f"K{number}X" for number in range(1_800)))
-    messages = [details, assistant("noted"), user("and now?")]
-    drawn = Situation(chain_from(messages), EMPTY, Policy(keep=BARE), Budget(2_000, 1.0, 100), count)
-    decided = draft(drawn, Stage.COMPACT)
-    assert decided is not None
-    plan, by_share = finish(decided, {}), add_ledger(drawn, decided.outline)
-    assert count(ledger(plan)) > 1.25 * count(ledger(by_share))
-    assert view_tokens(plan, drawn.chain.tokens) <= drawn.budget.share(drawn.policy.stages.target)
-
-
-def test_under_a_small_budget_constraints_have_what_they_need() -> None:
-    told, budget = small(RULES[:40])
-    assert all(rule in told for rule in RULES[:40])
-    assert 0.3 * budget.room < count(told) <= 0.85 * budget.room
-
-
-def test_in_a_very_small_budget_a_cut_goes_deep_enough_for_every_constraint() -> None:
-    asked, answered = (36, 27, 14, 36, 17), (23, 23, 48, 23, 58, 39, 27)
-    said = [each for rule in RULES[:9] for each in (user(rule), assistant("Noted."))]
-    for number in range(15):
-        said += [
-            user(prose("en", asked[number % 5], number)),
-            assistant(prose("en", answered[number % 7], number)),
-        ]
-    *_, last = session(chain_from([*said, user("and now?")]), Policy(), Budget(249, 1.0, 0), None)
-    assert [rule for rule in RULES[:9] if rule not in ledger(last.plan)] == []
-
-
-def test_constraints_that_need_more_than_there_is_room_for_stay_within_it() -> None:
-    told, budget = small(RULES * 3)
-    assert 0.6 * budget.room < count(told) <= 0.85 * budget.room
-
-
-def test_a_title_is_said_once_where_rules_need_more_than_there_is_room_for() -> None:
-    titled = [f"HOUSE RULE: {rule}" for rule in RULES * 3]
-    told, budget = small(titled[:20])
-    assert all(f"- {rule}" in told for rule in titled[:20])
-    told, budget = small([f"{rule} (harbour {number})" for number, rule in enumerate(titled)])
-    assert told.count("HOUSE RULE:") == 1
-    assert told.count("Never lend crane") > 20
-    assert 0.75 * budget.room < count(told) <= 0.85 * budget.room
-
-
-@pytest.mark.parametrize(("rules", "quotes"), [(RULES[:9], True), (RULES, False)])
-def test_what_was_handled_is_quoted_only_where_there_is_room_for_every_rule(
-    rules: list[str], *, quotes: bool
-) -> None:
-    messages = talk(at_length("\n".join(rules)), user("Paint the bridge."))
-    chosen = Policy.model_validate({"keep": BARE})
-    drawn = Situation(chain_from(messages), EMPTY, chosen, Budget(800, 1.0, 100), count)
-    decided = compacted(drawn, None)
-    assert decided is not None
-    assert any(gap.quotes for gap in finish(decided, {}).gaps) == quotes
-
-
-@pytest.mark.parametrize(("least", "share", "bound"), [("auto", 0.05, 100), (0, 0.1, 200), (300, 0.05, 300)])
-def test_a_policy_may_bound_the_ledger_of_a_small_budget(least: int | str, share: float, bound: int) -> None:
-    told, _ = small(RULES[:40], least, share)
-    assert 0 < count(told) <= bound
-
-
 def test_a_rule_is_not_quoted_as_handled() -> None:
     rule = "RULE: never open the bridge at night."
     plan = cut(talk(user(rule), user("Paint the bridge.")))
@@ -319,27 +183,6 @@ def test_planted_rules_outlive_five_epochs_word_for_word(where: str, summary: st
     kept = [Content.of(raw).text for raw in turns[-1].view if raw in turns[-1].chain.raws]
     told = "\n".join([ledger(turns[-1].plan), *kept])
     assert all(rule in told for rule in planted)
-
-
-def test_a_ledger_never_costs_half_of_what_it_stands_for() -> None:
-    messages = talk(user(" ".join(f"K{number}X" for number in range(20))), after=1)
-    plan = cut(messages, 0, 1)
-    chain = chain_from(messages)
-    assert view_tokens(plan, chain.tokens) < sum(chain.tokens)
-
-
-@pytest.mark.parametrize(
-    ("constraints", "identifiers"), [(True, True), (True, False), (False, True), (False, False)]
-)
-def test_each_part_can_be_left_out(*, constraints: bool, identifiers: bool) -> None:
-    messages = talk(at_length("Never open the bridge at night.\nBoat K77X waits."))
-    told = ledger(cut(messages, rules=policy(constraints=constraints, identifiers=identifiers)))
-    assert ("Never open" in told) is constraints
-    assert ("K77X" in told) is identifiers
-
-
-def test_a_share_of_nothing_is_no_ledger() -> None:
-    assert ledger(cut(talk(user("Never open the bridge at night.")), rules=policy(share=0.0))) == ""
 
 
 def test_the_ledger_moves_to_the_last_note_and_the_old_note_keeps_its_other_words() -> None:

@@ -119,7 +119,8 @@ IDLE = _folded(
         |(?:i|you|we|they|he|she|it|that)['\u2019](?:m|re|s|ll|ve|d) (?:\w+ )?always
         |always (?:been|up for|down (?:for|to)|here (?:for|to)|there (?:for|to)|by your side|remember
         |(?:good|nice|great|happy|lovely) to|rooting|a pleasure|love[ds]?)
-        |(?:right|just|by|for|fr|until|till|up to|even) now|now (?:and then|that)
+        |(?:right|just|by|for|fr|until|till|up to|even) now|now (?:and then|that)|(?:but|and) now (?:i|it|we)
+        |(?:buy|book|do|eat|get|go|leave|proceed|start)\b[^.!?]{0,40} now(?=\W*$)
         |(?:i['\u2019]ll|i will|gonna|going to|best to) (?:\w+ )?(?:make|be) sure
         |keep (?:it |that )?up|keep (?:you|me|us|ya) (?:\w+ )?(?:posted|updated|in the loop)
         |i (?:do not|don['\u2019]t) want [^.!?]{0,40}\b(?:now|yet)|keep (?:going|on|pushing|trying|smiling|shining|pursuing)

@@ -116,6 +116,15 @@ LIGHT_WORDS = frozenset(
     su sus también u unas unos ya""".split()
 )
 """Words with little meaning in a claim or a question; rules are so short that these may distinguish them."""
+OPENINGS = frozenset(
+    """am and anytime are as at but by bye can cheers congrats could dear did do does for from glad goodbye had
+    has have he hello her hey hi his how i if in is it let maybe my near no nope now ok okay on or our please
+    she should so sorry sure thank thanks that their then these they this those to via was we welcome well
+    were what when where who why with would wow yeah yep yes you your
+    aber bitte danke hallo ich ja mein nein und unser wenn wir
+    bonjour et je mais merci nous oui salut vous gracias hola pero yo""".split()
+)
+"""Words that begin a sentence, and no name, where a name follows."""
 WORDS_OF_OCCASION = frozenset("after before during until bin bis vor comment".split())
 """Words that matter in a rule or a claim, but not for what a question is about. Some are content words in
 another language (`bin`, `comment`)."""
