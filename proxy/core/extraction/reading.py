@@ -77,9 +77,10 @@ def weighed(text: str) -> list[Sentence]:
 
 def binding(sentences: Sequence[Sentence]) -> list[Sentence]:
     """The sentences of a message that bind, followed by those that do not but may withdraw a rule."""
-    firm = [each for each in sentences if each.strength]
+    ranked = sorted(range(len(sentences)), key=lambda place: -sentences[place].strength)[:_MOST_SENTENCES]
+    firm = [sentences[place] for place in sorted(ranked) if sentences[place].strength]
     withdrawing = [each for each in sentences if not each.strength and _may_withdraw(each.text)]
-    return firm[:_MOST_SENTENCES] + withdrawing[:_MOST_SENTENCES]
+    return firm + withdrawing[:_MOST_SENTENCES]
 
 
 @lru_cache(_SENTENCES)

@@ -93,7 +93,7 @@ def test_constraints_that_need_more_than_there_is_room_for_stay_within_it() -> N
 
 def test_what_is_only_stated_pushes_out_neither_rules_nor_details() -> None:
     stated = [f"Actually berth {number} belongs to the {name} side." for number, name in enumerate(NAMES)]
-    told, budget = small([*stated, *RULES[:3]])
+    told, _ = small([*stated, *RULES[:3]])
     assert all(f"- {rule}" in told for rule in RULES[:3])
     assert 0 < told.count("- Actually berth") < len(stated) / 4
     without, _ = small(RULES[:3])

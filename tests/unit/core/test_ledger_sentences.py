@@ -62,6 +62,10 @@ def standing(*sentences: str) -> list[str]:
         "Please answer in German.",
         "It must have two towers.",
         "My user ID is berg_12.",
+        "If you don't know the way, ask.",
+        "Answers must be very short.",
+        "Never quit the crane without its brake.",
+        "Keep me updated on the ferry.",
         "Du solltest mich vorher fragen.",
         "Kein Beton.",
         "Nicht vor neun anrufen.",
@@ -81,6 +85,8 @@ def standing(*sentences: str) -> list[str]:
         "我对坚果过敏。",
         "你应该先问我。",
         "我不吃肉。",
+        "図面だけにしてね。",
+        "締め切りは金曜日になりました。",
     ],
 )
 def test_a_sentence_that_binds_is_found_word_for_word(sentence: str) -> None:
@@ -114,7 +120,7 @@ def test_a_sentence_that_binds_is_found_word_for_word(sentence: str) -> None:
         "He isn't always easy.",
         "On another note, the ferry was late.",
         "I can't stop thinking about it.",
-        "If you don't know him, that is Berg.",
+        "It is hard when you don't know him.",
         "Reminds me of when we met.",
         "Yes, I confirm.",
         "I don't want to buy it right now.",
@@ -129,6 +135,7 @@ def test_a_sentence_that_binds_is_found_word_for_word(sentence: str) -> None:
         "大変だけど楽しい時期です。",
         "非常に快適でした。",
         "ぜひ食べてみてください。",
+        "橋だけは面白いですよね。",
         "不要紧。",
     ],
 )

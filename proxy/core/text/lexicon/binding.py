@@ -18,9 +18,10 @@ def _folded(*words: tuple[str, str]) -> re.Pattern[str]:
 # something is to be done. STATED only says how things are now. English "don't" and "never" are firm in an
 # instruction, not in a report ("I never got it").
 
-_NO_RULE = (
-    "worries|problems?|wonder|doubt|idea|way|thanks?|need|rush|pressure|kidding|clue|luck|matter|one|i|it|that"
-    "|this|you|we|they|he|she|not|there|please|just|sorry|really|still|longer|someone|something|skip|thats|more questions"
+_ANSWERING = (
+    "worries|problems?|wonder|doubt|idea|way|thanks?|need|rush|pressure|kidding|clue|luck|matter|one|i|it|thats?"
+    "|this|you|we|they|he|she|not|there|please|just|sorry|really|still|longer|someone|something|skip"
+    "|more questions"
 )
 """Words after "no" that make it an answer or a phrase."""
 
@@ -43,7 +44,8 @@ FIRM = _folded(
         |d(?:arf(?:st)?|ürfen)\b(?:[^.!?]|\.(?=\w)){0,60}\b(?:nicht|nur|kein\w*|niemand)
         |niemand (?:\w+ )?(?:darf|soll)
         |debes?|deben|nunca|jamás|en ningún caso|bajo ningun\w+|a partir de ahora|de ahora en adelante
-        |como máximo|no más de|obligatori\w|nadie (?:más )?(?:puede|debe)|asegúrate|recuerda|no olvides|únicamente|por favor,? no
+        |como máximo|no más de|obligatori\w|nadie (?:más )?(?:puede|debe)|asegúrate|recuerda
+        |no olvides|únicamente|por favor,? no
         |do(?:it|is|ivent)|devez|jamais|en aucun cas|sous aucun prétexte|désormais|dorénavant
         |à partir de maintenant|au maximum|pas plus de|obligatoire\w*|assure-toi|assurez-vous
         |rappelle-toi|rappelez-vous|souviens-toi|n['\u2019]oublie\w*|uniquement
@@ -62,13 +64,13 @@ PLAIN = _folded(
         |until|at most|at least|limit(?:ed)? to|whenever|call me (?!back|when|if|at|on|tomorrow|later)
         |(?<!\bi )(?<!\bwe )(?<!not )(?<!n['\u2019]t )(?<!ll )(?<!ght )(?<!uld )ha(?:s|ve) to(?! (?:say
         |admit|go|do with|be some))
-        |(?:you|it|they|this|that|everything|everyone) needs? to(?! (?:and|or)\b|[.,!])|(?:should|ought) not|shouldn['\u2019]t
+        |(?:you|it|they|this|that|everything|everyone) needs? to(?! (?:and|or)\b|[.,!])
+        |(?:should|ought) not|shouldn['\u2019]t
         |(?:you|everything|everyone|there|(?:the|every|each|all) \w+(?: \w+)?) should
-        |i (?:do not|don['\u2019]t|never|cannot|can['\u2019]?t|won['\u2019]t) (?:\w+ )?(?:want|like|eat|drink|use
-        |fly|accept|tolerate)
+        |i (?:do not|don['\u2019]t|never|cannot|can['\u2019]?t|won['\u2019]t) (?:\w+ )?(?:want|like|eat|drink
+        |use|fly|accept|tolerate)
         |i(?: am|['\u2019]m) (?:\w+ )?(?:allergic|intolerant|vegan|vegetarian|diabetic|pregnant)|allergy
-        |(?:every|each) time|before you|after you
-        |when you|as soon as you
+        |(?:every|each) time|before you|after you|when you|as soon as you
         |(?:in (?:all|every|your|any)|every|any) (?:repl|answer|response|message)\w*|every number
         |stick to|no longer|stop \w+ing|only|exactly|i(?:['\u2019]d| would) (?:like you|rather|prefer)
         |i want (?:you|all|every|the)|needs? (?:approval|to be)|requires?|required|allowed|cap(?:ped)?
@@ -84,11 +86,13 @@ PLAIN = _folded(
         |toujours|seulement|préfère\w*|évite\w*|au lieu de|plutôt que|sans (?:demander|mon)|avant de
         |quand tu|lorsque|chaque fois|au moins|au plus|il faut|devrai(?:s|t|ent)|devriez
         |je suis (?:\w+ )?(?:allergique|végétarien\w*|végan\w*|vegan\w*)""",
-        rf"""(?:^|[,;:] |\band )no (?!(?:{_NO_RULE})\b)[a-z]\w*\b(?! (?:is|are|was|were|has|have|yet)\b)|^keine?[mnrs]? (?!ahnung|problem|sorge)
-        |^nicht\b|^pas d(?:e |['\u2019])(?!problème|souci)|^(?:nada de|sin) (?!duda|embargo)\w
+        rf"""(?:^|[,;:] |\band )no (?!(?:{_ANSWERING})\b)[a-z]\w*\b(?! (?:is|are|was|were|has|have|yet)\b)
+        |^keine?[mnrs]? (?!ahnung|problem|sorge)|^nicht\b|^pas d(?:e |['\u2019])(?!problème|souci)
+        |^(?:nada de|sin) (?!duda|embargo)\w
         |^(?:for|in) [^,.;:]{{3,40}}, (?:please )?(?:use|keep|write|reply|answer
         |show|give|put|state|report|include)\b
-        |常に|いつも|だけ|べき(?:です|だ)?(?:。|$)|必要があります(?!ね)|アレルギー|なしで(?:お願い|書|答|作)|のみ|ようにして|避けて|てほしい|前に|ください|以下|以上|お願いします|始终
+        |常に|いつも|だけ|べき(?:です|だ)?(?:。|$)|必要があります(?!ね)|アレルギー
+        |なしで(?:お願い|書|答|作)|のみ|ようにして|避けて|てほしい|前に|ください|以下|以上|お願いします|始终
         |始終|予算|期限|预算|預算|总是|總是|只(?:用|要|在|需)|仅|僅|避免|优先|優先|更喜欢|更喜歡|每次|至少|之前
         |[请請](?:用|把|在|先)|不能|不准|别(?!的|人)|應[该該當]|应[该当]|[过過]敏|我不(?:吃|喝|要|想要|喜[欢歡])""",
     ),
@@ -96,46 +100,51 @@ PLAIN = _folded(
 STATED = _folded(
     CHANGE,
     (
-        r"""actually|for (?:all|every|any|future)|my \w+(?: \w+)? (?:is|are)|called me|when (?:the|a|an|all|any|no)
+        r"""actually|for (?:all|every|any|future)|my \w+(?: \w+)? (?:is|are)|called me
+        |when (?:the|a|an|all|any|no)
         |we (?:use|call|refer)|ab heute|mein\w* \w+ ist|mi \w+ es|m(?:on|a) \w+ est""",
-        r"""^when\b|^(?:please |and |also |so |then )?(?:use|keep|write|reply|answer|respond|format|include|exclude|send|report|put|end|start|begin
-        |show|give|ensure|limit|follow|treat|skip|wait|ask|save|cite|assume)\b
+        r"""^when\b|^(?:please |and |also |so |then )?(?:use|keep|write|reply|answer|respond|format|include
+        |exclude|send|report|put|end|start|begin|show|give|ensure|limit|follow|treat|skip|wait|ask|save|cite
+        |assume)\b
         |私の|我的""",
     ),
 )
 QUESTION = re.compile(r"[?\uff1f][\"”»」』)\]]*$|か。?$|[吗呢嗎]。?$")
 IDLE = _folded(
     (
-        r"""no (?:worries|problems?|wonder|doubt|matter how)|never (?:mind|say never|give up|quit|knew|thought
-        |been)
-        |(?:do not|don['\u2019]t) (?:give up|worry|hesitate|sweat it|get me wrong|know|be (?:afraid|shy|scared
-        |sad|daunted))
-        |(?:if|when|because|since|what|where) you (?:do not|don['\u2019]t)
-        |must(?:['\u2019]ve| have (?:been|felt|gone|had|taken|made)| feel|-see|-have|-read|-try)
-        |must be (?:so|really|very|quite|pretty|such)|there must be (?:some|a way)|i must (?:say|admit|confess)
+        r"""no (?:worries|problems?|wonder|doubt|matter how)|never (?:mind|say never|knew|thought|been)
+        |never (?:give up|quit)(?=\W*$|[!.,])|(?:do not|don['\u2019]t) (?:give up|worry|hesitate|sweat it
+        |get me wrong|be (?:afraid|shy|scared|sad|daunted))|(?<!you )(?:do not|don['\u2019]t) know
+        |(?:when|because|since|what|where) you (?:do not|don['\u2019]t)
+        |must(?:['\u2019]ve| have (?:been|felt|gone|had|taken|made)|-see|-have|-read|-try)
+        |(?:that|you|they) must (?:feel|be (?:so|really|very|quite|pretty|such))|(?:it )?must feel (?:so|good
+        |great|amazing|awesome)|there must be (?:some|a way)|i must (?:say|admit|confess)
         |(?:than|best|worst|as|hardly) ever|ever since|(?:have|has|had|['\u2019]ve|did|first \w+) ever
         |(?:best|worst|most) [^.!?]{1,40}\bever|if (?:i|you|we) ever|who knows if [^.!?]{1,20}\bever
         |(?:not|isn['\u2019]t|nearly|almost|have|has|had|was|were|he|she) always
-        |(?:i|you|we|they|he|she|it|that)['\u2019](?:m|re|s|ll|ve|d) (?:\w+ )?always
-        |always (?:been|up for|down (?:for|to)|here (?:for|to)|there (?:for|to)|by your side|remember
-        |(?:good|nice|great|happy|lovely) to|rooting|a pleasure|love[ds]?)
+        |(?:i|you|we|they|he|she)['\u2019](?:m|re|s|ll|ve|d) (?:\w+ )?always
+        |always (?:been|up for|down (?:for|to)|here (?:for|to)|there (?:for|to)|by your side|remember|rooting
+        |(?:good|nice|great|happy|lovely) to|a pleasure|love[ds]?)
         |(?:right|just|by|for|fr|until|till|up to|even) now|now (?:and then|that)|(?:but|and) now (?:i|it|we)
         |(?:buy|book|do|eat|get|go|leave|proceed|start)\b[^.!?]{0,40} now(?=\W*$)
+        |i (?:do not|don['\u2019]t) want [^.!?]{0,40}\b(?:now|yet)
         |(?:i['\u2019]ll|i will|gonna|going to|best to) (?:\w+ )?(?:make|be) sure
-        |keep (?:it |that )?up|keep (?:you|me|us|ya) (?:\w+ )?(?:posted|updated|in the loop)
-        |i (?:do not|don['\u2019]t) want [^.!?]{0,40}\b(?:now|yet)|keep (?:going|on|pushing|trying|smiling|shining|pursuing)
+        |keep (?:it |that )?up|keep (?:you|ya) (?:\w+ )?(?:posted|updated|in the loop)
+        |keep (?:going|on|pushing|trying|smiling|shining|pursuing)
         |(?:a|another|the|this|my) (?:\w+ )?note(?: to)?|i (?:still )?remember|not only|the only
-        |can['\u2019]?t (?:stop|wait|help)|at least i|(?:i|to) confirm|allow(?:s|ed) (?:me|us)
-        |you should(?=[.,!])|you should (?:see|try|come|visit|join|check|totally|definitely|be proud|give it)
-        |there should be (?:some|a way)|should be (?:fine|ok|okay|good|great|fun|nice|easy|enough|interesting)
-        |(?:be|as soon) as you can|immer (?:noch|wieder|mehr|besser)|wie immer|nur (?:mal|so|noch)
-        |keine? (?:ahnung|sorge|problem)|je ne (?:sais|pense|crois|comprends|vois) pas|il n['\u2019]y a pas
-        |n['\u2019]est-ce pas|ce n['\u2019]est pas (?:grave|mal|vrai|possible)|pas de (?:problème|souci)
-        |(?:thanks?|thank you)[^.!?]{0,20} for all[^.!?]*|toujours pas|no (?:pasa nada|hay (?:problema|de qué)|te preocupes)""",
+        |can['\u2019]?t (?:stop|wait|help)|at least i|i confirm|allow(?:s|ed) (?:me|us)
+        |you should(?=[.,!])|you should (?:see|try|come|visit|join|totally|definitely|be proud|give it)
+        |there should be (?:some|a way)|should be (?:fine|ok|okay|good|great|enough)
+        |(?:thanks?|thank you)[^.!?]{0,20} for all[^.!?]*|(?:be|as soon) as you can
+        |immer (?:noch|wieder|mehr|besser)|wie immer|nur (?:mal|so|noch)|keine? (?:ahnung|sorge|problem)
+        |sollte (?:klappen|gehen|passen|reichen)|je ne (?:sais|pense|crois|comprends|vois) pas
+        |il n['\u2019]y a pas|n['\u2019]est-ce pas|ce n['\u2019]est pas (?:grave|mal|vrai|possible)
+        |pas de (?:problème|souci)|toujours pas|no (?:pasa nada|hay (?:problema|de qué)|te preocupes)""",
         r"""非常に|だけど|だけれど|少しだけ|(?:よろしく|宜しく|今日は)(?:お願い|おねがい)(?:します|致します|いたします)
         |(?:お話|話し|来|教え)てください?ね|ようにして(?:い?ます|い?ました|い?る|い?た)
-        |(?:なって|されて)ほしい|ほしいもの|ぜひ[^。]*ください
-        |^(?!.*(?:ください|下さい|なさい|こと|ないで|必ず)).*(?:[ねよな]|ました|でした|かも|もん|という|と思います)[。!\uff01…ー〜]*$|不要[紧緊]|不要客[气氣]""",
+        |(?:なって|されて)ほしい|ほしいもの|ぜひ[^。]*ください|不要[紧緊]|不要客[气氣]
+        |^(?!.*(?:ください|下さい|なさい|こと|ないで|必ず|変更|になりました)).*
+        (?:(?<![てで])[ねよ]|かな|ました|でした|かも|もん|という|と思います)[。!\uff01…ー〜]*$""",
     ),
 )
 """Everyday wordings that contain one of these and bind nobody; they are left out before the others count."""
