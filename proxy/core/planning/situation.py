@@ -30,7 +30,7 @@ from proxy.core.planning.life import NO_PAST, Past, distance
 from proxy.core.planning.plan import Anchor, Plan, view_tokens
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import RetentionClass
-from proxy.core.text.words import language_of
+from proxy.core.text.words import common_language
 from proxy.core.tool_cache.cache import Rules, ToolCache
 from proxy.core.tool_cache.derive import derive, initial
 
@@ -143,10 +143,10 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
         return found[: bisect_left(found, len(self.chain))]
 
     def language_before(self, end: int) -> str:
-        """The language of the newest user messages before a position; without any, of the newest messages."""
+        """The language of most of the newest user messages before a position; without any, of other ones."""
         users = self.users[: bisect_left(self.users, end)]
         sample = users[-_SAMPLE:] or range(max(end - _SAMPLE, 0), end)
-        return language_of(" ".join(self.content(place).text for place in sample))
+        return common_language(self.content(place).text for place in reversed(sample))
 
     def role(self, position: int) -> str:
         """Return the role of a message; that of an observation is "tool"."""

@@ -8,7 +8,7 @@ import re
 import unicodedata
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 from proxy.core.text.lexicon.words import (
@@ -99,16 +99,24 @@ _SAMPLE = 4_000
 
 def language_of(text: str) -> str:
     """``en``, ``ja``, ``zh``, ``de``, ``es`` or ``fr``; English where nothing indicates another."""
-    return _language_of(text[:_SAMPLE])
+    return _indicated(text[:_SAMPLE]) or "en"
+
+
+def common_language(texts: Iterable[str]) -> str:
+    """The language that most texts indicate, however long each is; of several that of the first text."""
+    found = Counter(language for text in texts if (language := _indicated(text[:_SAMPLE])))
+    return max(found, key=found.__getitem__, default="en")
 
 
 @lru_cache(64)
-def _language_of(sample: str) -> str:
-    if _KANA.search(sample):
-        return "ja"
+def _indicated(sample: str) -> str:
+    """The language of a text; "" where nothing indicates one."""
+    kana, han = len(_KANA.findall(sample)), len(_HAN.findall(sample))
     words = _LETTERS.findall(sample.lower())
-    if len(_HAN.findall(sample)) > len(sample) / 10:
-        return "zh"
     votes = Counter(name for word in words for name in _LANGUAGES.get(word, ()))
+    if 2 * (kana + han) > votes.total():  # a few such characters in a long text are a name, or a quotation
+        return "ja" if 10 * kana > han else "zh"
+    if not votes:
+        return ""
     best = max(EVERYDAY_WORDS, key=votes.__getitem__)
     return best if votes[best] > votes["en"] else "en"

@@ -21,6 +21,9 @@ from proxy.core.text.words import language_of
         ("12345 !!", "en"),
         ("Мост", "en"),
         ("Please explain the word 桥 in that sentence to me", "en"),
+        ("The ferry is called つばめ, and it is the oldest of them for what we know", "en"),
+        ("この橋を直して: for each in bridges: return not each", "ja"),
+        ("请修改这座桥: for each in bridges: return not each and is", "zh"),
     ],
 )
 def test_the_language_of_a_text(text: str, language: str):

@@ -221,8 +221,10 @@ def test_where_nothing_is_restored_the_plan_stays_as_it_is() -> None:
 
 def test_in_the_language_of_the_conversation() -> None:
     said = [user("Du darfst die Brücke nicht öffnen."), user("Wie ist der Fluss und das Boot?")]
-    told = ledger(cut([*talk(*said, after=0)[:-1], user("Und wie ist das Wetter auf der Brücke?")]))
-    assert told.startswith("Was der Nutzer wörtlich festgelegt hatte")
+    pasted = user("Was ist das für ein Text, und von wem?\n" + "This is what they have for you. " * 200)
+    for beside in ([], [pasted]):
+        asked = [*talk(*said, *beside, after=0)[:-1], user("Und wie ist das Wetter auf der Brücke?")]
+        assert ledger(cut(asked, 0, 1)).startswith("Was der Nutzer wörtlich festgelegt hatte")
 
 
 def test_a_fact_of_the_first_minutes_is_there_after_many_epochs() -> None:
