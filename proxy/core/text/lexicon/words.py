@@ -120,7 +120,7 @@ OPENINGS = frozenset(
     """am and anytime are as at but by bye can cheers congrats could dear did do does for from glad goodbye
     had has have he hello her hey hi his how i if in is it let maybe my near no nope now ok okay on or our
     please she should so sorry sure thank thanks that their then these they this those to via was we welcome
-    well were what when where who why with would wow yeah yep yes you your
+    well were what when where who whoa why with woah would wow yeah yep yes you your
     aber bitte danke hallo ich ja mein nein und unser wenn wir
     bonjour et je mais merci nous oui salut vous gracias hola pero yo""".split()
 )
