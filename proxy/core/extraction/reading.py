@@ -98,10 +98,20 @@ def strength_of(sentence: str) -> int:
     """How firmly a sentence binds; 0 where it does not."""
     if QUESTION.search(sentence):
         return 0
-    lower, is_labelled = IDLE.sub("·", sentence.lower()), not PARTS.match(sentence)
-    if FIRM.search(lower) or (is_labelled and _TITLE.match(sentence)):
+    is_labelled, lower = not PARTS.match(sentence), sentence.lower()
+    if is_labelled and _TITLE.match(sentence):
         return OUTRIGHT
-    if PLAIN.search(lower) or (is_labelled and _LABEL.match(sentence)):
+    found = _worded(lower)
+    if found:
+        found = _worded(IDLE.sub("·", lower))
+    return max(found, BINDS) if is_labelled and _LABEL.match(sentence) else found
+
+
+def _worded(lower: str) -> int:
+    """How firmly a sentence in lower case binds by its words."""
+    if FIRM.search(lower):
+        return OUTRIGHT
+    if PLAIN.search(lower):
         return BINDS
     return 1 if STATED.search(lower) else 0
 

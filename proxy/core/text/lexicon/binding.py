@@ -24,6 +24,7 @@ _ANSWERING = (
     "|more questions"
 )
 """Words after "no" that make it an answer or a phrase."""
+_NO_THING = rf"no (?!(?:{_ANSWERING})\b)[a-z]\w*\b(?! (?:is|are|was|were|has|have|yet)\b)"
 
 FIRM = _folded(
     PROHIBITION,
@@ -62,15 +63,15 @@ PLAIN = _folded(
     (
         r"""always|prefer\w*|avoid|instead of|rather than|without (?:asking|my|explicit|first)|unless
         |until|at most|at least|limit(?:ed)? to|whenever|call me (?!back|when|if|at|on|tomorrow|later)
-        |(?<!\bi )(?<!\bwe )(?<!not )(?<!n['\u2019]t )(?<!ll )(?<!ght )(?<!uld )ha(?:s|ve) to(?! (?:say
-        |admit|go|do with|be some))
-        |(?:you|it|they|this|that|everything|everyone) needs? to(?! (?:and|or)\b|[.,!])
-        |(?:should|ought) not|shouldn['\u2019]t
-        |(?:you|everything|everyone|there|(?:the|every|each|all) \w+(?: \w+)?) should
+        |ha(?<!\bi ha)(?<!\bwe ha)(?<!not ha)(?<!n['\u2019]t ha)(?<!ll ha)(?<!ght ha)(?<!uld ha)(?:s|ve) to
+        (?! (?:say|admit|go|do with|be some))
+        |you need to(?! (?:and|or)\b|[.,!])|th(?:ey|is|at) needs? to|it needs to|every(?:thing|one) needs to
+        |should not|ought not|shouldn['\u2019]t|you should|there should|every(?:thing|one) should
+        |the \w+(?: \w+)? should|every \w+ should|each \w+ should|all \w+(?: \w+)? should
         |i (?:do not|don['\u2019]t|never|cannot|can['\u2019]?t|won['\u2019]t) (?:\w+ )?(?:want|like|eat|drink
         |use|fly|accept|tolerate)
         |i(?: am|['\u2019]m) (?:\w+ )?(?:allergic|intolerant|vegan|vegetarian|diabetic|pregnant)|allergy
-        |(?:every|each) time|before you|after you|when you|as soon as you
+        |every time|each time|before you|after you|when you|as soon as you
         |(?:in (?:all|every|your|any)|every|any) (?:repl|answer|response|message)\w*|every number
         |stick to|no longer|stop \w+ing|only|exactly|i(?:['\u2019]d| would) (?:like you|rather|prefer)
         |i want (?:you|all|every|the)|needs? (?:approval|to be)|requires?|required|allowed|cap(?:ped)?
@@ -86,11 +87,10 @@ PLAIN = _folded(
         |toujours|seulement|préfère\w*|évite\w*|au lieu de|plutôt que|sans (?:demander|mon)|avant de
         |quand tu|lorsque|chaque fois|au moins|au plus|il faut|devrai(?:s|t|ent)|devriez
         |je suis (?:\w+ )?(?:allergique|végétarien\w*|végan\w*|vegan\w*)""",
-        rf"""(?:^|[,;:] |\band )no (?!(?:{_ANSWERING})\b)[a-z]\w*\b(?! (?:is|are|was|were|has|have|yet)\b)
-        |^keine?[mnrs]? (?!ahnung|problem|sorge)|^nicht\b|^pas d(?:e |['\u2019])(?!problème|souci)
-        |^(?:nada de|sin) (?!duda|embargo)\w
-        |^(?:for|in) [^,.;:]{{3,40}}, (?:please )?(?:use|keep|write|reply|answer
-        |show|give|put|state|report|include)\b
+        rf"""^(?:{_NO_THING}|keine?[mnrs]? (?!ahnung|problem|sorge)|nicht\b
+        |pas d(?:e |['\u2019])(?!problème|souci)
+        |nada de \w|sin (?!duda|embargo)\w|(?:for|in) [^,.;:]{{3,40}}, (?:please )?(?:use|keep|write|reply
+        |answer|show|give|put|state|report|include)\b)|(?:[,;:]| and) {_NO_THING}
         |常に|いつも|だけ|べき(?:です|だ)?(?:。|$)|必要があります(?!ね)|アレルギー
         |なしで(?:お願い|書|答|作)|のみ|ようにして|避けて|てほしい|前に|ください|以下|以上|お願いします|始终
         |始終|予算|期限|预算|預算|总是|總是|只(?:用|要|在|需)|仅|僅|避免|优先|優先|更喜欢|更喜歡|每次|至少|之前
