@@ -59,6 +59,8 @@ _SPARE = 2
 """The model may write so many times a text's tokens, so that the text is shortened between bullets."""
 _ABOUT = 0.5
 """Share of common words from which a line and something to be forgotten are about the same."""
+_PARTS = 3
+"""Most words of a name that is written as one."""
 _BULLET = re.compile(r"^\s*(?:[-*•·\u2013\u2014]|\(?\d{1,3}[.)])\s+")
 _HEADING = re.compile(r"^\s*(?:#+ |```|</?\w|\*\*[^*]+\*\*:?\s*$)|[:\uff1a]\s*$")
 
@@ -149,15 +151,20 @@ def lines_of_text(text: str) -> list[Utterance]:
 def without(texts: Texts, sayings: Iterable[str]) -> Texts:
     """Remove the lines about what is to be forgotten: those where half the words of either are in the other.
 
-    A line that also says something else is removed as a whole.
+    Of a name written as one word, such as ``user-1``, a line must have all parts. A line that also says
+    something else is removed as a whole.
     """
-    words = [found for saying in sayings if (found := words_of(saying))]
+    words = [
+        (found, 1.0 if len(found) <= _PARTS and len(saying.split()) == 1 else _ABOUT)
+        for saying in sayings
+        if (found := words_of(saying))
+    ]
 
     def left(text: str) -> str:
         kept = list[str]()
         for line in text.splitlines():
             said = words_of(line)
-            if not any(max(share(each, said), share(said, each)) >= _ABOUT for each in words):
+            if not any(share(each, said) >= least or share(said, each) >= _ABOUT for each, least in words):
                 kept.append(line)
         return "\n".join(kept)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.memory.records import ScopeKind, Trust
-from proxy.core.memory.texts import TextRequest, lines_of_text
+from proxy.core.memory.records import ScopeKind, Texts, Trust
+from proxy.core.memory.texts import TextRequest, lines_of_text, without
 from proxy.core.memory.utterances import Utterance
 from proxy.core.summaries.prompt import Refused
 from tests.support.conversations import count
@@ -101,3 +101,12 @@ def test_a_text_is_no_longer_than_it_may_be_and_ends_with_a_whole_bullet() -> No
 def test_secrets_do_not_come_back_in_a_text() -> None:
     said = line("I live in Oslo. The password is [redacted].")
     assert "swordfish" not in kept("- Ana lives in Oslo. The password is swordfish.", said)
+
+
+def test_lines_about_a_person_name_the_whole_of_them() -> None:
+    texts = Texts(
+        long="- user-1 likes tea\n- Each user has a key\n- There is 1 ferry", short="- Ana Berg paints"
+    )
+    left = without(texts, ["user-1", "Ana"])
+    assert left.long.splitlines() == ["- Each user has a key", "- There is 1 ferry"]
+    assert left.short == ""
