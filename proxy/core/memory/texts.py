@@ -151,21 +151,25 @@ def lines_of_text(text: str) -> list[Utterance]:
 def without(texts: Texts, sayings: Iterable[str]) -> Texts:
     """Remove the lines about what is to be forgotten: those where half the words of either are in the other.
 
-    Of a name written as one word, such as ``user-1``, a line must have all parts. A line that also says
+    Of a name written as one word, such as ``user-1``, a line must have the whole. A line that also says
     something else is removed as a whole.
     """
-    words = [
-        (found, 1.0 if len(found) <= _PARTS and len(saying.split()) == 1 else _ABOUT)
-        for saying in sayings
-        if (found := words_of(saying))
-    ]
+    names, words = list[str](), list[frozenset[str]]()
+    for saying in sayings:
+        found = words_of(saying)
+        if len(found) <= _PARTS and len(saying.split()) == 1:
+            names.append(re.escape(saying.strip()))
+        elif found:
+            words.append(found)
+    named = re.compile(rf"(?<!\w)(?:{'|'.join(names)})(?!\w)", re.IGNORECASE) if names else None
+
+    def is_about(line: str) -> bool:
+        said = words_of(line)
+        return bool(named and named.search(line)) or any(
+            max(share(each, said), share(said, each)) >= _ABOUT for each in words
+        )
 
     def left(text: str) -> str:
-        kept = list[str]()
-        for line in text.splitlines():
-            said = words_of(line)
-            if not any(share(each, said) >= least or share(said, each) >= _ABOUT for each, least in words):
-                kept.append(line)
-        return "\n".join(kept)
+        return "\n".join(line for line in text.splitlines() if not is_about(line))
 
     return replace(texts, long=left(texts.long), short=left(texts.short))
