@@ -35,6 +35,7 @@ _COMMANDS = {
     "watch": ("proxy.cli.watch", "watch sessions, savings and epochs of a running proxy"),
     "stats": ("proxy.cli.stats", "show what requests cost, and what doing nothing would have cost"),
     "memory": ("proxy.cli.memory", "look at what is remembered, take it back, forget it"),
+    "connect": ("proxy.cli.connect", "print how a client is pointed at the proxy"),
     "doctor": ("proxy.cli.doctor", "say whether the server would work here, and what to do where not"),
     "demo": ("proxy.cli.demo", "watch a conversation outgrow a real model's window"),
 }

@@ -49,14 +49,19 @@ def add_server_option(parser: argparse.ArgumentParser) -> None:
     add_json_option(parser)
 
 
+def address_of(server: str) -> str:
+    """Return the address of a server, without the `/v1` that clients add. Raises UsageError."""
+    parts = split_url(server)
+    if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname or any(parts[3:]):
+        raise UsageError(f'--server must be a URL such as {DEFAULT_SERVER}, not "{server}"')
+    return server.rstrip("/").removesuffix("/v1")
+
+
 class AdminApi:
     """Asks one server, with the admin token. Every method raises CommandError with a message for people."""
 
     def __init__(self, server: str, token: str) -> None:
-        parts = split_url(server)
-        if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname or any(parts[3:]):
-            raise UsageError(f'--server must be a URL such as {DEFAULT_SERVER}, not "{server}"')
-        self._server = server.rstrip("/").removesuffix("/v1")
+        self._server = address_of(server)
         self._api = f"{self._server}/unabridged/v1"
         self._headers = {"Authorization": f"Bearer {token}"}
 
