@@ -49,8 +49,6 @@ class Metrics:
         self._declare_requests(counter, gauge, histogram)
         self._declare_contexts(counter)
         self._declare_money(counter)
-        self._declare_evidence(counter)
-        self._declare_memory(gauge)
         self._declare_store(counter, gauge, histogram, cached)
         self._declare_files(counter, gauge)
 
@@ -97,7 +95,7 @@ class Metrics:
         )
 
     def _declare_money(self, counter: Declare[Counter]) -> None:
-        """What requests cost, and what doing nothing would have cost."""
+        """What requests cost, what doing nothing would have cost, and what is found out about cuts."""
         text = "Money by the price list, and what doing nothing would have cost."
         self.dollars = counter("unabridged_dollars", text, ("kind",))
         self.would_have_failed = counter(
@@ -107,9 +105,6 @@ class Metrics:
         self.unpriced = counter(
             "unabridged_price_unknown", "Requests, and calls of our own, whose price nobody knows."
         )
-
-    def _declare_evidence(self, counter: Declare[Counter]) -> None:
-        """What is found out about cuts."""
         self.regret = counter(
             "unabridged_regret",
             "Messages that were asked for again while they were cut.",
@@ -121,14 +116,6 @@ class Metrics:
             ("policy", "arm", "result"),
         )
 
-    def _declare_memory(self, gauge: Declare[Gauge]) -> None:
-        """What is remembered beyond sessions."""
-        self.memory_items, self.memory_archive, self.memory_compression = (
-            gauge("unabridged_memory_items", "What is remembered, by state.", ("state",)),
-            gauge("unabridged_memory_archive_count", "Items that are in the archive."),
-            gauge("unabridged_memory_compression_rate", "What compressing archived items saved, as a share."),
-        )
-
     def _declare_store(
         self,
         counter: Declare[Counter],
@@ -136,7 +123,7 @@ class Metrics:
         histogram: Declare[Histogram],
         cached: Callable[[], int],
     ) -> None:
-        """The store, and the caches before it."""
+        """The store, the caches before it, and what it remembers beyond sessions."""
         gauge("unabridged_cache_bytes", "What this process remembers of sessions.").set_function(cached)
         self.store = histogram("unabridged_store_seconds", "Time of store calls.", ("op",), buckets=_QUICK)
         self._stored = cache(self.store.labels)
@@ -145,6 +132,11 @@ class Metrics:
         )
         self.lost_turns = counter(
             "unabridged_lost_turns", "Turns whose writing failed (the next body heals them)."
+        )
+        self.memory_items, self.memory_archive, self.memory_compression = (
+            gauge("unabridged_memory_items", "What is remembered, by state.", ("state",)),
+            gauge("unabridged_memory_archive_count", "Items that are in the archive."),
+            gauge("unabridged_memory_compression_rate", "What compressing archived items saved, as a share."),
         )
 
     def _declare_files(self, counter: Declare[Counter], gauge: Declare[Gauge]) -> None:

@@ -171,39 +171,31 @@ class Managed:
         return Incoming(envelope, decoded, policy, self._now(), candidate.by, is_shadow=is_shadow)
 
     async def _answer(self, mode: str, incoming: Incoming, passage: _Passage, permit: Permit) -> bool:
-        """Answer a request; False for a shadow request that cannot be decided on, and is to be relayed."""
+        """Answer a request; False for a shadow request that cannot be decided on, and is to be relayed.
+
+        In shadow the client gets an error only if the proxy's own member of the body is wrong.
+        """
         pipeline = self._pipeline
-        if mode == "shadow":
-            exchange = await self._shadowed(incoming, passage)
-            if exchange is None:
-                return False
-            await self._send(exchange, passage)
-        elif mode == "full":
-            await self._send(await pipeline.prepare(incoming), passage)
-        else:
+        if mode == "append":
             async with self._appends.turn(incoming) as turn:
                 if isinstance(turn, StoredAnswer):
                     await self._replay(incoming, turn, passage)
                 else:
                     permit.take(len(turn.body) - len(incoming.body))
                     await self._send(await pipeline.prepare(turn), passage)
-        return True
-
-    async def _shadowed(self, incoming: Incoming, passage: _Passage) -> Exchange | None:
-        """Prepare a shadow request, which is not changed; None where it cannot be decided on.
-
-        The client gets an error only if the proxy's own member of the body is wrong.
-        """
+            return True
         try:
-            return await self._pipeline.prepare(incoming)
+            exchange = await pipeline.prepare(incoming)
         except Exception as error:  # law 7: in shadow a fault of ours costs only the record
-            if isinstance(error, UnabridgedError):
-                if (error.param or "").partition(".")[0] == MEMBER:
-                    raise
-            else:
+            is_ours = not isinstance(error, UnabridgedError)
+            if mode == "full" or (not is_ours and (error.param or "").partition(".")[0] == MEMBER):
+                raise
+            if is_ours:
                 log_fault("a request could not be decided on in shadow", error)
             passage.scope[CLIENT].put_back(passage.body)
-            return None
+            return False
+        await self._send(exchange, passage)
+        return True
 
     async def _replay(self, incoming: Incoming, stored: StoredAnswer, passage: _Passage) -> None:
         caller = incoming.envelope.caller

@@ -55,7 +55,7 @@ class InProcessStore:
         """Per session, tickets of appended turns in their order → when the lease of each runs out."""
         self._leases = Leases(clock)
         self.memories = InProcessMemories(clock)
-        self.bills = InProcessBills(clock, self._is_gone, most)
+        self.bills = InProcessBills(clock, lambda key: key in self._were and key not in self._living(), most)
         self._next_expiry = math.inf
         """No session expires before this time."""
 

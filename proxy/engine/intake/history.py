@@ -4,6 +4,7 @@ Keeps law 8 (O(new)): a turn continues from what is known of the messages before
 """
 
 from collections.abc import Mapping, Sequence
+from sys import getsizeof
 from typing import NamedTuple, Self
 
 import msgspec
@@ -18,6 +19,10 @@ from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import Plan, apply
 from proxy.core.planning.reasoning import without_reasoning
 
+_MESSAGE_BYTES = 256
+"""Estimated bytes of a message, beside its texts."""
+_IMAGE_BYTES = 4096
+"""Estimated bytes of the image token counts of one message."""
 NAME = 256
 """Characters of a model's name that are used as a key: clients choose names of any length."""
 
@@ -48,6 +53,14 @@ class CachedMessage(msgspec.Struct, gc=False):
     """Tokens of the message's other parts (images, files, audio) by model; None where it has none."""
     text: int | None = None
     """Counted tokens of the message's text; None until they are counted."""
+
+    @property
+    def size(self) -> int:
+        """Estimated bytes of the entry."""
+        message = self.message
+        texts = (message.role, *message.result_of, *message.calls)
+        images = 0 if self.other is None else _IMAGE_BYTES
+        return _MESSAGE_BYTES + images + sum(map(getsizeof, (message.calls, message.result_of, *texts)))
 
 
 class NewMessage(NamedTuple):

@@ -12,7 +12,6 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
-from sys import getsizeof
 
 import msgspec
 import xxhash
@@ -26,10 +25,6 @@ from proxy.core.planning.chain import Chain
 from proxy.engine.intake.history import NAME, CachedMessage, CachedPrefix, History, NewMessage
 from proxy.ports import TokenCounter
 
-_MESSAGE_BYTES = 256
-"""Estimated bytes of a message, beside its texts."""
-_IMAGE_BYTES = 4096
-"""Estimated bytes of the image token counts of one message."""
 _MODELS = 8
 """Most models for which the token counts of one message's images are remembered."""
 _FEW = 8
@@ -62,7 +57,7 @@ class Reader:
         self.dialect = dialect
         self._nothing = Chain(Grown([]), (), Sizes.of(()), (), dialect)
         self._counter = counter
-        self._entries: Lru[bytes, CachedMessage] = Lru(memory, _weight)
+        self._entries: Lru[bytes, CachedMessage] = Lru(memory, attrgetter("size"))
         self._texts: Lru[bytes, int] = Lru(memory)
         self._seed = secrets.randbits(64)
         # The seed keeps a client from crafting two messages with the same hash.
@@ -233,13 +228,6 @@ class Reader:
 def is_little(raws: Sequence[bytes]) -> bool:
     """Whether the messages are few enough to process on the event loop; more are processed in a thread."""
     return len(raws) <= PIECE and sum(map(len, raws)) <= _PIECE_BYTES
-
-
-def _weight(entry: CachedMessage) -> int:
-    message = entry.message
-    texts = (message.role, *message.result_of, *message.calls)
-    images = 0 if entry.other is None else _IMAGE_BYTES
-    return _MESSAGE_BYTES + images + sum(map(getsizeof, (message.calls, message.result_of, *texts)))
 
 
 # --- bodies, read on top of what this process knows of the conversation's previous body ---

@@ -84,26 +84,24 @@ class MemoryReader:
             async with asyncio.timeout(_SECONDS):
                 if home.scope.kind is ScopeKind.THREAD:
                     return ""  # no other session writes into this scope
-                return await self._opening(home, history.first_words, room, session)
+                question = history.first_words
+                copies, language = await self.scopes.of_home(home), language_of(question)
+                found = [item for _, item in await self._items(copies, home.scope, question)]
+                own, above = copies[0].texts, [copy.texts for copy in copies[1:]]
+                texts = [*(each.long for each in above), own.long, own.short]
+                standing = [item for copy in copies for item in copy.active if item.is_standing]
+                standing.sort(key=lambda item: (-item.importance_score, item.id))
+                ranked = {item.id: item for item in [*found, *standing]}
+                briefing = await asyncio.to_thread(
+                    opening_briefing, texts, [*ranked.values()], room, language, self.counter.count
+                )
+                self.background.run(self._use(home, briefing, session, "told at the start"))
+                return briefing.text
         except (StoreUnavailable, SearchUnavailable, TimeoutError) as error:
             log_warning("what is remembered could not be told", code=type(error).__name__)
         except Exception as error:  # noqa: BLE001 - law 7: a fault of ours costs memory, not the answer
             log_fault("what is remembered could not be told", error)
         return ""
-
-    async def _opening(self, home: MemoryHome, question: str, room: int, session: SessionKey) -> str:
-        copies, language = await self.scopes.of_home(home), language_of(question)
-        found = [item for _, item in await self._items(copies, home.scope, question)]
-        own, above = copies[0].texts, [copy.texts for copy in copies[1:]]
-        texts = [*(each.long for each in above), own.long, own.short]
-        standing = [item for copy in copies for item in copy.active if item.is_standing]
-        standing.sort(key=lambda item: (-item.importance_score, item.id))
-        ranked = {item.id: item for item in [*found, *standing]}
-        briefing = await asyncio.to_thread(
-            opening_briefing, texts, [*ranked.values()], room, language, self.counter.count
-        )
-        self.background.run(self._use(home, briefing, session, "told at the start"))
-        return briefing.text
 
     async def recalled(self, request: Request, query: str, room: int) -> str:
         """Return a note with lines from other sessions, and items, that match the ``query``.

@@ -193,7 +193,13 @@ class MemoryWriter:
             if not is_ours:
                 return
             names = await self.scopes.store.channels(scope)
-            copy = await self._recorded(scope, names)
+            below = [await self.scopes.remembered(each) for each in names]
+            about = next((each.about for each in below if each.about and each.texts.updated), None)
+            if about is None:
+                return
+            # Forgetting marks the record about a workspace, so it is made and read before the texts.
+            own = replace(about, name=about.workspace_name, workspace="", workspace_name="")
+            copy = await self.scopes.change(scope, lambda copy: None if copy.about else Changes(about=own))
             channels = [(await self.scopes.remembered(each)).texts for each in names]
             if not any(each.updated > copy.texts.updated for each in channels):
                 return
@@ -206,15 +212,6 @@ class MemoryWriter:
             long, short = [await self._text(access, each) for each in wanted]
             texts = self._after(copy.texts, long, short, copy.texts.read_up_to)
             await self._write_texts(scope, copy, texts)
-
-    async def _recorded(self, scope: Scope, channels: Sequence[Scope]) -> CachedScope:
-        """Return a workspace; with a record about itself, which forgetting marks, if a channel has texts."""
-        below = [await self.scopes.remembered(each) for each in channels]
-        about = next((each.about for each in below if each.about is not None and each.texts.updated), None)
-        if about is None:
-            return await self.scopes.remembered(scope)
-        about = replace(about, name=about.workspace_name, workspace="", workspace_name="")
-        return await self.scopes.change(scope, lambda copy: None if copy.about else Changes(about=about))
 
     def _after(self, before: Texts, long: str | None, short: str | None, read_up_to: float) -> Texts:
         """Return a scope's texts with the new ones put in; where one is None, the old one stays.
