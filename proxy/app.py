@@ -392,13 +392,15 @@ def _admin_routes(settings: Settings, outside: Outside, inside: Inside, drain: D
         StatsOperations(stats),
         WatchOperations(notices, inspection, clock.now, lambda: drain.has_begun),
     )
-    pages = (
-        *Home(inspection, notices, stats, clock.now).pages(),
-        *SessionPages(inspection, memories, stats, edits, forks).pages(),
-        *MemoryPages(memories, forgetting).pages(),
-        *PolicyPages(policies, inspection, prices.prices_of, stats).pages(),
+    frame = Frame(
+        auth,
+        Renderer(clock.now),
+        Home(inspection, notices, stats, clock.now),
+        SessionPages(inspection, memories, stats, edits, forks),
+        MemoryPages(memories, forgetting),
+        PolicyPages(policies, inspection, prices.prices_of, stats),
     )
-    return [*api.routes(), *Frame(auth, Renderer(clock.now), pages).routes()]
+    return [*api.routes(), *frame.routes()]
 
 
 def _operator_credentials(settings: Settings) -> list[Header]:

@@ -7,11 +7,12 @@ slips through, the Content-Security-Policy below keeps a browser from running or
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
@@ -57,30 +58,35 @@ class Shown:
 Form = Mapping[str, str]
 """The fields of a submitted form; empty for a GET request."""
 Endpoint = Callable[[Request, Form], Awaitable[Shown | Response]]
+_Made = TypeVar("_Made", bound=Callable[..., Any])
+_TABLE: list[tuple[Callable[..., Any], Literal["GET", "POST"], str]] = []
+"""All pages: a function of a class as the endpoint, the method, and the path below the root."""
 
 
-@dataclass(frozen=True)
-class Page:
-    """One path below the root, with its method and its endpoint."""
+def page(method: Literal["GET", "POST"], *paths: str) -> Callable[[_Made], _Made]:
+    """Enter a method of a class as the endpoint of these paths below the root."""
 
-    method: Literal["GET", "POST"]
-    path: str
-    endpoint: Endpoint
+    def enter(endpoint: _Made) -> _Made:
+        _TABLE.extend((endpoint, method, path) for path in paths)
+        return endpoint
+
+    return enter
 
 
 class Frame:
-    """Serves all ``pages`` to those whom ``auth`` admits; anybody else gets the login form."""
+    """Serves the pages of all ``parts`` to those whom ``auth`` admits; anybody else gets the login form."""
 
-    def __init__(self, auth: AdminAuth, render: Renderer, pages: Sequence[Page]) -> None:
-        own = (Page("POST", "login", self._login), Page("POST", "logout", self._logout))
+    def __init__(self, auth: AdminAuth, render: Renderer, *parts: object) -> None:
         self._auth = auth
         self._render = render
-        self._pages = (*own, *pages)
+        self._parts = (self, *parts)
 
     def routes(self) -> list[BaseRoute]:
         by_path: dict[str, dict[str, Endpoint]] = {}
-        for each in self._pages:
-            by_path.setdefault(each.path, {})[each.method] = each.endpoint
+        for part in self._parts:
+            for endpoint, method, path in _TABLE:
+                if endpoint in vars(type(part)).values():
+                    by_path.setdefault(path, {})[method] = partial(endpoint, part)
         return [
             Route(ROOT.rstrip("/"), RedirectResponse(ROOT, 308, _HEADERS), methods=["GET"]),
             Mount(f"{ROOT}static", StaticFiles(directory=_STATIC)),
@@ -142,14 +148,16 @@ class Frame:
         self._auth.log_in(answer)
         return answer
 
-    async def _login(self, request: Request, form: Form) -> Shown | Response:
+    @page("POST", "login")
+    async def login(self, request: Request, form: Form) -> Shown | Response:
         if not self._auth.is_token(form.get("key", "").strip()):
             return Shown("login.html", "Log in", {"wrong": True}, 403)
         answer = RedirectResponse(ROOT, 303)
         self._auth.log_in(answer)
         return answer
 
-    async def _logout(self, request: Request, form: Form) -> Response:
+    @page("POST", "logout")
+    async def logout(self, request: Request, form: Form) -> Response:
         answer = RedirectResponse(ROOT, 303)
         self._auth.log_out(answer)
         return answer

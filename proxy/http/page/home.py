@@ -15,7 +15,7 @@ from proxy.engine.admin.notices import Notices
 from proxy.engine.admin.stats import Stats
 from proxy.errors import StoreUnavailable
 from proxy.http.admin.api import number
-from proxy.http.page.frame import Form, Page, Shown
+from proxy.http.page.frame import Form, Shown, page
 from proxy.ports.bill_store import HOUR
 
 _SHOWN, _MOST = 50, 1_000
@@ -33,10 +33,8 @@ class Home:
     now: Callable[[], float]
     """Seconds since 1970."""
 
-    def pages(self) -> list[Page]:
-        return [Page("GET", "", self._home)]
-
-    async def _home(self, request: Request, form: Form) -> Shown:
+    @page("GET", "")
+    async def home(self, request: Request, form: Form) -> Shown:
         words = request.query_params.get("q", "").strip()[:200]
         limit = number(request, "limit", _SHOWN, _MOST)
         found: list[Inspected] = []

@@ -12,7 +12,7 @@ from proxy.engine.admin.forgetting import Forgetting
 from proxy.engine.admin.memories import MemoryAdmin
 from proxy.http.admin import memory_schemas as schemas
 from proxy.http.admin.api import number
-from proxy.http.page.frame import ROOT, Form, Page, Shown
+from proxy.http.page.frame import ROOT, Form, Shown, page
 
 _SHOWN, _MOST = 50, 10_000
 _ITEM = "memory/{id}"
@@ -25,17 +25,8 @@ class MemoryPages:
     memories: MemoryAdmin
     forgetting: Forgetting
 
-    def pages(self) -> list[Page]:
-        return [
-            Page("GET", "memory", self._all),
-            Page("GET", _ITEM, self._item),
-            Page("GET", f"{_ITEM}/restore", self._would_restore),
-            Page("POST", f"{_ITEM}/restore", self._restore),
-            Page("GET", f"{_ITEM}/forget", self._would_forget),
-            Page("POST", f"{_ITEM}/forget", self._forget),
-        ]
-
-    async def _all(self, request: Request, form: Form) -> Shown:
+    @page("GET", "memory")
+    async def index(self, request: Request, form: Form) -> Shown:
         """The items that match the words, or the newest ones; of one memory, or of all."""
         words = request.query_params.get("q", "").strip()[:500]
         most = number(request, "limit", _SHOWN, _MOST)
@@ -53,18 +44,21 @@ class MemoryPages:
         }
         return Shown("memories.html", "Memory", content)
 
-    async def _item(self, request: Request, form: Form) -> Shown:
+    @page("GET", _ITEM)
+    async def item(self, request: Request, form: Form) -> Shown:
         name = request.path_params["id"]
         item = schemas.item(await self.memories.item(name))
         events = [schemas.event(each) for each in await self.memories.log(name)]
         return Shown("item.html", "What is remembered", {"item": item, "events": events})
 
-    async def _would_restore(self, request: Request, form: Form) -> Shown:
+    @page("GET", f"{_ITEM}/restore")
+    async def would_restore(self, request: Request, form: Form) -> Shown:
         entry = await self.memories.restorable(request.path_params["id"])
         content = {"verb": "restore", "item": schemas.item(entry), "text": entry.item.text, "born": BORN}
         return Shown("item_verb.html", "Take it back: what would be remembered", content)
 
-    async def _would_forget(self, request: Request, form: Form) -> Shown:
+    @page("GET", f"{_ITEM}/forget")
+    async def would_forget(self, request: Request, form: Form) -> Shown:
         loss = await self.forgetting.preview(request.path_params["id"])
         content = {
             "verb": "forget",
@@ -74,10 +68,12 @@ class MemoryPages:
         }
         return Shown("item_verb.html", "Forget it: what would be gone", content)
 
-    async def _restore(self, request: Request, form: Form) -> Response:
+    @page("POST", f"{_ITEM}/restore")
+    async def restore(self, request: Request, form: Form) -> Response:
         entry = await self.memories.restore(request.path_params["id"])
         return RedirectResponse(f"{ROOT}memory/{entry.id}", 303)
 
-    async def _forget(self, request: Request, form: Form) -> Response:
+    @page("POST", f"{_ITEM}/forget")
+    async def forget(self, request: Request, form: Form) -> Response:
         await self.forgetting.item(request.path_params["id"])
         return RedirectResponse(f"{ROOT}memory", 303)

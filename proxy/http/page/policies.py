@@ -24,7 +24,7 @@ from proxy.engine.admin.inspection import Branch, Inspected, Inspection
 from proxy.engine.admin.stats import Stats
 from proxy.errors import StoreUnavailable
 from proxy.http.limits import Policies
-from proxy.http.page.frame import Form, Page, Shown
+from proxy.http.page.frame import Form, Shown, page
 from proxy.http.page.session import ONE
 from proxy.ports.bill_store import HOUR, KEPT
 
@@ -55,14 +55,8 @@ class PolicyPages:
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held during a replay: only one runs at a time, since it takes seconds and users' requests go on."""
 
-    def pages(self) -> list[Page]:
-        return [
-            Page("GET", "policies", self._all),
-            Page("GET", "policies/{name}", self._one),
-            Page("GET", f"{ONE}/try", self._try),
-        ]
-
-    async def _all(self, request: Request, form: Form) -> Shown:
+    @page("GET", "policies")
+    async def index(self, request: Request, form: Form) -> Shown:
         """All policies, the server's default one first."""
         now = self.policies.in_force
         others = sorted(name for name in now.by_name if name != now.default.name)
@@ -76,7 +70,8 @@ class PolicyPages:
         }
         return Shown("policies.html", "Policies", content)
 
-    async def _one(self, request: Request, form: Form) -> Shown:
+    @page("GET", "policies/{name}")
+    async def policy(self, request: Request, form: Form) -> Shown:
         """A policy, with the sessions on which it can be tried, as far as the store can be reached."""
         now = self.policies.in_force
         policy = now.named(request.path_params["name"])
@@ -120,7 +115,8 @@ class PolicyPages:
         under = msgspec.structs.replace(situation, policy=policy, budget=_budget(short, policy))
         return [*effects(under, self.prices(branch.found.session.model))]
 
-    async def _try(self, request: Request, form: Form) -> Shown:
+    @page("GET", f"{ONE}/try")
+    async def trial(self, request: Request, form: Form) -> Shown:
         found = await self.inspection.find(request.path_params["id"])
         branch = await self.inspection.branch(found)
         now = self.policies.in_force

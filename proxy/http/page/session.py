@@ -25,7 +25,7 @@ from proxy.http.admin.api import validated
 from proxy.http.admin.schemas import ForkBody, RestoreBody
 from proxy.http.admin.sessions import ranges, tool_results
 from proxy.http.page.chart import chart
-from proxy.http.page.frame import ROOT, Form, Page, Shown
+from proxy.http.page.frame import ROOT, Form, Shown, page
 from proxy.http.page.transcript import SideBySide
 
 ONE = "sessions/{id}"
@@ -59,16 +59,6 @@ class SessionPages:
     edits: Edits
     forks: Forks
 
-    def pages(self) -> list[Page]:
-        """All pages of a session; for each verb a preview (GET) and the action (POST)."""
-        return [
-            Page("GET", ONE, self._session),
-            Page("GET", f"{ONE}/kept", self._kept),
-            Page("GET", f"{ONE}/epochs", self._epochs),
-            *(Page("GET", f"{ONE}/{verb}", self._preview) for verb in _VERBS),
-            *(Page("POST", f"{ONE}/{verb}", self._do) for verb in _VERBS),
-        ]
-
     async def _found(self, request: Request) -> Inspected:
         return await self.inspection.find(request.path_params["id"])
 
@@ -77,14 +67,16 @@ class SessionPages:
 
     # --- reading ---
 
-    async def _session(self, request: Request, form: Form) -> Shown:
+    @page("GET", ONE)
+    async def session(self, request: Request, form: Form) -> Shown:
         branch = await self._branch(request)
         at = _number(request.query_params, "at")
         bill = await self.stats.of_session(branch.found.key)
         shown = await asyncio.to_thread(_messages, branch, len(branch.nodes) if at is None else at)
         return replace(shown, content={**shown.content, "bill": bill})
 
-    async def _kept(self, request: Request, form: Form) -> Shown:
+    @page("GET", f"{ONE}/kept")
+    async def kept(self, request: Request, form: Form) -> Shown:
         """What is stored with a session beside its messages: tool results, remembered items, the ledger."""
         branch = await self._branch(request)
         found, kept = branch.found, await self.memories.newest(_SCOPES)
@@ -99,14 +91,16 @@ class SessionPages:
         }
         return Shown("kept.html", "Kept with the session", content)
 
-    async def _epochs(self, request: Request, form: Form) -> Shown:
+    @page("GET", f"{ONE}/epochs")
+    async def epochs(self, request: Request, form: Form) -> Shown:
         """The differences between the views of two epochs."""
         branch = await self._branch(request)
         return await asyncio.to_thread(_difference, request, branch)
 
     # --- verbs: preview and action ---
 
-    async def _preview(self, request: Request, form: Form) -> Shown:
+    @page("GET", *(f"{ONE}/{verb}" for verb in _VERBS))
+    async def preview(self, request: Request, form: Form) -> Shown:
         branch = await self._branch(request)
         verb, given = request.url.path.rpartition("/")[2], request.query_params
         content: dict[str, object] = {
@@ -132,7 +126,8 @@ class SessionPages:
             ]
         return Shown("verb.html", _VERBS[verb], content)
 
-    async def _do(self, request: Request, form: Form) -> Response:
+    @page("POST", *(f"{ONE}/{verb}" for verb in _VERBS))
+    async def do(self, request: Request, form: Form) -> Response:
         found = await self._found(request)
         after = f"{ROOT}sessions/{found.id}"
         match request.url.path.rpartition("/")[2]:

@@ -9,19 +9,21 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 
 from proxy.http.admin.auth import AdminAuth
-from proxy.http.page.frame import Form, Frame, Page, Renderer, Shown
+from proxy.http.page.frame import Form, Frame, Renderer, Shown, page
 from tests.support.canaries import logged
 
 SECRET = "what somebody said"
 
 
-async def broken(_: Request, form: Form) -> Shown:
-    raise KeyError(SECRET)
+class Pages:
+    @page("GET", "broken")
+    async def broken(self, _: Request, form: Form) -> Shown:
+        raise KeyError(SECRET)
 
 
 async def test_a_fault_of_our_own_is_a_page_in_plain_words_and_is_logged_without_contents() -> None:
     auth = AdminAuth("admin", time.time, is_secure=False)
-    app = Starlette(routes=Frame(auth, Renderer(time.time), [Page("GET", "broken", broken)]).routes())
+    app = Starlette(routes=Frame(auth, Renderer(time.time), Pages()).routes())
     transport = httpx2.ASGITransport(app=app)
     async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         await client.get("/unabridged/broken", params={"token": "admin"})
