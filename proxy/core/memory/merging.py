@@ -206,29 +206,19 @@ def normal(text: str) -> str:
 
 def contradicts(one: str, other: str) -> bool:
     """Whether two sentences certainly cannot both be true at the same time."""
-    is_told_apart = _has_another_number(one, other) or _is_elsewhere(one, other)
-    return is_told_apart or _replaces(one, other) or _replaces(other, one)
-
-
-def _has_another_number(one: str, other: str) -> bool:
-    """Whether the sentences differ only in numbers, and say how much of something somebody has."""
+    # They may differ only in numbers, and say how much of something somebody has.
     tokens, others = normal(one).split(), normal(other).split()
-    if len(tokens) != len(others) or not HOLDS.search(one):
-        return False
-    differing = [pair for pair in zip(tokens, others, strict=True) if pair[0] != pair[1]]
-    return bool(differing) and all(
-        _NUMBER.match(each) or each in _NUMERALS for pair in differing for each in pair
-    )
-
-
-def _is_elsewhere(one: str, other: str) -> bool:
-    """Whether they name different places where the same person lives, or works."""
+    if len(tokens) == len(others) and HOLDS.search(one):
+        pairs = [pair for pair in zip(tokens, others, strict=True) if pair[0] != pair[1]]
+        differing = [each for pair in pairs for each in pair]
+        if differing and all(_NUMBER.match(each) or each in _NUMERALS for each in differing):
+            return True
+    # Or they name different places where the same person lives, or works.
     for patterns in ONE_AT_A_TIME:
-        found = [_place_in(text, patterns) for text in (one, other)]
-        (who, what), (whose, where) = found
+        (who, what), (whose, where) = (_place_in(text, patterns) for text in (one, other))
         if who and who == whose and what and where and not (what <= where or where <= what):
             return True
-    return False
+    return _replaces(one, other) or _replaces(other, one)
 
 
 def _place_in(text: str, patterns: Sequence[re.Pattern[str]]) -> tuple[str, frozenset[str]]:
