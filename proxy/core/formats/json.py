@@ -42,7 +42,11 @@ def loads(raw: bytes | str) -> Any:
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     try:
-        return json.loads(raw, parse_int=_integer, parse_float=_float)
+        return json.loads(
+            raw,
+            parse_int=lambda digits: int(digits) if len(digits) <= _64_BITS else Raw(digits.encode()),
+            parse_float=lambda text: value if math.isfinite(value := float(text)) else Raw(text.encode()),
+        )
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
 
@@ -57,15 +61,6 @@ def writable(raw: bytes) -> bytes:
 def loads_writable(raw: bytes | str) -> Any:
     """Decode JSON with U+FFFD for each lone surrogate; raises ValueError as `loads` does."""
     return loads(writable(raw.encode(errors="replace") if isinstance(raw, str) else raw))
-
-
-def _integer(digits: str) -> int | Raw:
-    return int(digits) if len(digits) <= _64_BITS else Raw(digits.encode())
-
-
-def _float(text: str) -> float | Raw:
-    value = float(text)
-    return value if math.isfinite(value) else Raw(text.encode())
 
 
 def dumps(value: object) -> bytes:
