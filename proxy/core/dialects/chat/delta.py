@@ -294,11 +294,13 @@ class PartialMessage:
         A new id under a known index is a new call: some upstreams number every parallel call 0.
         """
         index, call_id = integer(delta.get("index")), string(delta.get("id"))
+        bodies = (members(delta[part]) or {} for part in NESTED if part in delta)
+        is_named = index is None and any(string(body.get("name")) for body in bodies)
         for call in reversed(self.calls):
             same_id = not call_id or not call.id or call.id == call_id
             if call.index == index and same_id:
                 return call
-            if index is None and (call.id == call_id if call_id else not _is_named(delta)):
+            if index is None and (call.id == call_id if call_id else not is_named):
                 return call
         place = len(self.calls)
         self.calls.append(PartialCall(place, place if index is None else index, call_id))
@@ -312,7 +314,3 @@ def is_odd(delta: Mapping[str, Raw]) -> bool:
     message = PartialMessage()
     message.add(delta)
     return message.is_odd
-
-
-def _is_named(call: Mapping[str, Raw]) -> bool:
-    return any(string((members(call[part]) or {}).get("name")) for part in NESTED if part in call)

@@ -222,7 +222,7 @@ class StreamEditor(Editor):
         self._waits = self._waits or self._calls.is_asking
         return self._flushed()
 
-    # --- chunks that must wait ---
+    # --- chunks that pass, or must wait ---
 
     def _is_due(self, chunk: Chunk, calls: list[Element]) -> bool:
         """Whether a chunk can go out: its calls are decided, and it is not an end that is held back."""
@@ -232,7 +232,17 @@ class StreamEditor(Editor):
     def _for_client(self, chunk: Chunk, calls: list[Element]) -> bytes:
         """Return what the client gets of a chunk now; of one that must wait, the text alone."""
         if self._is_due(chunk, calls) and not any(call in self._behind for _, call in calls):
-            return self._shown(chunk, calls)
+            if not chunk.choices:
+                return chunk.encoded()
+            seen = self._calls.seen(calls)
+            if seen == [element for element, _ in calls]:
+                return self._passed(chunk)
+            delta: dict[str, bytes | Raw] = {**chunk.delta}
+            del delta["tool_calls"]
+            if seen:
+                delta["tool_calls"] = b"[" + b",".join(object_of(each.items()) for each in seen) + b"]"
+            chunk.keep(delta)
+            return self._passed(chunk, is_optional=True)
         passed = b""
         if chunk.says(besides=("role", "tool_calls")):
             text = Chunk(chunk.raw, dict(chunk.top), is_error=False)
@@ -271,22 +281,6 @@ class StreamEditor(Editor):
         """Give up editing: return what is held for the client, and let all later bytes pass."""
         self._passes_all = True
         return self._show_all() + self._flush_all()
-
-    # --- chunks that pass ---
-
-    def _shown(self, chunk: Chunk, calls: list[Element]) -> bytes:
-        """Return a chunk whose calls are settled, as the client gets it."""
-        if not chunk.choices:
-            return chunk.encoded()
-        seen = self._calls.seen(calls)
-        if seen == [delta for delta, _ in calls]:
-            return self._passed(chunk)
-        delta: dict[str, bytes | Raw] = {**chunk.delta}
-        del delta["tool_calls"]
-        if seen:
-            delta["tool_calls"] = b"[" + b",".join(object_of(each.items()) for each in seen) + b"]"
-        chunk.keep(delta)
-        return self._passed(chunk, is_optional=True)
 
     def _passed(self, chunk: Chunk, *, is_optional: bool = False) -> bytes:
         """Return a chunk's bytes for the client.
