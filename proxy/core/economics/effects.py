@@ -29,12 +29,10 @@ def effects(situation: Situation, prices: Prices) -> Iterator[tuple[str, str]]:
     if policy.strategy.name == "off":
         return
     yield from _tokens(situation)
-    yield "importance", _importance(situation)
     yield from _kept(situation)
     yield from _tools(situation)
     yield from _notes(situation)
-    yield "economy", _economy(situation, prices)
-    yield from _beside_cuts(situation)
+    yield from _beside_cuts(situation, prices)
     yield "store", f"kept for {policy.store.ttl / _DAY:g} days after its last turn"
     yield "limits", f"{len(situation.chain):,} of at most {policy.limits.messages:,} messages"
 
@@ -74,20 +72,14 @@ def _tokens(situation: Situation) -> Iterator[tuple[str, str]]:
     yield "stages", f"{reached}; a cut goes down to {budget.real(target):,} tokens{units}"
 
 
-def _importance(situation: Situation) -> str:
-    free = [index for index, level in situation.protection.items() if level == FREE]
-    if not free:
-        return "nothing may be cut"
-    scores = [situation.score(index).total for index in free]
-    low = situation.policy.importance.low
-    below = sum(score < low for score in scores)
-    span = f"{min(scores):.2f} to {max(scores):.2f}"
-    return (
-        f"what may be cut is worth {span}; {below:,} of {len(free):,} units are below {low:g}, and go first"
-    )
-
-
 def _kept(situation: Situation) -> Iterator[tuple[str, str]]:
+    free = [index for index, level in situation.protection.items() if level == FREE]
+    worth = "nothing may be cut"
+    if free:
+        scores, low = [situation.score(index).total for index in free], situation.policy.importance.low
+        below = f"{sum(score < low for score in scores):,} of {len(free):,} units are below {low:g}"
+        worth = f"what may be cut is worth {min(scores):.2f} to {max(scores):.2f}; {below}, and go first"
+    yield "importance", worth
     levels, units = Counter[int](), situation.units
     for index, level in situation.protection.items():
         levels[level] += units[index].count
@@ -125,18 +117,14 @@ def _notes(situation: Situation) -> Iterator[tuple[str, str]]:
         yield "ledger", "none"
 
 
-def _economy(situation: Situation, prices: Prices) -> str:
+def _beside_cuts(situation: Situation, prices: Prices) -> Iterator[tuple[str, str]]:
     policy, budget = situation.policy, situation.budget
     waits = "trim waits until a cut pays" if policy.economy.enabled else "nothing waits until a cut pays"
-    if budget.tokens is None:
-        return waits
-    pace = max(round(situation.pace), 1)
-    even = pays_from(policy, budget.tokens, prices, pace)
-    return f"{waits}; at {pace:,} tokens a request, cutting costs less from about {even:,} tokens on"
-
-
-def _beside_cuts(situation: Situation) -> Iterator[tuple[str, str]]:
-    policy = situation.policy
+    if budget.tokens is not None:
+        pace = max(round(situation.pace), 1)
+        even = pays_from(policy, budget.tokens, prices, pace)
+        waits += f"; at {pace:,} tokens a request, cutting costs less from about {even:,} tokens on"
+    yield "economy", waits
     if policy.recall.enabled:
         rounds = policy.recall.rounds
         yield "recall", f"the model may read again what was cut, at most {rounds:,} times a request"
