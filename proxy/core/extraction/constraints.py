@@ -48,11 +48,15 @@ def _withdraws(newer: Subject, older: Subject) -> bool:
     return is_opposite and not (newer.limits or older.limits) and bool(newer.act)
 
 
-def _may_withdraw(newer: Subject, older: Subject) -> bool:
-    """Whether ``newer`` withdraws ``older`` in fewer words; used only if no other rule fits.
+def _may_replace(newer: Subject, older: Subject) -> bool:
+    """Whether ``newer`` replaces ``older`` in fewer words; used only if no other rule fits.
 
-    "The ban on payments.py is lifted" withdraws "Do not touch payments.py".
+    "The ban on payments.py is lifted" withdraws "Do not touch payments.py", and "The report is now due on
+    Monday" changes what "The deadline for the bridge report is Friday" says.
     """
+    may_change = newer.tells_change and older.head and not (newer.forbids or older.forbids)
+    if may_change and newer.words and newer.words < older.words and newer.differing(older):
+        return True
     if not (newer.withdraws or newer.permits) or older.permits or not newer.act < older.act:
         return False
     is_like = len(newer.act) >= _ALIKE * len(older.act)
@@ -117,16 +121,6 @@ def _sets_thing(newer: Subject, older: Subject, differing: frozenset[str]) -> bo
     return newer.things == older.things and (differing <= _MANNERS or newer.limits or is_changed or is_state)
 
 
-def _may_change(newer: Subject, older: Subject) -> bool:
-    """Whether ``newer`` reports a change of what ``older`` says; used only if no other rule fits.
-
-    "The report is now due on Monday" replaces "The deadline for the bridge report is Friday".
-    """
-    if not (newer.tells_change and older.head) or newer.forbids or older.forbids:
-        return False
-    return bool(newer.words) and newer.words < older.words and bool(newer.differing(older))
-
-
 def _may_set(newer: Subject, older: Subject) -> bool:
     """Whether the values may be what the sentences set, rather than what they forbid."""
     if newer.limits and older.limits:
@@ -179,14 +173,11 @@ def in_force(rules: Iterable[Rule]) -> tuple[list[Rule], list[tuple[Rule, Rule]]
     strengths: dict[int, int] = {}
     for old, newer in replaced:
         strengths[id(newer)] = max(old.sentence.strength, strengths.get(id(newer), 0))
-    firm = (_at_least(rule, strengths.get(id(rule), 0)) for rule, _ in standing.all())
-    return [rule for rule in firm if rule.sentence.strength], replaced
-
-
-def _at_least(rule: Rule, strength: int) -> Rule:
-    if strength <= rule.sentence.strength:
-        return rule
-    return replace(rule, sentence=Sentence(rule.sentence.text, strength))
+    return [
+        replace(rule, sentence=Sentence(rule.sentence.text, strength))
+        for rule, _ in standing.all()
+        if (strength := max(rule.sentence.strength, strengths.get(id(rule), 0)))
+    ], replaced
 
 
 _Bound = tuple[Rule, Subject]
@@ -248,9 +239,7 @@ class _Standing:
             fitting = [
                 older
                 for older, subject in self.all()
-                if _may_follow(newer, older)
-                and (_may_withdraw(about, subject) or _may_change(about, subject))
-                and not about.contrasts(subject)
+                if _may_follow(newer, older) and _may_replace(about, subject) and not about.contrasts(subject)
             ]
             if len(fitting) == 1:
                 yield fitting[0], newer

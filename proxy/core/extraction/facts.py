@@ -5,7 +5,6 @@ of an object (a status, a balance) records which object it belongs to, so that a
 """
 
 import re
-from collections.abc import Iterator
 from functools import lru_cache
 from itertools import filterfalse
 from typing import cast
@@ -96,23 +95,19 @@ def _place(word: str) -> str | None:
     """Paths and file names."""
     if "\\" in word and _WINDOWS.fullmatch(word):
         return "path"
-    if "/" in word:
-        return "path" if _is_path(word) else None
-    stem, dot, extension = word.rpartition(".")
-    if dot and stem and extension.lower() in _EXTENSIONS and not _ABBREVIATION.fullmatch(word):
-        return "file"
-    return None
-
-
-def _is_path(word: str) -> bool:
-    """Whether slashes separate directories, and not words as in `and/or`."""
+    if "/" not in word:
+        stem, dot, extension = word.rpartition(".")
+        is_file = dot and stem and extension.lower() in _EXTENSIONS and not _ABBREVIATION.fullmatch(word)
+        return "file" if is_file else None
+    # Slashes may separate directories, or words as in `and/or`.
     segments = [segment for segment in word.split("/") if segment]
     if ":" in word or not segments or not any(any(map(str.isalnum, segment)) for segment in segments):
-        return False
+        return None
     if word[0] in "/~." or len(segments) > 2:
-        return not all(_NUMERIC.fullmatch(segment) for segment in segments)
+        return None if all(_NUMERIC.fullmatch(segment) for segment in segments) else "path"
     has_signs = any(any(not each.isalpha() for each in segment) for segment in segments)
-    return has_signs and not any(_NUMERIC.fullmatch(segments[at]) for at in (0, -1))
+    is_path = has_signs and not any(_NUMERIC.fullmatch(segments[at]) for at in (0, -1))
+    return "path" if is_path else None
 
 
 def _written_in_code(word: str) -> str | None:
@@ -191,7 +186,16 @@ def facts_of(text: str, thing: str) -> list[Fact]:
     leaves = leaves_of(text, thing)
     if leaves is not None:
         return leaves
-    pairs, things = _pairs_in(text, thing), _things_in(text)
+    # Pairs are written as `key: value` or `key = value` on a line of their own.
+    pairs: list[Fact] = []
+    for match in _PAIR.finditer(bounded(text)) if ":" in text or "=" in text else ():
+        key, value = match[2].strip(), match[3].strip().strip("\"'`,;")
+        kind = kind_of(value) if " " not in value else None
+        if kind is not None:
+            # A key in quotation marks is a member of an object, of which nothing else is known.
+            is_state = not match[1] or (thing and kind in _STATES)
+            pairs.append(Fact(kind, value, key, _state_of(thing, key.lower()) if is_state else ""))
+    things = _things_in(text)
     if not pairs:
         return things
     paired = {fact.value for fact in pairs}
@@ -277,25 +281,24 @@ _MOST_FACTLESS = 1 << 15
 @lru_cache(maxsize=1 << 15)
 def _exact_in_word(written: str) -> tuple[Fact, ...]:
     """The facts in one written word."""
-    pieces = (written,) if written.isalnum() else _pieces(written)
+    pieces = [written]
+    if not written.isalnum():
+        # Without punctuation around it; split at colons and commas, unless the whole is a fact.
+        word = written.rstrip(".,:;-+@$~\\").rstrip("/") if written != "/" else written
+        pieces = [word]
+        if ":" in word and kind_of(word) is None:
+            pieces = [
+                part.rstrip(".,-/") if part.startswith(("/", "./", "../")) else part.strip(".,-/")
+                for part in word.split(":")
+            ]
+        elif "," in word and kind_of(word) is None:
+            pieces = [part for part in word.split(",") if part]
     found = tuple([Fact(kind, word) for word in pieces if (kind := kind_of(word)) is not None])
     if not found and len(written) <= LONGEST:
         if len(_FACTLESS) >= _MOST_FACTLESS:
             _FACTLESS.clear()
         _FACTLESS.add(written)
     return found
-
-
-def _pieces(word: str) -> Iterator[str]:
-    """A word without punctuation around it; split at colons and commas, unless the whole is a fact."""
-    stripped = word.rstrip(".,:;-+@$~\\").rstrip("/") if word != "/" else word
-    if ":" in stripped and kind_of(stripped) is None:
-        for part in stripped.split(":"):
-            yield part.strip(".,-/") if not part.startswith(("/", "./", "../")) else part.rstrip(".,-/")
-    elif "," in stripped and kind_of(stripped) is None:
-        yield from (part for part in stripped.split(",") if part)
-    else:
-        yield stripped
 
 
 def leaves_of(text: str, thing: str) -> list[Fact] | None:
@@ -393,16 +396,3 @@ def _facts_in_short(text: str) -> tuple[Fact, ...]:
 def _state_of(thing: str, key: str) -> str:
     """The name of a thing's property; cached, so that all messages share one string."""
     return f"{thing}\0{key}"
-
-
-def _pairs_in(text: str, thing: str) -> list[Fact]:
-    """Facts written as `key: value` or `key = value` on a line of their own."""
-    found: list[Fact] = []
-    for match in _PAIR.finditer(bounded(text)) if ":" in text or "=" in text else ():
-        key, value = match[2].strip(), match[3].strip().strip("\"'`,;")
-        kind = kind_of(value) if " " not in value else None
-        if kind is not None:
-            # A key in quotation marks is a member of an object, of which nothing else is known.
-            is_state = not match[1] or (thing and kind in _STATES)
-            found.append(Fact(kind, value, key, _state_of(thing, key.lower()) if is_state else ""))
-    return found

@@ -128,7 +128,6 @@ class Lines:
         self.is_framed: bool = self._mark_tags() | self._mark_labelled()
         if len(text) <= _READ:
             self._mark_printed()
-            self._mark_between()
 
     @property
     def is_output(self) -> bool:
@@ -196,7 +195,10 @@ class Lines:
         return bool(labels or ends)
 
     def _mark_printed(self) -> None:
-        """Mark paragraphs that are mostly printed, except possible sentences at their ends."""
+        """Mark paragraphs that are mostly printed, except possible sentences at their ends.
+
+        Then mark lines between marked ones, unless one of them is a sentence.
+        """
         trimmed = (_SENTENCE,) if self.is_framed else (_SENTENCE, _EITHER)
         lines = zip(self._lines, self._marked, strict=True)
         is_open = [bool(line.strip()) and not marked for line, marked in lines]
@@ -210,11 +212,7 @@ class Lines:
             if sides and 2 * sides.count(_PRINTED_LINE) >= len(sides):
                 for number in run[start:]:
                     self._marked[number] = True
-
-    def _mark_between(self) -> None:
-        """Mark lines between marked ones, unless one of them is a sentence."""
-        marked = [number for number, is_marked in enumerate(self._marked) if is_marked]
-        for before, after in pairwise(marked):
+        for before, after in pairwise([*compress(range(len(is_open)), self._marked)]):
             between = range(before + 1, after)
             if all(_kind(self._lines[number]) != _SENTENCE for number in between):
                 for number in between:

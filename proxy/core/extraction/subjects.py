@@ -204,29 +204,25 @@ class _Words:
         self._end = -1
         is_german = bool(_GERMAN.search(text))
         matches = list(TOKEN.finditer(text))
-        self._has_style = any(match.lastgroup == "style" for match in matches)
+        has_style = any(match.lastgroup == "style" for match in matches)
         for match in matches:
-            self._read(match, may_name=not is_german)
-
-    def _read(self, match: re.Match[str], *, may_name: bool) -> None:
-        kind = match.lastgroup or "word"
-        text = match[0].lower()
-        if kind == "letter":
-            self._letter(match)
-        elif kind in CONCEPTS:
-            self._word(kind)
-        elif kind in VALUES and (kind != "tone" or self._has_style):
-            self._value(kind, text)
-        elif any(map(str.isdigit, text)) or (may_name and _is_name(match)):
-            self._value("name" if text.isalpha() else "", text)
-        elif _bare(text) in _STOP or len(text) < 2:
-            self._previous = ""
-            self._is_of |= text in OF
-        elif compound := _COMPOUND.fullmatch(text):
-            self._word(_stem(compound[1]))
-            self._word(_group_of(compound[2]) or compound[2])
-        else:
-            self._word(_stem(text), is_verb=text in DEMANDING_VERBS)
+            kind, word = match.lastgroup or "word", match[0].lower()
+            if kind == "letter":
+                self._letter(match)
+            elif kind in CONCEPTS:
+                self._word(kind)
+            elif kind in VALUES and (kind != "tone" or has_style):
+                self._value(kind, word)
+            elif any(map(str.isdigit, word)) or (not is_german and _is_name(match)):
+                self._value("name" if word.isalpha() else "", word)
+            elif _bare(word) in _STOP or len(word) < 2:
+                self._previous = ""
+                self._is_of |= word in OF
+            elif compound := _COMPOUND.fullmatch(word):
+                self._word(_stem(compound[1]))
+                self._word(_group_of(compound[2]) or compound[2])
+            else:
+                self._word(_stem(word), is_verb=word in DEMANDING_VERBS)
 
     def _letter(self, match: re.Match[str]) -> None:
         """Read a letter of a script without spaces.
