@@ -18,7 +18,6 @@ from typing import NamedTuple, Protocol
 from proxy.core.conversation.messages import TOOL_ROLES
 from proxy.core.conversation.retention import Classes
 from proxy.core.conversation.units import joined
-from proxy.core.dialects.dialect import Content
 from proxy.core.extraction.observations import answered_commands, in_plain_text
 from proxy.core.formats.json import text_or_empty
 from proxy.core.planning.chain import Chain
@@ -106,32 +105,12 @@ def widened(pieces: Sequence[Piece], window: range, wings: int = WINGS) -> list[
     return shown
 
 
-# --- a message as an answer shows it: its author, its exact text and its tool calls ---
-
-
 @dataclass(frozen=True, slots=True)
 class Original:
-    """A message as people would read it."""
+    """A message as an answer shows it: its author, its exact text and its tool calls."""
 
     author: str
     text: str
-
-
-def _original_of(content: Content, tool: str) -> Original:
-    """Return a message as text; ``tool`` is the tool whose result it is, empty if it is none."""
-    author = f"{content.role} {content.name}".strip()
-    if content.role in TOOL_ROLES:
-        author = f"result of {tool or content.name or 'a tool'}"
-    lines = [
-        part["text"]
-        if isinstance(part.get("text"), str)
-        else f"[{text_or_empty(part.get('type')) or 'a part'} that is not text]"
-        for part in content.parts
-    ]
-    if content.refusal:
-        lines.append(content.refusal)
-    lines += [f"calls {name} with {arguments}" for _, name, arguments in content.calls]
-    return Original(author, "\n".join(lines))
 
 
 # --- what may be recalled ---
@@ -214,12 +193,24 @@ class Reach:
 
     def original(self, position: int) -> Original:
         """Return a message as the client sent it."""
-        found = self._originals.get(position)
-        if found is None:
+        if position in self._originals:
+            return self._originals[position]
+        content = self.chain.content(position)
+        author = f"{content.role} {content.name}".strip()
+        if content.role in TOOL_ROLES:
             call_ids = self.chain.messages[position].result_of
-            tools = filter(None, (self.chain.tool(call_id, position) for call_id in call_ids if call_id))
-            found = _original_of(self.chain.content(position), ", ".join(tools))
-            self._originals[position] = found
+            tools = (self.chain.tool(call_id, position) for call_id in call_ids if call_id)
+            author = f"result of {', '.join(filter(None, tools)) or content.name or 'a tool'}"
+        lines = [
+            part["text"]
+            if isinstance(part.get("text"), str)
+            else f"[{text_or_empty(part.get('type')) or 'a part'} that is not text]"
+            for part in content.parts
+        ]
+        if content.refusal:
+            lines.append(content.refusal)
+        lines += [f"calls {name} with {arguments}" for _, name, arguments in content.calls]
+        found = self._originals[position] = Original(author, "\n".join(lines))
         return found
 
     @cached_property
