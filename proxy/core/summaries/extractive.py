@@ -110,7 +110,9 @@ def _weighed(texts: Sequence[tuple[str, str]]) -> Iterator[Sentence]:
         if role in TOOL_ROLES or role in HEAD_ROLES:
             voice = _TOOL if role in TOOL_ROLES else _SYSTEM
         nearness = 0.1 * number / max(len(expanded) - 1, 1)
-        for at, sentence in enumerate(_quotable(text, voice)):
+        plain = (" ".join(_MARKS.sub(" ", sentence).split()) for sentence in sentences_in(text))
+        quotable = (each for each in plain if len(each) >= _SHORTEST or (voice == _USER and each))
+        for at, sentence in enumerate(start_of(each, _LONGEST) for each in quotable):
             place += 1
             if sentence in seen:
                 continue
@@ -122,10 +124,3 @@ def _weighed(texts: Sequence[tuple[str, str]]) -> Iterator[Sentence]:
             content = 0.2 * strength + 0.1 * facts + 0.15 * keyword
             first = 0.2 if at == 0 else 0.0
             yield Sentence(place, voice, sentence, _WORTH[voice] + nearness + first + content)
-
-
-def _quotable(text: str, voice: int) -> Iterator[str]:
-    for sentence in sentences_in(text):
-        plain = " ".join(_MARKS.sub(" ", sentence).split())
-        if len(plain) >= _SHORTEST or (voice == _USER and plain):
-            yield start_of(plain, _LONGEST)

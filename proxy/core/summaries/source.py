@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
 from math import ceil
+from operator import eq
 
 from proxy.core.budget.prices import UNKNOWN_PRICES
 from proxy.core.conversation.messages import TOOL_ROLES, Message
@@ -212,16 +213,12 @@ def _blocks(
             calls = (f"[calls {name}] {told(arguments, _ARGUMENTS)}" for _, name, arguments in piece.calls)
             text = piece.text or piece.refusal
             if piece.role in TOOL_ROLES and characters is not None:
-                text, ended = _without_ending(text, ended), text
+                # Without the last lines that the result before it ended with too: a shell prompt.
+                lines, others = text.rsplit("\n", _ENDING), ended.rsplit("\n", _ENDING)
+                same = sum(takewhile(bool, map(eq, lines[:0:-1], others[:0:-1])))
+                text, ended = "\n".join(lines[: len(lines) - same]), text
             yield Block(piece.role, told(text, _CHARACTERS_OF.get(piece.role, _RESULT)), tuple(calls))
         position += 1
-
-
-def _without_ending(text: str, before: str) -> str:
-    """Return a tool result without the last lines that the one ``before`` ended with too: a shell prompt."""
-    lines, others = text.rsplit("\n", _ENDING), before.rsplit("\n", _ENDING)
-    same = takewhile(lambda pair: pair[0] == pair[1], zip(lines[:0:-1], others[:0:-1], strict=False))
-    return "\n".join(lines[: len(lines) - sum(1 for _ in same)])
 
 
 # --- when a summary is rebuilt from the originals ---
