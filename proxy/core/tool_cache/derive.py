@@ -237,13 +237,8 @@ def is_error(text: str) -> bool:
     if isinstance(value, str):
         return _is_bad_text(value)
     listed = cast("list[object]", value)[:_ELEMENTS] if isinstance(value, list) else [value]
+    objects = [cast("Mapping[str, object]", each) for each in listed if isinstance(each, dict)]
     return any(
-        _is_bad_object(cast("Mapping[str, object]", each)) for each in listed if isinstance(each, dict)
-    )
-
-
-def _is_bad_object(members: Mapping[str, object]) -> bool:
-    return (
         any(members.get(name) for name in _FAULTS)
         or any(members.get(name) is True for name in _FLAGS)
         or any(members.get(name) is False for name in _SUCCESSES)
@@ -251,6 +246,7 @@ def _is_bad_object(members: Mapping[str, object]) -> bool:
         or any(_number(members.get(name)) != 0 for name in _EXITS)
         or any(str(members.get(name)).lower() in _BAD_STATES for name in _STATES)
         or any(isinstance(member, str) and _BEGINS.match(member[:_LINE]) for member in members.values())
+        for members in objects
     )
 
 
