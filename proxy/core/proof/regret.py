@@ -43,13 +43,24 @@ class Regret(NamedTuple):
 
 def regret_of(asking: Content, chain: Chain, plan: Plan, end: int) -> list[Regret]:
     """Return the messages before ``end`` that a message asks for again; ``plan`` says which were cut."""
-    if asking.role == "user" and not asking.result_of:
-        return _said_again(asking.text, chain, plan, end)
-    return [
-        found
-        for _, name, arguments in asking.calls
-        if (found := _called_again(name, arguments, chain, plan, end)) is not None
-    ]
+    if asking.role != "user" or asking.result_of:
+        calls = (_called_again(name, arguments, chain, plan, end) for _, name, arguments in asking.calls)
+        return [found for found in calls if found is not None]
+    text = asking.text
+    if len(_ANY_WORD.findall(text)) < _LEAST_WORDS:
+        return []
+    numbers, size = {*_NUMBER.findall(text)}, len(text.encode(errors="replace"))
+    word = max(_WORD.findall(text), key=len, default="").encode()
+    for position, message in _newest(chain, end):
+        if message.role != "user" or message.result_of:
+            continue
+        raw = chain.raws[position]
+        if not len(raw) / 3 <= size <= 3 * len(raw) or word not in raw:
+            continue
+        earlier = chain.content(position).text
+        if {*_NUMBER.findall(earlier)} == numbers and likeness(text, earlier) >= _SAME:
+            return [Regret(Signal.SAID_AGAIN, position, not plan.shows(position))]
+    return []
 
 
 def _called_again(name: str, arguments: str, chain: Chain, plan: Plan, end: int) -> Regret | None:
@@ -82,26 +93,6 @@ def _newest(chain: Chain, end: int) -> Iterator[tuple[int, Message]]:
 def _files_in(arguments: str) -> set[str]:
     """Paths and names of files in a text, which may be JSON."""
     return {word for word in _WORD.findall(arguments) if kind_of_word(word) in ("path", "file")}
-
-
-def _said_again(text: str, chain: Chain, plan: Plan, end: int) -> list[Regret]:
-    words = _ANY_WORD.findall(text)
-    if len(words) < _LEAST_WORDS:
-        return []
-    numbers = {*_NUMBER.findall(text)}
-    ascii_words = _WORD.findall(text)
-    word = max(ascii_words, key=len).encode() if ascii_words else b""
-    size = len(text.encode(errors="replace"))
-    for position, message in _newest(chain, end):
-        if message.role != "user" or message.result_of:
-            continue
-        raw = chain.raws[position]
-        if not len(raw) / 3 <= size <= 3 * len(raw) or word not in raw:
-            continue
-        earlier = chain.content(position).text
-        if {*_NUMBER.findall(earlier)} == numbers and likeness(text, earlier) >= _SAME:
-            return [Regret(Signal.SAID_AGAIN, position, not plan.shows(position))]
-    return []
 
 
 # --- counting ---
