@@ -150,9 +150,8 @@ class Beginning(msgspec.Struct, frozen=True):
         return len(self.opening) + len(self.tail) + _MEMBER_BYTES * len(self.members)
 
     def continued(self, raw: bytes, max_messages: int) -> Body | None:
-        ends_alike = raw.endswith(self.tail) and len(raw) >= self.end + len(self.tail)
         try:
-            read = self._messages_after(raw) if ends_alike else self._all_after(raw)
+            read = self._read_after(raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError):
             return None
         if read is None:
@@ -171,20 +170,15 @@ class Beginning(msgspec.Struct, frozen=True):
         members = {**members, "messages": memoryview(raw)[start:end]}
         return Body(JSONObject(raw, members, spans), messages)
 
-    def _messages_after(self, raw: bytes) -> tuple[list[msgspec.Raw], Members, Spans, int] | None:
-        """Read a body with the same tail, so that only messages are new.
-
-        Returns the new messages, members, spans, and the number of bytes added.
-        """
-        added = raw[self.end : len(raw) - len(self.tail)].strip(_SPACE)
-        added.decode()
-        new = decode_elements(b"[" + added[1:] + b"]")
-        if added and not (new and added.startswith(b",")):
-            return None
-        return new, self.members, self.spans, len(raw) - self.end - len(self.tail)
-
-    def _all_after(self, raw: bytes) -> tuple[list[msgspec.Raw], Members, Spans, int] | None:
-        """Read everything that follows the known messages; returns the same as ``_messages_after``."""
+    def _read_after(self, raw: bytes) -> tuple[list[msgspec.Raw], Members, Spans, int] | None:
+        """Return the new messages, members and spans, and by how many bytes the body has grown."""
+        if raw.endswith(self.tail) and len(raw) >= self.end + len(self.tail):  # only messages are new
+            added = raw[self.end : len(raw) - len(self.tail)].strip(_SPACE)
+            added.decode()
+            new = decode_elements(b"[" + added[1:] + b"]")
+            if added and not (new and added.startswith(b",")):
+                return None
+            return new, self.members, self.spans, len(raw) - self.end - len(self.tail)
         rest = raw[self.end :].lstrip(_SPACE)
         has_more = rest.startswith(b",")
         if not has_more and not rest.startswith(b"]"):
