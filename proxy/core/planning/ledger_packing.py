@@ -152,7 +152,10 @@ class Packing:
             value = whole.value
             if value in self._parts or value in self._shown or value in self._beside:
                 continue
-            fact = _below_directory(whole) if is_listed else whole
+            directory, slash, name = value.rpartition("/")
+            is_path = is_listed and whole.kind == "path" and not whole.key
+            is_below = is_path and name and len(directory) >= _SHARED
+            fact = Fact("file", name, directory + slash) if is_below else whole
             group = _group_of(fact)
             cost = self._count(" " + fact.value)
             if group not in self._groups:
@@ -183,14 +186,6 @@ class Packing:
             chosen = chosen[: len(chosen) - max(len(chosen) // 20, 1)]
             text = _packed(chosen)
         return text
-
-
-def _below_directory(fact: Fact) -> Fact:
-    """Split a path into file name and directory, if the directory is long enough to be shared."""
-    directory, slash, name = fact.value.rpartition("/")
-    if fact.kind != "path" or fact.key or not name or len(directory) < _SHARED:
-        return fact
-    return Fact("file", name, directory + slash)
 
 
 def _group_of(fact: Fact) -> str:
