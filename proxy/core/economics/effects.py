@@ -24,13 +24,18 @@ def effects(situation: Situation, prices: Prices) -> Iterator[tuple[str, str]]:
 
     The situation is that of the whole conversation, so its plan is empty; ``prices`` are of its model.
     """
-    policy = situation.policy
+    policy, budget = situation.policy, situation.budget
     yield "strategy", _strategy(situation)
     if policy.strategy.name == "off":
         return
     yield from _tokens(situation)
     yield from _kept(situation)
-    yield from _tools(situation)
+    places = [place for place in range(len(situation.chain)) if situation.role(place) in TOOL_ROLES]
+    tokens = budget.real(sum(situation.chain.tokens[place] for place in places))
+    how = "cleared before messages are cut" if policy.tool_results.clear_first else "scored like all else"
+    yield "tool_results", f"{_counted(len(places), 'result')} with {tokens:,} tokens; they are {how}"
+    if policy.tools:
+        yield "tools", f"{_counted(len([*situation.fresh]), 'result')} fresh at its end"
     yield from _notes(situation)
     yield from _beside_cuts(situation, prices)
     yield "store", f"kept for {policy.store.ttl / _DAY:g} days after its last turn"
@@ -90,16 +95,6 @@ def _kept(situation: Situation) -> Iterator[tuple[str, str]]:
         for retention, indexes in sorted(situation.classed.items())
     ]
     yield "retention", f"messages by class: {', '.join(told)}"
-
-
-def _tools(situation: Situation) -> Iterator[tuple[str, str]]:
-    policy, budget = situation.policy, situation.budget
-    places = [place for place in range(len(situation.chain)) if situation.role(place) in TOOL_ROLES]
-    tokens = budget.real(sum(situation.chain.tokens[place] for place in places))
-    how = "cleared before messages are cut" if policy.tool_results.clear_first else "scored like all else"
-    yield "tool_results", f"{_counted(len(places), 'result')} with {tokens:,} tokens; they are {how}"
-    if policy.tools:
-        yield "tools", f"{_counted(len([*situation.fresh]), 'result')} fresh at its end"
 
 
 def _notes(situation: Situation) -> Iterator[tuple[str, str]]:
