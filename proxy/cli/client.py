@@ -128,9 +128,9 @@ class AdminApi:
             next((line for line in lines if line.startswith("event:")), None)
 
     def maintain(self) -> Iterator[Json]:
-        """Run the maintenance of memories now; yield its progress."""
+        """Run the maintenance of memories now; yield its progress, which is told every few seconds."""
         headers = {"Accept": "application/x-ndjson"}
-        with self._streaming("POST", "/memory/maintain", None, headers=headers) as lines:
+        with self._streaming("POST", "/memory/maintain", _LOOKING, headers=headers) as lines:
             yield from (self._read("of", line) for line in lines)
 
     def _path(self, name: str) -> str:
@@ -165,7 +165,7 @@ class AdminApi:
 
     @contextmanager
     def _streaming(
-        self, method: str, path: str, timeout: float | None, **options: Any
+        self, method: str, path: str, timeout: float, **options: Any
     ) -> Generator[Iterator[str]]:
         """Yield the lines of an answer as they arrive. Raises CommandError."""
         with (
@@ -176,7 +176,7 @@ class AdminApi:
             yield response.iter_lines()
 
     @contextmanager
-    def _reaching(self, timeout: float | None) -> Generator[httpx2.Client]:
+    def _reaching(self, timeout: float) -> Generator[httpx2.Client]:
         """Yield an HTTP client; its failures are raised as CommandError."""
         try:
             # An outbound proxy is not asked for this machine: it would hear the token, and reach nobody.

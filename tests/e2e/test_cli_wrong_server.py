@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from proxy.cli import main
-from tests.support.servers import Exchange, FakeUpstream
+from proxy.cli import client, main
+from tests.support.servers import PATIENCE, Exchange, FakeUpstream
 
 COMMANDS = [
     *(f"sessions {verb} a" for verb in ("show", "transcript", "view", "tools", "export", "pause", "resume")),
@@ -68,6 +68,17 @@ async def test_an_error_that_no_proxy_sends_is_told_with_its_status(
 
     said = "unabridged: URL answers 502, and not as a proxy does; name it with --server\n"
     assert await said_of(FakeUpstream(broken), "sessions list", capsys) == (1, "", said)
+
+
+@pytest.mark.parametrize("words", ["stats", "sessions pause a", "memory maintain"])
+async def test_a_port_that_never_answers_is_not_waited_for_without_end(
+    words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for patience in ("_LOOKING", "_CHANGING"):
+        monkeypatch.setattr(client, patience, 0.1)
+    async with asyncio.timeout(PATIENCE):
+        told = await said_of(FakeUpstream(Exchange.gone), words, capsys)
+    assert told == (1, "", "unabridged: no proxy answers at URL (timed out); name it with --server\n")
 
 
 @pytest.mark.parametrize("greeting", [b"-ERR unknown command\r\n\r\n", b"\x15\x03\x01\x00\x02\x02\x46", b""])

@@ -239,6 +239,7 @@ class Maintenance:
         done, workspaces = Maintained(), dict[str, Scope]()
         scopes = await self.writer.scopes.store.scopes(_MOST)
         done.of = len(scopes)
+        on_progress(done)
         for scope in scopes:
             about = (await self.writer.scopes.remembered(scope)).about
             if about is not None and is_meant(self.policies().named_or_default(about.policy)):

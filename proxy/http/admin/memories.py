@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import msgspec
@@ -26,6 +27,8 @@ from proxy.ports import SessionKey
 _MOST = 100_000
 _FOUND, _LISTED = 5, 50
 _EVENTS = "application/x-ndjson"
+_REPEATED = 10.0
+"""Seconds after which progress is told again, so that one who waits knows that the run goes on."""
 _QUERY = Query("query", "What is looked for, in words; the newest items, if absent.", "string")
 _K = Query(
     "k", f"How many items, and memories, at most {_MOST:,}; {_FOUND} with a query, else {_LISTED}.", "integer"
@@ -123,14 +126,18 @@ class MemoryOperations:
         return schemas.Maintained.model_validate(await self.daily.run())
 
     async def _maintaining(self) -> AsyncIterator[bytes]:
-        """Yield a line after each scope, and the totals at the end."""
-        lines: asyncio.Queue[bytes] = asyncio.Queue()
+        """Yield a line after each scope, again while nothing new has come, and the totals at the end."""
+        lines: asyncio.Queue[bytes | None] = asyncio.Queue()
         encode = msgspec.json.Encoder().encode
         maintained = self.daily.run(on_progress=lambda done: lines.put_nowait(encode(done)))
         run = self.daily.background.run(maintained, is_needed=False)
-        run.add_done_callback(lambda _: lines.put_nowait(b""))
-        while line := await lines.get():
-            yield line + b"\n"
+        run.add_done_callback(lambda _: lines.put_nowait(None))
+        line: bytes | None = b""
+        while line is not None:
+            with suppress(TimeoutError):
+                line = await asyncio.wait_for(lines.get(), _REPEATED)
+            if line:
+                yield line + b"\n"
         yield encode(await run) + b"\n"
 
     # --- a client's own ---

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -20,6 +23,7 @@ from tests.support.remembering import (
     opening,
     person,
     read,
+    remembering,
 )
 from tests.support.servers import eventually, until
 
@@ -29,6 +33,10 @@ ADMIN_KEY = "Bearer admin"
 
 async def items(url: str, query: str = "") -> list[dict[str, Any]]:
     return (await ask(url, "GET", f"memory{query}")).json()["items"]
+
+
+async def count_of_items(url: str) -> int:
+    return len(await items(url))
 
 
 async def one(url: str, text: str) -> dict[str, Any]:
@@ -131,7 +139,22 @@ async def test_maintenance_on_demand_counts_what_it_did(remembered: str) -> None
     assert done == {**counts, "rescored": 2}
     told = await ask(remembered, "POST", "memory/maintain", Accept="application/x-ndjson")
     lines = [json.loads(line) for line in told.text.splitlines()]
-    assert [(each["scopes"], each["of"]) for each in lines] == [(1, 1), (1, 1)]
+    assert [(each["scopes"], each["of"]) for each in lines] == [(0, 1), (1, 1), (1, 1)]
+
+
+async def test_maintenance_that_takes_long_tells_again_and_again_how_far_it_is(
+    model: RememberingModel, tmp_path: Path, chats: Chats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.http.admin.memories._REPEATED", 0.02)
+    async with remembering(model, tmp_path, "channel_every = 100", upstream_key="operator") as url:
+        await person(chats, url, X_Unabridged_Session="one").ask(OSLO)
+        await eventually(lambda: len(model.asked_for_texts) == 2)
+        await until(2, lambda: count_of_items(url))
+        model.meanwhile = partial(asyncio.sleep, 0.2)
+        told = await ask(url, "POST", "memory/maintain", Accept="application/x-ndjson")
+    lines = [json.loads(line)["scopes"] for line in told.text.splitlines()]
+    assert lines.count(0) > 3
+    assert lines[-2:] == [1, 1]
 
 
 # --- forgetting ---
