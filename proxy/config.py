@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from pydantic import (
     BaseModel,
@@ -250,7 +250,8 @@ class Settings(BaseModel):
             raise ValueError(
                 "may end in the number of a database and nothing else, as in redis://localhost:6379/0"
             )
-        if parts.scheme.endswith("+cluster") and parts.path.strip("/0"):
+        databases = [parts.path, *parse_qs(parts.query).get("db", [])]
+        if parts.scheme.endswith("+cluster") and any(each.strip("/0") for each in databases):
             raise ValueError("names a cluster, which has one database: 0")
         return url
 

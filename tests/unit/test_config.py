@@ -301,6 +301,7 @@ SCHEMES = ("redis", "rediss", "redis+cluster", "rediss+cluster", "unix")
             "may end in the number of a database and nothing else, as in redis://localhost:6379/0",
         ),
         ("redis+cluster://:hush@h/1", "names a cluster, which has one database: 0"),
+        ("redis+cluster://:hush@h?db=1", "names a cluster, which has one database: 0"),
         ("unix://", "must name a socket, as in unix:///run/valkey.sock"),
         *(
             (f"memory://{more}", "must end after memory://, which is within the process and has no address")
