@@ -24,6 +24,8 @@ from proxy.environment import ADMIN_TOKEN_FILE, PREFIX, default_data_dir
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 _LOOKING, _CHANGING = 30.0, 120.0
 """Timeouts in seconds for reading and for changing; a change may wait for turns and summaries."""
+_NAMED = 100
+"""Characters of what is wrong with an answer."""
 _UNAUTHORIZED = (401, 403)
 _NO_SEGMENT = re.compile(r"[/\\]|\A\.{1,2}\Z")
 """Names that the server takes for an ambiguous path, encoded or not."""
@@ -66,16 +68,24 @@ class AdminApi:
         self._headers = {"Authorization": f"Bearer {token}"}
 
     @classmethod
-    def of(cls, args: argparse.Namespace) -> AdminApi:
-        """Return a client of the server that the options name, with the token of :func:`admin_token`.
+    @contextmanager
+    def of(cls, args: argparse.Namespace) -> Generator[AdminApi]:
+        """Yield a client of the server that the options name, with the token of :func:`admin_token`.
 
-        Raises UsageError for an argument that a request cannot carry.
+        Raises UsageError for an argument that a request cannot carry, and CommandError if what is done with
+        an answer fails, because something within it is not as a proxy of this release has it.
         """
         try:
             "".join(value for value in vars(args).values() if isinstance(value, str)).encode()
         except UnicodeEncodeError as error:
             raise UsageError("an argument is not UTF-8") from error
-        return cls(args.server, admin_token(os.environ))
+        api = cls(args.server, admin_token(os.environ))
+        try:
+            yield api
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            what = one_line(f"{type(error).__name__}: {error}", _NAMED)
+            said = f"{args.server} does not answer as a proxy of this release does ({what})"
+            raise CommandError(said) from error
 
     def sessions(self, limit: int) -> Json:
         """Return the sessions used last, newest first, and how many are left out."""
@@ -164,9 +174,7 @@ class AdminApi:
         return response
 
     @contextmanager
-    def _streaming(
-        self, method: str, path: str, timeout: float, **options: Any
-    ) -> Generator[Iterator[str]]:
+    def _streaming(self, method: str, path: str, timeout: float, **options: Any) -> Generator[Iterator[str]]:
         """Yield the lines of an answer as they arrive. Raises CommandError."""
         with (
             self._reaching(timeout) as client,

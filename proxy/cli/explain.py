@@ -29,11 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Ask the server, and show the answer. Raises CommandError."""
-    answer = AdminApi.of(args).session(args.session, "explain")
-    if args.json:
-        print_json(answer)
-    else:
-        show(*explanation(answer))
+    with AdminApi.of(args) as api:
+        answer = api.session(args.session, "explain")
+        if args.json:
+            print_json(answer)
+        else:
+            show(*explanation(answer))
     return 0
 
 

@@ -75,21 +75,30 @@ def run(args: argparse.Namespace) -> int:
     for name in ("scope", "tenant"):  # an empty variable must not mean all of them
         if getattr(args, name, None) == "":
             raise UsageError(f"the id after --{name} is empty")
-    api = AdminApi.of(args)
-    if args.verb == "export":
-        every = {"k": str(EVERY)}
-        names = [args.scope] if args.scope else [each["id"] for each in api.memory(every)["scopes"]]
-        found = (api.memory({"scope": name, **every}) for name in names)
-        lines = [dumps({**each["scopes"][0], "items": each["items"]}) + b"\n" for each in found]
-        export(b"".join(lines), args.output)
-        return 0
-    answer = _answer(args, api)
-    if args.json:
-        print_json(answer)
-        return 0
-    match args.verb:
+    with AdminApi.of(args) as api:
+        if args.verb == "export":
+            export(_exported(args.scope, api), args.output)
+        else:
+            answer = _answer(args, api)
+            if args.json:
+                print_json(answer)
+            else:
+                _show(args.verb, answer)
+    return 0
+
+
+def _exported(scope: str | None, api: AdminApi) -> bytes:
+    """Return all that is remembered, or what one memory holds, a line for each memory."""
+    every = {"k": str(EVERY)}
+    names = [scope] if scope else [each["id"] for each in api.memory(every)["scopes"]]
+    found = (api.memory({"scope": name, **every}) for name in names)
+    return b"".join(dumps({**each["scopes"][0], "items": each["items"]}) + b"\n" for each in found)
+
+
+def _show(verb: str, answer: Json) -> None:
+    match verb:
         case "list" | "search":
-            show(*listing(answer, with_scopes=args.verb == "list"), wraps=False)
+            show(*listing(answer, with_scopes=verb == "list"), wraps=False)
         case "show" | "restore":
             show(*item(answer))
         case "log":
@@ -98,7 +107,6 @@ def run(args: argparse.Namespace) -> int:
             show(f"forgotten: {words(answer['items'])} items")
         case _:
             show(facts(answer.items()))
-    return 0
 
 
 def _answer(args: argparse.Namespace, api: AdminApi) -> Json:

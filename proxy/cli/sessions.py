@@ -91,9 +91,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Ask the server, and show the answer. Raises CommandError."""
-    api = AdminApi.of(args)
-    if args.verb in _CHANGES:
-        return _change(args, api)
+    with AdminApi.of(args) as api:
+        return _change(args, api) if args.verb in _CHANGES else _look(args, api)
+
+
+def _look(args: argparse.Namespace, api: AdminApi) -> int:
     if args.verb == "list":
         answer = api.sessions(args.limit)
     else:

@@ -34,11 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Ask the server, and show the answer. Raises CommandError."""
-    answer = AdminApi.of(args).stats(args.since, args.by)
-    if args.json:
-        print_json(answer)
-    else:
-        show(*report(answer), wraps=False)
+    with AdminApi.of(args) as api:
+        answer = api.stats(args.since, args.by)
+        if args.json:
+            print_json(answer)
+        else:
+            show(*report(answer), wraps=False)
     return 0
 
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from functools import partial
 from operator import itemgetter
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
@@ -59,24 +59,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Update until Ctrl-C; print once if there is no terminal. Raises CommandError."""
-    api, console = AdminApi.of(args), screen()
-    if args.json:
-        print_json(look(api, args.limit))
-    elif args.once or not console.is_terminal:
-        show(picture(look(api, args.limit)), wraps=False)
-    else:
-        with suppress(KeyboardInterrupt), Live(console=console, screen=True, auto_refresh=False) as live:
-            while True:
-                try:
-                    seen = look(api, args.limit)
-                    live.update(picture(seen), refresh=True)
-                    time.sleep(min(_PAUSE, args.every))
-                    api.wait(_changed(seen), args.every)
-                except CommandError as error:  # it may come back
-                    fault = Text(f"{error}\nIt is looked for again. Ctrl-C ends this.", style="red")
-                    live.update(fault, refresh=True)
-                    time.sleep(args.every)
+    console = screen()
+    with AdminApi.of(args) as api:
+        if args.json:
+            print_json(look(api, args.limit))
+        elif args.once or not console.is_terminal:
+            show(picture(look(api, args.limit)), wraps=False)
+        else:
+            with suppress(KeyboardInterrupt):
+                _watch(api, console, args.limit, args.every)
     return 0
+
+
+def _watch(api: AdminApi, console: Console, limit: int, every: float) -> None:
+    """Look again and again, ``every`` so many seconds at most, until it is interrupted."""
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            try:
+                seen = look(api, limit)
+                live.update(picture(seen), refresh=True)
+                time.sleep(min(_PAUSE, every))
+                api.wait(_changed(seen), every)
+            except CommandError as error:  # it may come back
+                fault = Text(f"{error}\nIt is looked for again. Ctrl-C ends this.", style="red")
+                live.update(fault, refresh=True)
+                time.sleep(every)
 
 
 def look(api: AdminApi, limit: int) -> Json:

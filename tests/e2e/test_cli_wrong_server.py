@@ -47,6 +47,25 @@ async def test_what_is_no_answer_of_a_proxy_is_said_in_one_sentence(
     assert not out or "--json" in words
 
 
+MEMBERS = ("sessions", "epochs", "messages", "units", "tools", "rows", "notices", "scopes", "source")
+TOLD_BY = (*MEMBERS, "events", "id", "deleted", "forgotten", "of")
+"""Members by which an answer is told to be a proxy's."""
+
+
+@pytest.mark.parametrize("within", [None, 5, "soon", [None], [{}], {}])
+@pytest.mark.parametrize("words", COMMANDS)
+async def test_an_answer_that_is_otherwise_within_than_a_proxys_is_said_in_one_sentence(
+    words: str, within: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+
+    async def other(exchange: Exchange) -> None:
+        await exchange.answer_json(dict.fromkeys(TOLD_BY, within))
+
+    code, _, err = await said_of(FakeUpstream(other), words, capsys)
+    assert (code, err.count("\n")) in ((1, 1), (0, 0))
+    assert not err or err.startswith("unabridged: ")
+
+
 async def test_an_address_that_sends_elsewhere_is_answered_with_where(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
