@@ -29,7 +29,17 @@ from proxy.cli.replay_learn import as_json as learned_json
 from proxy.cli.replay_learn import as_toml as learned_toml
 from proxy.cli.replay_learn import learn
 from proxy.cli.replay_report import as_json, page, tables
-from proxy.cli.terminal import CommandError, add_json_option, notes, path, positive, print_json, seconds, show
+from proxy.cli.terminal import (
+    CommandError,
+    UsageError,
+    add_json_option,
+    notes,
+    path,
+    positive,
+    print_json,
+    seconds,
+    show,
+)
 from proxy.core.budget.budget import Budget, budget_tokens
 from proxy.core.budget.learning import Ratio, WindowEvidence
 from proxy.core.budget.prices import Prices
@@ -44,6 +54,8 @@ from proxy.errors import InvalidJSON, MissingParameter, UnabridgedError
 
 _EXAMPLE_WINDOW = 8_000
 """Tokens of the example window that is used if no model is named."""
+_OF_REPORTS = ("turns", "idle", "html")
+"""Options that say how sessions are replayed and reported, which learning does not do."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +144,8 @@ def _learn(args: argparse.Namespace, given: Sequence[Policy]) -> int:
     """Learn from the sessions. Raises CommandError."""
     if len(given) > 1:
         raise CommandError("--learn takes one policy")
+    if ignored := [f"--{name}" for name in _OF_REPORTS if getattr(args, name)]:
+        raise UsageError(f"--learn makes no report: leave out {' and '.join(ignored)}")
     policy, counter = given[0], TiktokenCounter()
     known = prices.prices_of(args.model)
     paid, writer = known.under(policy.economy), prices.prices_of(policy.summary.model or args.model)
@@ -161,6 +175,8 @@ def _note(known: Prices, model: str, idle: float, summary_tokens: int) -> str:
 
 
 def _content(file: str) -> bytes:
+    if not file:
+        raise UsageError("the file's name is empty")
     try:
         if file == "-":
             content = sys.stdin.buffer.read()

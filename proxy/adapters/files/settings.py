@@ -101,7 +101,10 @@ def load_settings(**flags: object) -> tuple[Settings, SettingsFile | None]:
     Raises SettingsError and FileError.
     """
     named = flags.get("config") or variables().get("config")
-    path = Path(str(named)).absolute() if named else default_config()
+    try:
+        path = Path(str(named)).absolute() if named else default_config()
+    except FileNotFoundError as error:
+        raise FileError(str(named), None, "cannot be read: the current directory is gone") from error
     if not named and _is_absent(path):
         return Settings.load(**flags), None
     given = [name for name, value in flags.items() if value is not None]

@@ -77,6 +77,17 @@ def test_it_is_named_by_a_flag_or_a_variable_else_the_users_own_and_never_that_o
     assert load_settings(config=users)[0].port == 9002
 
 
+def test_a_relative_name_in_a_directory_that_is_gone_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(FileError, match=r"^mine\.toml: cannot be read: the current directory is gone$"):
+        load_settings(config="mine.toml")
+
+
 def test_paths_in_it_start_at_its_own_directory(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/me")
     file.write_text('policies = "ours"\npolicy = "ours/mine.toml"\ndata_dir = "~/data"\n')

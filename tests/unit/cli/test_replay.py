@@ -123,6 +123,11 @@ def test_a_dash_is_stdin(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     assert replayed(capsys, "-")[0]["totals"]["turns"] == 40
 
 
+def test_an_empty_name_means_no_file(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", ""]) == 2
+    assert capsys.readouterr() == ("", "unabridged: the file's name is empty\n")
+
+
 def test_people_get_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = written(tmp_path / "a.jsonl", session())
     assert main(["replay", file, "--policy", "balanced", "--budget", "2000", "--turns"]) == 0

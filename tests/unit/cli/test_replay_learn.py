@@ -117,3 +117,12 @@ def test_one_session_teaches_nothing(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_it_learns_under_one_policy_at_a_time(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", "--learn", file, "--policy", "default", "--policy", "agent"]) == 1
     assert "one policy" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--turns", "--idle=5", "--html=page.html"])
+def test_what_it_would_not_heed_is_refused(
+    file: str, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    assert main(["replay", "--learn", file, option]) == 2
+    said = f"unabridged: --learn makes no report: leave out {option.partition('=')[0]}\n"
+    assert capsys.readouterr() == ("", said)
