@@ -216,11 +216,19 @@ class Edits:
 
 
 async def _restored(messages: Ranges | None, epoch: int | None, branch: Branch) -> Plan:
-    """Return a plan without the cuts of ``messages`` or of one epoch; with neither, a plan without cuts."""
-    if epoch is not None:
-        wanted = _newly_cut(branch.epochs, epoch)
-    else:
+    """Return a plan without the cuts of ``messages`` or of one epoch; with neither, a plan without cuts.
+
+    An epoch's own cuts are those that no earlier one made. Raises NotFound if it is not in force.
+    """
+    if epoch is None:
         wanted = None if messages is None else numbered(messages, len(branch.nodes))
+    else:
+        numbers = [each.number for each in branch.epochs]
+        if epoch not in numbers:
+            raise NotFound("No epoch of that number is in force.")
+        place = numbers.index(epoch)
+        before = branch.epochs[place - 1].plan.edited if place else set[int]()
+        wanted = frozenset(branch.epochs[place].plan.edited - before)
     return await asyncio.to_thread(restored, branch.situation, wanted)
 
 
@@ -229,13 +237,3 @@ def numbered(messages: Ranges, count: int) -> frozenset[int]:
     if any(each.stop > count for each in messages) or not count:
         raise InvalidType(f"The messages are 0 to {count - 1}.", param="messages")
     return frozenset(place for each in messages for place in each)
-
-
-def _newly_cut(epochs: Sequence[Epoch], number: int) -> frozenset[int]:
-    """Return the messages that this epoch cut or clipped and no earlier one did. Raises NotFound."""
-    before = set[int]()
-    for epoch in epochs:
-        if epoch.number == number:
-            return frozenset(epoch.plan.edited - before)
-        before = epoch.plan.edited
-    raise NotFound("No epoch of that number is in force.")

@@ -74,9 +74,7 @@ class MemoryCounts:
             for scope in await self.daily.writer.scopes.store.scopes(_MOST) if is_on else ():
                 counts.append(await self._of(scope))
             self._tell(counts)
-        self._due = self.daily.writer.clock.monotonic() + max(
-            _PAUSE, _SHARE * (self.daily.writer.clock.monotonic() - began)
-        )
+        self._due = monotonic() + max(_PAUSE, _SHARE * (monotonic() - began))
 
     async def _of(self, scope: Scope) -> _Counted:
         before, store = self._known.get(scope.tag) or _Counted(), self.daily.writer.scopes.store

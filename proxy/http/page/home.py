@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -39,12 +39,18 @@ class Home:
         limit = number(request, "limit", _SHOWN, _MOST)
         found: list[Inspected] = []
         left_out, fault = Counter[str](), ""
-        spans: Mapping[str, Bill] = {}
+        spans: dict[str, Bill] = {}
         try:
             found, left_out = await self.inspection.newest(limit, words=words)
-            spans = await self._spans()
+            _, of_90_days, rows = await self.stats.since(_KEPT, "day")
         except StoreUnavailable as error:
             fault = error.message
+        else:
+            for name, ago in (("Today", 0), ("7 days", _WEEK - _DAY)):
+                # A day in UTC, as an ISO date, which sorts as text.
+                first = f"{datetime.fromtimestamp(self.now() - ago, UTC):%Y-%m-%d}"
+                spans[name] = sum((row.bill for row in rows if row.key >= first), NOTHING)
+            spans["90 days"] = of_90_days
         content = {
             "words": words,
             "sessions": [(each, self.inspection.policy_of(each.session).stages) for each in found],
@@ -54,16 +60,3 @@ class Home:
             "is_down": bool(fault),
         }
         return Shown("home.html", "Sessions", content)
-
-    async def _spans(self) -> Mapping[str, Bill]:
-        """Bills of today, of 7 days, and of the 90 days that bills are stored. Raises StoreUnavailable."""
-        _, total, rows = await self.stats.since(_KEPT, "day")
-        # Days in UTC, as ISO dates, which sort as text.
-        today, days = (
-            f"{datetime.fromtimestamp(self.now() - ago, UTC):%Y-%m-%d}" for ago in (0, _WEEK - _DAY)
-        )
-        spans = {
-            name: sum((row.bill for row in rows if row.key >= first), NOTHING)
-            for name, first in (("Today", today), ("7 days", days))
-        }
-        return {**spans, "90 days": total}
