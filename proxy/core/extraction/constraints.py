@@ -83,9 +83,17 @@ def _sets_another(newer: Subject, older: Subject) -> bool:
     if shared & _UNTYPED and newer.is_like(older, _ALIKE_IN_KIND):
         return True
     differing = newer.differing(older)
+    if not differing:
+        return False
     if fitting := differing & newer.fitting(older):
         return _sets_attribute(newer, older, fitting, differing)
-    return bool(differing) and _sets_thing(newer, older, differing)
+    # Else the value may be of the thing that both are about: a server's address, or the language of answers.
+    if newer.is_one and older.is_one and differing == _URL:
+        return newer.head <= older.head or older.head <= newer.head
+    is_state = bool(newer.head) and newer.head == older.head and (newer.is_one or not differing & _OBJECTS)
+    is_changed = newer.replaces and not newer.forbids
+    is_set = differing <= _MANNERS or newer.limits or is_changed or is_state
+    return newer.things == older.things and is_set
 
 
 def _sets_attribute(
@@ -107,18 +115,6 @@ def _sets_attribute(
     # Both may name it of the same thing: the things of one are those of the other, or do not differ much.
     one, other = newer.things, older.things
     return one <= other or other <= one or len(one & other) >= _ALIKE_IN_KIND * min(len(one), len(other))
-
-
-def _sets_thing(newer: Subject, older: Subject, differing: frozenset[str]) -> bool:
-    """Whether ``newer`` sets another value for the thing that both are about, without naming an attribute.
-
-    The address of a server, or the language of answers, for example.
-    """
-    if newer.is_one and older.is_one and differing == _URL:
-        return newer.head <= older.head or older.head <= newer.head
-    is_state = bool(newer.head) and newer.head == older.head and (newer.is_one or not differing & _OBJECTS)
-    is_changed = newer.replaces and not newer.forbids
-    return newer.things == older.things and (differing <= _MANNERS or newer.limits or is_changed or is_state)
 
 
 def _may_set(newer: Subject, older: Subject) -> bool:
