@@ -10,7 +10,7 @@ message does not yield if the last one alone is over the budget: that could not 
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from proxy.core.budget.budget import Stage
@@ -143,7 +143,13 @@ class Selection:
                     self.take(index)
         self._note_clip(order)
         if is_counting:
-            self._take_answers(strategy.condensed(situation))
+            answers = (
+                each
+                for each in strategy.condensed(situation)
+                if situation.protection.get(each, FIXED) < FIXED
+            )
+            for index in answers:  # their requests stay; a note behind each says what was cut
+                self._take(index)
         else:
             self._take_islands()
         if self._stage is Stage.EMERGENCY:
@@ -234,12 +240,6 @@ class Selection:
         """Counted tokens that clearing or clipping has already freed in a unit."""
         return sum(each.saves for each in self._cleared.get(index, ()))
 
-    def _take_answers(self, indexes: Iterable[int]) -> None:
-        """Cut answers whose requests stay; a note behind each request says what was cut."""
-        for index in indexes:
-            if self._situation.protection.get(index, FIXED) < FIXED:
-                self._take(index)
-
     def _take_islands(self) -> None:
         """Cut small unimportant runs of unprotected units with a gap on either side."""
         situation, low = self._situation, self._situation.policy.importance.low
@@ -288,38 +288,31 @@ class Selection:
 
     def quotes(self) -> dict[Span, tuple[str, ...]]:
         """All gaps from now on, old ones included, as maximal runs, each with the quotes of its note."""
-        units = self._situation.units
+        situation, units, went = self._situation, self._situation.units, sorted(self.quoted)
         pieces = [(units[index].start, units[index].end) for index in self.cut]
-        pieces += [gap.span for gap in self._situation.plan.gaps]
+        pieces += [gap.span for gap in situation.plan.gaps]
         spans: list[Span] = []
         for start, end in sorted(pieces):
             if spans and start <= spans[-1][1]:
                 spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
             else:
                 spans.append((start, end))
-        return {span: self._quotes_within(*span) for span in spans}
-
-    def _quotes_within(self, start: int, end: int) -> tuple[str, ...]:
-        """Quotes for a gap's note: those of earlier notes, then requests cut now; only the newest that fit.
-
-        There are none while the budget has no room for every rule, because rules matter more than requests
-        that were already answered.
-        """
-        situation, units = self._situation, self._situation.units
-        quotes = [text for gap in situation.plan.gaps_within(start, end) for text in gap.quotes]
-        went = sorted(self.quoted)
-        first, last = (bisect_left(went, place, key=lambda each: units[each].start) for place in (start, end))
-        quotes += filter(None, map(self._quote, went[first:last]))  # a picture alone has no words
-        if quotes and is_short(situation):
-            return ()
-        left = int(situation.budget.room * _QUOTED_SHARE * 4)
-        fitting: list[str] = []
-        for text in dict.fromkeys(reversed(quotes)):  # what was asked again is quoted once
-            left -= len(text)
-            if left < 0:
-                break
-            fitting.append(text)
-        return tuple(reversed(fitting))
+        found: dict[Span, tuple[str, ...]] = {}
+        for span in spans:  # the quotes of earlier notes, then requests cut now; only the newest that fit
+            quotes = [text for gap in situation.plan.gaps_within(*span) for text in gap.quotes]
+            first, last = (bisect_left(went, place, key=lambda each: units[each].start) for place in span)
+            quotes += filter(None, map(self._quote, went[first:last]))  # a picture alone has no words
+            if quotes and is_short(situation):
+                quotes = []  # not every rule has room, and rules matter more than requests that were answered
+            left = int(situation.budget.room * _QUOTED_SHARE * 4)
+            fitting: list[str] = []
+            for text in dict.fromkeys(reversed(quotes)):  # what was asked again is quoted once
+                left -= len(text)
+                if left < 0:
+                    break
+                fitting.append(text)
+            found[span] = tuple(reversed(fitting))
+        return found
 
     def _quote(self, index: int) -> str:
         return quote(self._situation.content(self._situation.units[index].start).text)
