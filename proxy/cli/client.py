@@ -17,7 +17,7 @@ import httpx2
 
 from proxy.cli.terminal import CommandError, UsageError, add_json_option
 from proxy.config import ONE_WORD, is_loopback, split_url
-from proxy.core.formats.json import as_mapping
+from proxy.core.formats.json import as_mapping, members
 from proxy.core.text.cutting import one_line
 from proxy.environment import ADMIN_TOKEN_FILE, PREFIX, default_data_dir
 
@@ -97,9 +97,10 @@ class AdminApi:
 
     def export(self, name: str) -> bytes:
         """Return the export of a session as it was received."""
-        response = self._ask("GET", f"{self._path(name)}/export")
-        self._read("session", response.content)
-        return response.content
+        content = self._ask("GET", f"{self._path(name)}/export").content
+        if "session" not in (members(content) or ()):
+            raise self._no_proxy()
+        return content
 
     def change(self, name: str, verb: str, body: Json) -> Json:
         """Fork, compact, restore, pause or resume a session."""

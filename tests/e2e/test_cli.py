@@ -8,6 +8,7 @@ import json
 import os
 import re
 import sys
+import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Protocol
@@ -19,6 +20,7 @@ from proxy.cli import main
 from proxy.cli.client import LISTED, LONGEST
 from proxy.cli.memory import EVERY
 from tests.support.clients import ADMIN, Chat, proxying, write_policy
+from tests.support.servers import Exchange, FakeUpstream
 from tests.support.upstreams import Model
 
 SMALL = 'extends = "balanced"\n[budget]\ntokens = 600\n[summary]\nwait = "0s"\nenabled = false\n'
@@ -220,6 +222,27 @@ async def test_an_export_to_a_file_is_for_its_owner_alone(cli: Run, tmp_path: Pa
     code, _, err = await cli("sessions", "export", NAME, "-o", str(tmp_path / "no" / "where"))
     assert code == 1
     assert "cannot be written" in err
+
+
+async def test_an_export_takes_little_more_memory_than_its_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UNABRIDGED_ADMIN_TOKEN", "admin")
+    body = b'{"session": {}, "tree": [%b{}]}' % (b"{}," * 2**21)
+
+    async def large(exchange: Exchange) -> None:
+        await exchange.answer(200, body=body)
+
+    upstream = FakeUpstream(large)
+    async with upstream.serve():
+        words = ["sessions", "export", "a", "-o", str(tmp_path / "a.json"), "--server", upstream.url]
+        tracemalloc.start()
+        try:
+            assert await asyncio.to_thread(main, words) == 0
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert peak < 4 * len(body)
 
 
 async def test_an_export_to_what_is_no_file_leaves_its_rights_as_they_were(cli: Run, tmp_path: Path) -> None:
