@@ -111,6 +111,17 @@ async def test_a_refusal_teaches_the_window_and_the_request_goes_out_again_unsee
         assert model.refused == 1
 
 
+@pytest.mark.parametrize("streams", [False, True])
+async def test_a_refused_request_of_which_nothing_can_be_cut_is_not_sent_again(
+    chats: Chats, *, streams: bool
+) -> None:
+    async with running(Model(window=3_000)) as model, proxying(model.url) as url:
+        chat = chats(url)
+        chat.members["stream"] = streams
+        answer = await chat.ask("where from here? " * 2_000)
+    assert (answer.status_code, len(model.chats)) == (400, 1)
+
+
 # --- truncation in silence ---
 
 

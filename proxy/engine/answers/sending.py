@@ -175,7 +175,7 @@ class Sender:
         request = exchange.request
         request.model.alternates = True
         body = self.decisions.body(request, exchange.decision)
-        is_changed = body != exchange.body
+        is_changed = body != exchange.plain_body
         exchange.set_request(request, exchange.decision, body)
         return is_changed
 

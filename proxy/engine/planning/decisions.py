@@ -162,7 +162,7 @@ class Decisions:
     def _take(self, exchange: Exchange, request: Request, decision: Decision) -> bool:
         """Make this the request to send; return False if its body is the same as before."""
         body = self.body(request, decision)
-        if body == exchange.body:
+        if body == exchange.plain_body:
             return False
         exchange.answerers = self.answerers(request, decision)
         exchange.set_request(request, decision, body)
