@@ -51,6 +51,11 @@ class _Thread:
         """Whether this process is reading it now."""
         return self.reading is not None and not self.reading.done()
 
+    @property
+    def is_due(self) -> bool:
+        """Whether it had so many exchanges since its last reading began that it is to be read."""
+        return self.exchanges - self.read >= self.access.policy.memory.every
+
 
 @dataclass(frozen=True)
 class MemoryScheduler:
@@ -99,9 +104,7 @@ class MemoryScheduler:
         thread.has_news = True
         thread.read = min(thread.read, thread.exchanges)
         self._keep(name, thread)
-        is_due = thread.exchanges - thread.read >= access.policy.memory.every
-        if is_due and not thread.is_being_read:
-            thread.read = thread.exchanges
+        if thread.is_due and not thread.is_being_read:
             self._begin(session, thread)
         self._let_rest(name, thread)
         self.daily.met(home, access)
@@ -131,9 +134,15 @@ class MemoryScheduler:
 
     def _begin(self, session: SessionKey, thread: _Thread) -> None:
         """Start reading a thread; if the process ends before that, the daily run reads it."""
-        thread.has_news = False
-        reading = self.read(session, thread.home, thread.access)
-        thread.reading = self.background.run(reading, is_needed=False)
+
+        async def read() -> None:
+            while True:
+                thread.read, thread.has_news = thread.exchanges, False
+                await self.read(session, thread.home, thread.access)
+                if not thread.is_due:  # else enough was said meanwhile to read it again
+                    return
+
+        thread.reading = self.background.run(read(), is_needed=False)
 
     async def read(self, session: SessionKey, home: MemoryHome, access: ModelAccess) -> None:
         """Read a thread, then do what is due in its home: write its texts, archive items."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -188,6 +189,23 @@ async def test_a_long_conversation_is_read_every_so_many_exchanges(
             await eventually(lambda number=number: len(model.asked_for_texts) == 2 * number)
         first, second = model.prompts(model.asked_for_items)
         assert ("Oslo" in first, "Well" in second, f"ana: {OSLO}" in second) == (True, True, False)
+
+
+async def test_what_was_said_while_a_conversation_was_read_is_read_when_that_has_ended(
+    model: RememberingModel, tmp_path: Path, chats: Chats
+) -> None:
+    said = asyncio.Event()
+    model.meanwhile = said.wait
+    async with remembering(model, tmp_path, "every = 2\nchannel_every = 100", memory_rest=60.0) as url:
+        chat = person(chats, url, X_Unabridged_Session="one")
+        await chat.ask("Hello")
+        await chat.ask(OSLO)
+        await eventually(lambda: model.asked_for_texts)
+        await chat.ask("Well")
+        await chat.ask("Go on")
+        said.set()
+        await eventually(lambda: len(model.asked_for_items) == 2)
+        assert "Well" in model.prompts(model.asked_for_items)[1]
 
 
 # --- restarts, forks, workers, and secrets ---
