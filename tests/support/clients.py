@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -171,12 +171,14 @@ async def admin(url: str, path: str, **query: str) -> Any:
         return response.json()
 
 
-async def bill_of(url: str, session: str = "s", requests: int = 1) -> Any:
-    """A session's bill, once it has so many requests: a turn is billed behind its answer."""
+async def bill_of(
+    url: str, session: str = "s", requests: int = 1, has: Callable[[Any], object] = bool
+) -> Any:
+    """A session's bill, once it has so many requests, and what it must have: it is written behind answers."""
     async with asyncio.timeout(PATIENCE), httpx2.AsyncClient(base_url=url, headers=ADMIN) as client:
         while True:
             found = (await client.get(f"/unabridged/v1/sessions/{session}")).json().get("bill")
-            if found and found["requests"] >= requests:
+            if found and found["requests"] >= requests and has(found):
                 return found
             await asyncio.sleep(0.01)
 
