@@ -25,7 +25,9 @@ DEFAULT_SERVER = "http://127.0.0.1:8080"
 _LOOKING, _CHANGING = 30.0, 120.0
 """Timeouts in seconds for reading and for changing; a change may wait for turns and summaries."""
 _NAMED = 100
-"""Characters of what is wrong with an answer."""
+"""Characters of what is wrong that are shown."""
+_UNQUOTED = re.compile(r'["$`\\]')
+"""What ends or changes a text in quotes, of a program or a shell."""
 _UNAUTHORIZED = (401, 403)
 _NO_SEGMENT = re.compile(r"[/\\]|\A\.{1,2}\Z")
 """Names that the server takes for an ambiguous path, encoded or not."""
@@ -53,9 +55,9 @@ def add_server_option(parser: argparse.ArgumentParser) -> None:
 
 def address_of(server: str) -> str:
     """Return the address of a server, without the `/v1` that clients add. Raises UsageError."""
-    parts = split_url(server)
+    parts = None if _UNQUOTED.search(server) else split_url(server)
     if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname or any(parts[3:]):
-        raise UsageError(f'--server must be a URL such as {DEFAULT_SERVER}, not "{server}"')
+        raise UsageError(f'--server must be a URL such as {DEFAULT_SERVER}, not "{one_line(server, _NAMED)}"')
     return server.rstrip("/").removesuffix("/v1")
 
 
@@ -126,9 +128,9 @@ class AdminApi:
     def restore_item(self, name: str) -> Json:
         return self._read("source", self._ask("POST", f"{_item_path(name)}/restore").content)
 
-    def forget(self, name: str = "", **of: str) -> Json:
+    def forget(self, name: str | None = None, **of: str) -> Json:
         """Forget an item, or what is remembered of a scope, a session or a person."""
-        path = _item_path(name) if name else "/memory"
+        path = "/memory" if name is None else _item_path(name)
         return self._read("forgotten", self._ask("DELETE", path, of).content)
 
     def wait(self, since: float, seconds: float) -> None:

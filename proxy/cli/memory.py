@@ -72,9 +72,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Ask the server, and show the answer. Raises CommandError."""
-    for name in ("scope", "tenant"):  # an empty variable must not mean all of them
+    for name in (*_WHOM, "tenant"):  # an empty variable must not mean all of them
         if getattr(args, name, None) == "":
-            raise UsageError(f"the id after --{name} is empty")
+            raise UsageError(f"what follows --{name} is empty")
     with AdminApi.of(args) as api:
         if args.verb == "export":
             export(_exported(args.scope, api), args.output)
@@ -196,7 +196,7 @@ def _forget(args: argparse.Namespace, api: AdminApi) -> Json:
     if not args.yes and sys.stdin.isatty():
         what = args.item or " ".join(f"{name} {value}" for name, value in named.items())
         confirm(f"Forget {one_line(what, 200)} for good?", "not forgotten")
-    return api.forget(args.item or "", **named, **({"tenant": args.tenant} if args.tenant else {}))
+    return api.forget(args.item, **named, **({"tenant": args.tenant} if args.tenant else {}))
 
 
 def _maintain(api: AdminApi) -> Json:

@@ -95,3 +95,12 @@ def test_a_client_that_nobody_knows_and_an_address_that_is_none_are_refused(
     assert refused.value.code == 2
     assert main(["connect", "openai", "--server", "nowhere"]) == 2
     assert "--server must be a URL" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("host", ['a"b', "a$(b)", "a`b`", "a\\b", "a\nb"])
+def test_an_address_that_ends_its_quotes_is_refused_in_one_line(
+    host: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["connect", "environment", "--server", f"http://{host}"]) == 2
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)

@@ -73,11 +73,18 @@ async def test_an_export_has_a_line_for_each_memory_with_all_that_is_in_it(cli: 
 
 @pytest.mark.parametrize("words", ["list", "search nuts", "export", "forget"])
 async def test_an_empty_id_of_a_memory_does_not_mean_all(cli: Run, words: str) -> None:
-    assert await cli(*words.split(), "--scope", "") == (2, "", "unabridged: the id after --scope is empty\n")
+    assert await cli(*words.split(), "--scope", "") == (2, "", "unabridged: what follows --scope is empty\n")
+
+
+async def test_nothing_is_forgotten_where_whose_or_which_is_empty(cli: Run) -> None:
+    for name in ("--person", "--session"):
+        told = (2, "", f"unabridged: what follows {name} is empty\n")
+        assert await cli("forget", name, "", "--yes") == told
+    assert await cli("forget", "", "--yes") == (2, "", "unabridged: the item's id is empty\n")
 
 
 async def test_an_empty_id_of_a_tenant_does_not_mean_whoever_has_the_name(cli: Run) -> None:
-    told = (2, "", "unabridged: the id after --tenant is empty\n")
+    told = (2, "", "unabridged: what follows --tenant is empty\n")
     assert await cli("forget", "--person", "ana", "--tenant", "", "--yes") == told
 
 
