@@ -113,7 +113,7 @@ class Settings(BaseModel):
     shadow: Annotated[bool, Flag(None, "decide and record, and forward every request as it came")] = False
     host: Annotated[str, Field(min_length=1), Flag("ADDRESS", "to listen on (127.0.0.1)")] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535), Flag("PORT", "to listen on; 0 is any free one (8080)")] = 8080
-    workers: Annotated[int, Field(ge=1), Flag("N", "processes (1)")] = 1
+    workers: Annotated[int, Field(ge=1, le=1_000), Flag("N", "processes (1)")] = 1
     background_calls: Annotated[
         int, Field(ge=0), Flag("N", "calls for summaries at a time beside users' requests (1)")
     ] = 1

@@ -268,6 +268,7 @@ def test_complaints_name_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
         ("port", "-1", "--port must be at least 0"),
         ("port", "65536", "--port must be at most 65535"),
         ("workers", "0", "--workers must be at least 1"),
+        ("workers", "1001", "--workers must be at most 1000"),
         ("host", "", "--host must not be empty"),
         ("upstream", "localhost:8000/v1", "--upstream must be a URL such as https://api.openai.com/v1"),
         (
