@@ -106,10 +106,10 @@ def _run(command: Command, args: argparse.Namespace) -> int:
 
 
 def _prepare_streams() -> None:
-    """Let output go nowhere where its stream was closed, and escape what a terminal has no character for."""
-    for name in ("stdout", "stderr"):
+    """Let a stream that was closed be empty, and escape what a terminal has no character for."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - it is open as long as the process
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - it is open as long as the process
     if hasattr(sys.stdout, "reconfigure"):
         cast("TextIOWrapper", sys.stdout).reconfigure(errors="backslashreplace")
 

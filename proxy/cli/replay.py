@@ -130,7 +130,8 @@ def run(args: argparse.Namespace) -> int:
     note = _note(known, args.model, args.idle, args.summary_tokens)
     if args.html:
         try:
-            args.html.write_text(page(outcomes, policies, note), encoding="utf-8")
+            # An id may be half a character.
+            args.html.write_text(page(outcomes, policies, note), encoding="utf-8", errors="replace")
         except OSError as error:
             raise CommandError(f"{args.html} cannot be written: {error.strerror or error}") from error
     if args.json:

@@ -95,8 +95,9 @@ def listening(settings: Settings) -> Generator[socket.socket]:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((settings.host.strip("[]"), settings.port))
-        except OSError as error:
-            said = f"cannot listen on {settings.host}:{settings.port}: {error.strerror}"
+        except (OSError, TypeError) as error:  # TypeError: not a valid host name
+            reason = error.strerror if isinstance(error, OSError) else "this is not the name of a host"
+            said = f"cannot listen on {settings.host}:{settings.port}: {reason}"
             raise CommandError(f"{said}; name another --host or --port") from error
         listener.set_inheritable(True)
         yield listener

@@ -224,11 +224,12 @@ def test_a_taken_port_is_said(refused: Refused) -> None:
     assert "--port" in said
 
 
-def test_an_address_that_is_not_this_machines_is_said(
-    refused: Refused, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("host", ["192.0.2.1", "münchen..example"])
+def test_an_address_that_is_not_this_machines_or_none_is_said(
+    refused: Refused, monkeypatch: pytest.MonkeyPatch, host: str
 ) -> None:
     monkeypatch.setenv("UNABRIDGED_ADMIN_TOKEN", "opensesame")
-    code, said = refused("--host", "192.0.2.1", "--store", "memory://")
+    code, said = refused("--host", host, "--store", "memory://")
     assert (code, said.count("--host")) == (1, 1)
 
 

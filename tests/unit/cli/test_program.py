@@ -149,6 +149,12 @@ def test_an_error_that_cannot_be_written_as_json_is_told_all_the_same(goes: str)
     assert "Traceback" not in done.stderr
 
 
+def test_closed_input_is_empty_input() -> None:
+    program = f"{sys.executable} -m proxy replay - <&-"
+    done = subprocess.run(["sh", "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (1, "unabridged: - has no session\n")
+
+
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
 def test_a_stream_that_whoever_started_it_has_closed_is_no_crash(closed: str) -> None:
     for words, code in (("check default", 0), ("check no-such-policy", 1)):

@@ -123,6 +123,14 @@ def test_a_dash_is_stdin(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     assert replayed(capsys, "-")[0]["totals"]["turns"] == 40
 
 
+def test_half_a_character_in_an_id_keeps_no_page_from_being_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, written_to = written(tmp_path / "a.jsonl", session("half \ud83d", 1)), tmp_path / "page.html"
+    assert main(["replay", file, "--turns", "--html", str(written_to)]) == 0
+    assert "half ?" in written_to.read_text(encoding="utf-8")
+
+
 def test_an_empty_name_means_no_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", ""]) == 2
     assert capsys.readouterr() == ("", "unabridged: the file's name is empty\n")
