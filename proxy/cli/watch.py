@@ -58,12 +58,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Update until Ctrl-C; print once if there is no terminal. Raises CommandError."""
+    """Update until Ctrl-C; print once if no terminal is there that can be updated. Raises CommandError."""
     console = screen()
     with AdminApi.of(args) as api:
         if args.json:
             print_json(look(api, args.limit))
-        elif args.once or not console.is_terminal:
+        elif args.once or not console.is_terminal or console.is_dumb_terminal:
             show(picture(look(api, args.limit)), wraps=False)
         else:
             with suppress(KeyboardInterrupt):

@@ -126,6 +126,25 @@ async def test_in_a_terminal_it_follows_what_happens_as_it_is_told_until_it_is_e
     os.close(screen)
 
 
+async def test_a_terminal_that_cannot_be_updated_is_shown_what_is_there_once(served: str, chat: Chat) -> None:
+    screen, inside = pty.openpty()
+    command = ("-m", "proxy", "watch", "--server", served)
+    watching = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *command,
+        stdin=inside,
+        stdout=inside,
+        stderr=inside,
+        env={**os.environ, "TERM": "dumb"},
+    )
+    os.close(inside)
+    await until(screen, "8 requests")
+    await until_left(screen)
+    async with asyncio.timeout(PATIENCE):
+        assert await watching.wait() == 0
+    os.close(screen)
+
+
 @pytest.mark.parametrize(("saved", "told"), [(-0.18, "saved -$0.1800"), (1.5, "saved $1.5000")])
 def test_what_was_lost_is_told_as_a_negative_amount(saved: float, told: str) -> None:
     bill = {
