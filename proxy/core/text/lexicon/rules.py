@@ -20,7 +20,7 @@ PROHIBITION = (
     "禁止|严禁|嚴禁",
 )
 _NEGATION = (
-    r"""not?|never|none|nothing|nobody|neither|nor|cannot|without|avoid(?:s|ed|ing)?|refrain(?:s|ed)?
+    r"""not?|never|none|nothing|nobody|neither|nor|cannot|dont|cant|wont|without|avoid(?:s|ed|ing)?|refrain(?:s|ed)?
     |stop(?:s|ped)?|taboo|stay (?:away|out|off|clear)|steer clear|keep (?:away|out|off|clear)|hands off
     |nicht|nichts|nie|niemals|kein(?:e[nmrs]?)?|niemand|ohne|vermeide[nt]?|nunca|jamás
     |ningun[oa]?|ningún|nada|nadie|ni|sin|evit\w+|pas|jamais|aucune?|rien|personne|sans|évite[rzs]?""",
@@ -40,7 +40,7 @@ RELIEF = _pattern(
 """A sentence with one of these may mean the same as one with a negation."""
 NEGATED_DEMAND = _pattern(
     (
-        r"""(?:do not|don['\u2019]t|never) (?:forget|hesitate|worry|mind)
+        r"""(?:do not|don['\u2019]?t|never) (?:forget|hesitate|worry|mind)
         |no (?:later|more|less|fewer|longer) than|not (?:more|less|only|just)|no problem|vergiss nicht
         |nicht (?:mehr als|nur)|no (?:olvides?|más de|solo)|n['\u2019]oublie[zs]? pas|pas plus de
         |ne\b.{1,20}\bque|not? (?:\w+ )?other|no(?:body| one) else|keine? andere[nr]?
@@ -58,7 +58,7 @@ DOUBLE_NEGATION = re.compile(
 TAKEN_BACK = _pattern(
     PROHIBITION,
     (
-        r"""(?:must|shall|should|may|need|do|does|did) ?(?:not|n['\u2019]t)|never
+        r"""(?:must|shall|should|may|need|do|does|did) ?(?:not|n['\u2019]?t)|never
         |not (?:required|necessary|needed|to)|no need|optional
         |nicht (?:nötig|erforderlich|dürfen?|erlaubt)|braucht? (?:nicht|kein)|darf nicht
         |no (?:debe|hace falta|es necesario|necesita)\w*|ne (?:doit|faut|pas)
@@ -81,7 +81,7 @@ WITHDRAWS = _pattern(
         |rescinded|over now)|(?:i|we) (?:hereby )?(?:withdraw|revoke|lift|cancel|rescind|take back)
         |(?:forget|disregard|ignore|drop|scrap) (?:the|that|my|this) (?:\w+ ){0,2}(?:rule|ban|limit
         |prohibition
-        |restriction|constraint|instruction)|need(?: not|n['\u2019]t)|do(?: not|n['\u2019]t) (?:have|need) to
+        |restriction|constraint|instruction)|need(?: not|n['\u2019]t)|do(?: not|n['\u2019]?t) (?:have|need) to
         |no need|not (?:required|necessary|needed)|optional(?: now)?
         |nicht (?:mehr|länger) (?:verboten|untersagt|gültig|nötig|erforderlich|notwendig)
         |(?:gilt|gelten) nicht mehr|aufgehoben|zurückgenommen|widerrufen|hinfällig|nicht (?:nötig
