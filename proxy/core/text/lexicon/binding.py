@@ -1,11 +1,12 @@
 """Wordings that make a sentence bind later behaviour, and everyday ones that only look so.
 
-All are searched for in texts in lower case. Each list has first the wordings of languages with spaces between
-words, then those of languages without.
+All are searched for in texts in lower case. Those of other languages than English are in
+:mod:`proxy.core.text.lexicon.binding_foreign`. Each list has first what is searched for as whole words.
 """
 
 import re
 
+from proxy.core.text.lexicon import binding_foreign as foreign
 from proxy.core.text.lexicon.rules import CHANGE, PROHIBITION
 from proxy.core.text.lexicon.words import any_of
 
@@ -55,31 +56,15 @@ FIRM = _folded(
         |whatever you do|on no account|for the rest of|mandatory|at all times|no exceptions?|non-negotiable
         |make sure|be sure to|no matter what|important constraint|(?:you|we) (?:should|may|can) ?not
         |you are not (?:to|supposed|permitted|authori[sz]ed)|is not to be
-        |(?<!\bi )(?<!\bwe )(?<!ve )(?<!has )(?<!as )(?<!ad )never
+        |n(?<!\bi n)(?<!\bwe n)(?<!ve n)(?<!as n)(?<!ad n)ever
         |(?:please|pl[sz]|and|but|so|also|then|just|or|you) (?:do not|don['\u2019]?t)
         |(?:please|you|and|but|should|must) always|(?:remember|keep in mind|bear in mind|note)(?: that| to)
         |only (?:\w+ )?(?:may|can|when|if|after|with|in|use|the)
-        |(?:nobody|no ?one) (?:else )?(?:may|must|can|should|shall|gets?|is|but|except)
-        |muss|müssen|musst|niemals|auf keinen fall|unter keinen umständen|ab (?:jetzt|sofort)
-        |von (?:nun|jetzt) an|künftig|höchstens|nicht mehr als|ausschließlich|unbedingt
-        |merk(?:e|en sie)? dir|denk(?:e|en sie)? daran|vergiss nicht
-        |bitte (?:immer|nie|nur|nicht|kein\w*)
-        |d(?:arf(?:st)?|ürfen)\b(?:[^.!?]|\.(?=\w)){0,60}\b(?:nicht|nur|kein\w*|niemand)
-        |niemand (?:\w+ )?(?:darf|soll)
-        |debes?|deben|nunca|jamás|en ningún caso|bajo ningun\w+|a partir de ahora|de ahora en adelante
-        |como máximo|no más de|obligatori\w|nadie (?:más )?(?:puede|debe)|asegúrate|recuerda
-        |no olvides|únicamente|por favor,? no
-        |do(?:it|is|ivent)|devez|jamais|en aucun cas|sous aucun prétexte|désormais|dorénavant
-        |à partir de maintenant|au maximum|pas plus de|obligatoire\w*|assure-toi|assurez-vous
-        |rappelle-toi|rappelez-vous|souviens-toi|n['\u2019]oublie\w*|uniquement
-        |n(?:e |['\u2019])\w+(?: \w+)? pas""",
-        r"""(?:^|[,;:.\u2013-] ?)(?:do not|don['\u2019]?t|always)\b
-        |\b(?:remember|keep in mind|bear in mind|note)[,:]|必ず|絶対|決して|てはいけ|てはなら|てはだめ
-        |ではいけ|ないでください|しないで|なければなら|今後|これからは|以内に|を超えない|覚えておいて
-        |忘れないで|必须|必須|务必|務必|一定要|绝不|絕不|绝对不|絕對不|不要|不得|不许|不許|不可以|切勿
-        |请勿|請勿|永远|永遠|只能|从现在|從現在|今后|以后都|以後都|不超过|不超過|不能超过|不能超過
-        |最多|记住|記住""",
+        |(?:nobody|no ?one) (?:else )?(?:may|must|can|should|shall|gets?|is|but|except)""",
+        rf"""(?:^|[,;:.\u2013-] ?)(?:do not|don['\u2019]?t|always|{foreign.FORBIDS})\b
+        |\b(?:remember|keep in mind|bear in mind|note)[,:]""",
     ),
+    foreign.FIRM,
 )
 PLAIN = _folded(
     (
@@ -122,21 +107,8 @@ PLAIN = _folded(
         |stick to|no longer|s(?<!\bto s)(?<!t s)top \w+ing|only|exactly
         |i(?:['\u2019]?d| would) (?:like you|rather|prefer)|i want (?:you|all|every\w*|the)
         |needs? (?:approval|to be)|requires?|required|allowed|cap(?:ped)?|ceiling|deadline|budget|maximum
-        |minimum|rule|constraint|ever|nobody else|confirm|approv\w+
-        |immer|nie|stets|nur|bevorzug\w+|lieber|vermeide\w*|statt|ohne (?:rückfrage|meine|zu)|bevor du
-        |wenn du|sobald du|jedes mal|mindestens|maximal|soll(?:st|en|t|te|test|ten|tet)?
-        |ich (?:esse|trinke|mag|will|möchte|nehme|fliege) (?:\w+ ){0,2}(?:nicht|kein\w*)
-        |ich bin (?:\w+ )?(?:allergisch|vegan|vegetarier\w*|schwanger)
-        |siempre|solo|sólo|solamente|presupuesto|plazo|prefiero|prefiere|evita\w*|en lugar de
-        |sin (?:preguntar|mi)
-        |antes de|cuando|cada vez|al menos|no \w+(?:es|as|ís|éis)|tiene[ns]? que|hay que|debería[ns]?
-        |no (?:quiero|como|bebo|uso)|no me gustan?|soy (?:\w+ )?(?:alérgic[oa]|vegan[oa]|vegetarian[oa])
-        |toujours|seulement|préfère\w*|évite\w*|au lieu de|plutôt que|sans (?:demander|mon)|avant de
-        |quand tu|lorsque|chaque fois|au moins|au plus|il faut|devrai(?:s|t|ent)|devriez
-        |je suis (?:\w+ )?(?:allergique|végétarien\w*|végan\w*|vegan\w*)""",
-        rf"""^(?:{_NO_THING}|keine?[mnrs]? (?!ahnung|problem|sorge)|nicht\b
-        |pas d(?:e |['\u2019])(?!problème|souci)
-        |nada de \w|sin (?!duda|embargo)\w|(?:for|in) [^,.;:]{{3,40}}, (?:please )?(?:use|keep|write|reply
+        |minimum|rule|constraint|ever|nobody else|confirm|approv\w+""",
+        rf"""^(?:{_NO_THING}|(?:for|in) [^,.;:]{{3,40}}, (?:please )?(?:use|keep|write|reply
         |answer|show|give|put|state|report|include)\b
         |(?:please |pl[sz] |and |also |so |then |but |just )*(?:{_MANNER})
         |(?:if|in case|when|once|as long as|next time) [^.!?]{{3,60}}(?:, (?:then |please )*{_ORDER}
@@ -148,25 +120,21 @@ PLAIN = _folded(
         |(?:\w+ )?(?:any|every)thing (?:but|except)\b|{_LIMIT}\S*(?: \w+| if possible)?\W*$
         |(?:i want|we want|we use|i need) [^.!?]{{2,40}}, not (?!sure|yet|really)\w
         |(?:\w+ )?(?:dates|times|prices|amounts|numbers|headings|titles|comments) (?:in|as) [^.!?,]{{2,20}}$)
-        |(?:[,;:]| and| so) {_NO_THING}
-        |常に|いつも|だけ|べき(?:です|だ)?(?:。|$)|必要があります(?!ね)|アレルギー
-        |なしで(?:お願い|書|答|作)|のみ|ようにして|避けて|てほしい|前に|ください|以下|以上|お願いします|始终
-        |始終|予算|期限|预算|預算|总是|總是|只(?:用|要|在|需)|仅|僅|避免|优先|優先|更喜欢|更喜歡|每次|至少|之前
-        |[请請](?:用|把|在|先)|不能|不准|别(?!的|人)|應[该該當]|应[该当]|[过過]敏|我不(?:吃|喝|要|想要|喜[欢歡])""",
+        |(?:[,;:]| and| so) {_NO_THING}""",
     ),
+    foreign.PLAIN,
 )
 STATED = _folded(
     CHANGE,
     (
         r"""actually|i meant|not \d+\b(?! ?%)|for (?:all|every|any|future)|my \w+(?: \w+)? (?:is|are)
-        |called me|when (?:the|a|an|all|any|no)|we (?:use|call|refer)
-        |ab heute|mein\w* \w+ ist|mi \w+ es|m(?:on|a) \w+ est""",
+        |called me|when (?:the|a|an|all|any|no)|we (?:use|call|refer)""",
         r"""^(?:when|(?:no|nope|wrong|sorry),? (?:it['\u2019]?s (?!fine|ok|good|not|all|cool)|(?:the|her|his
         |my|our|its) [^.!?]{2,40} (?:is|are))|(?:please |and |also |so |then )?(?:use|keep|write|reply|answer
         |respond|format|include|exclude|send|report|put|end|start|begin|show|give|ensure|limit|follow|treat
-        |skip|wait|ask|save|cite|assume))\b
-        |私の|我的""",
+        |skip|wait|ask|save|cite|assume))\b""",
     ),
+    foreign.STATED,
 )
 QUESTION = re.compile(r"[?\uff1f][\"”»」』)\]]*$|か。?$|[吗呢嗎]。?$")
 IDLE = _folded(
@@ -224,25 +192,17 @@ IDLE = _folded(
         |allow(?:s|ed) (?:me|us)|you should(?=[.,!])
         |you should (?:see|try|come|visit|join|totally|definitely|be proud|give it)
         |there should be (?:some|a way)|should be (?:fine|ok|okay|good|great|enough)
-        |(?:thanks?|thank you)[^.!?]{0,20} for all[^.!?]*|(?:be|as soon) as you can
-        |immer (?:noch|wieder|mehr|besser)|wie immer|nur (?:mal|so|noch)|keine? (?:ahnung|sorge|problem)
-        |sollte (?:klappen|gehen|passen|reichen)|je ne (?:sais|pense|crois|comprends|vois) pas
-        |il n['\u2019]y a pas|n['\u2019]est-ce pas|ce n['\u2019]est pas (?:grave|mal|vrai|possible)
-        |pas de (?:problème|souci)|toujours pas|no (?:pasa nada|hay (?:problema|de qué)|te preocupes)""",
+        |(?:thanks?|thank you)[^.!?]{0,20} for all[^.!?]*|(?:be|as soon) as you can""",
         r"""^(?:what(?:['\u2019]?s| is| are) (?:the|your|my|an?|it)|where(?: is| are| do| can)|why
-        |how (?:do|does|can|come|much|many)|(?:have|did|do|are) you|(?:is|are) there)\b[^.!?;,]*
-        |非常に|だけど|だけれど|少しだけ|(?:よろしく|宜しく|今日は)(?:お願い|おねがい)(?:します|致します|いたします)
-        |(?:お話|話し|来|教え)てください?ね|ようにして(?:い?ます|い?ました|い?る|い?た)
-        |(?:なって|されて)ほしい|ほしいもの|ぜひ[^。]*ください|不要[紧緊]|不要客[气氣]
-        |^(?!.*(?:ください|下さい|なさい|こと|ないで|必ず|変更|になりました)).*
-        (?:(?<![てで])[ねよ]|かな|ました|でした|かも|もん|という|と思います)[。!\uff01…ー〜]*$""",
+        |how (?:do|does|can|come|much|many)|(?:have|did|do|are) you|(?:is|are) there)\b[^.!?;,]*""",
     ),
+    foreign.IDLE,
 )
 """Everyday wordings that contain one of these and bind nobody; they are left out before the others count."""
 PARTS = re.compile(
     r"(?:thought|action|observation|command|output|input|result|response|discussion|question|answer|user"
-    r"|human|assistant|system|info|debug|traceback|example|expected|actual|fatal|fail(?:ed|ure)?|\w*(?:error|exception|warning))\b"
-    r"[^:]{0,4}:",
+    r"|human|assistant|system|info|debug|traceback|example|expected|actual|fatal"
+    r"|fail(?:ed|ure)?|fehler\w*|erreur|\w*(?:error|exception|warning))\b[^:]{0,4}:|(?:[错錯][误誤]|エラー)[^:]{0,6}:",
     re.IGNORECASE,
 )
 """Labels with which agents and logs mark what they write."""

@@ -7,6 +7,8 @@ from itertools import groupby
 _SIGN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[()|]", re.DOTALL)
 """An escape, a character class, or a sign that divides a pattern into alternatives."""
 _LETTER = re.compile(r"\w(?![?*+{])")
+_CHOICE = re.compile(r"\(\?:([^()[\]\\]+)\)(?![?*+{])")
+"""A group of words."""
 
 
 def any_of(*words: tuple[str, str]) -> str:
@@ -65,14 +67,23 @@ def _runs(pattern: str) -> Iterator[list[str]]:
 
 
 def _alternatives(pattern: str) -> Iterator[str]:
-    """The alternatives of a pattern, without dividing its groups."""
+    """The alternatives of a pattern, of whose groups only words at the beginning are divided."""
     depth = start = 0
     for sign in _SIGN.finditer(pattern):
         depth += (sign[0] == "(") - (sign[0] == ")")
         if sign[0] == "|" and depth == 0:
-            yield pattern[start : sign.start()]
+            yield from _spread(pattern[start : sign.start()])
             start = sign.end()
-    yield pattern[start:]
+    yield from _spread(pattern[start:])
+
+
+def _spread(pattern: str) -> Iterator[str]:
+    """The alternatives that a pattern without alternatives outside its groups stands for."""
+    choice = _CHOICE.match(pattern)
+    if choice:
+        yield from (word + pattern[choice.end() :] for word in choice[1].split("|"))
+    else:
+        yield pattern
 
 
 # --- scripts without spaces between words ---
