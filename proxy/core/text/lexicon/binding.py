@@ -22,8 +22,8 @@ def _folded(*words: tuple[str, str]) -> re.Pattern[str]:
 _ANSWERING = (
     "worries|problems?|wonder|doubt|idea|way|thanks?|need|rush|pressure|kidding|clue|luck|matter|one|i|it|thats?"
     "|this|you|we|they|he|she|not|there|please|just|sorry|really|still|longer|someone|something|skip"
-    "|more questions|no|actually|but|because|im|ive|its|particular|offen[sc]e|big (?:deal|plans)|plans"
-    "|answer|response|reply|news|sign|such|biggie|hard feelings"
+    "|more questions|no|actually|but|because|im|ive|its|particular|offen[sc]e|big (?:deal|plans)|biggie"
+    "|(?:plans|answer|response|reply|news|sign) (?:from|so far|for the)|such file|hard feelings"
 )
 """Words after "no" that make it an answer or a phrase."""
 _NO_THING = rf"no (?!(?:{_ANSWERING})\b)[a-z]\w*\b(?! (?:is|are|was|were|has|have|yet)\b)"
@@ -43,7 +43,7 @@ _MANNER = (
     r"|use (?!it|this|that|these|the|my|an?\b)\w|keep (?:it|this|them|all|your|the|every\w*)\b|quit \w+ing\b"
     r"|(?:assume|cite|ensure|treat(?! yourself)|hands off|refrain|steer clear)\b|skip (?:the|all|any)\b"
     r"|be (?:\w+ )?(?:brief|concise|terse|succinct|formal|precise|direct|polite|honest)\b"
-    r"|get my\b|stay (?:out|off|away|clear|polite|calm|below|under|within)\b"
+    r"|get my\b|leave out\b|stay (?:out|off|away|clear|polite|calm|below|under|within)\b"
     r"|try (?:not to|to (?:keep|stay|be)) (?!worry|think|panic|stress)"
 )
 """Beginnings of sentences that tell how to do things, rather than what to do once."""
@@ -69,7 +69,8 @@ FIRM = _folded(
 PLAIN = _folded(
     (
         r"""always|prefer\w*|avoid|instead of|rather than|without (?:asking|my|explicit|first)|unless|until
-        |till i|at most|at least|limit(?:ed)? to|limit is|whenever|max\.? \W?\d+|max \w+(?: \w+)? is
+        |where possible|one (?!day)\w+ at a time|till i
+        |at most|at least|limit(?:ed)? to|limit is|whenever|max\.? \W?\d+|max \w+(?: \w+)? is
         |m(?<=[s\d] m)(?<!thanks m)ax(?=\W*$)|call me (?!back|when|if|at|on|tomorrow|later)|address me
         |refer to (?:\w+ ){1,3}as|taboo|no[- ]go(?:es)?|halal|kosher
         |my (?:ok|okay|go-?ahead|permission|consent)|sign(?:s|ed|ing)?[- ]off|all future|stays? between
@@ -113,10 +114,13 @@ PLAIN = _folded(
         |(?:please |pl[sz] |and |also |so |then |but |just )*(?:{_MANNER})
         |(?:if|in case|when|once|as long as|next time) [^.!?]{{3,60}}(?:, (?:then |please )*{_ORDER}
         |,? (?:stop|ask|tell me|say so|leave|abort|roll back|notify|ping|delete|don['\u2019]?t|do not))\b
+        |(?:if|when|once) (?!i\b)[^.,!?]{{3,60}}, (?!(?:all|and|both|but|for|from|i|if|in|it|just|like|of|on
+        |or|so|some|that|the|then|there|they|this|to|we|with|you)\b)[a-z]+ (?:it|them|him|her|the|an?|no)\b
         |(?:after|before) (?:each|every)\b|next time (?:please )?{_ORDER}\b|without any\b|by no means\b
         |(?:remember|keep in mind|bear in mind) (?:i|i['\u2019]?m|my|we|it['\u2019]?s|no|not)\b
         |nothing (?:over|under|above|below|before|after|with|(?:less|more|later) than)\b
-        |nothing [^.!?]{{2,40}} (?:may|must|should)\b|not (?:on|before|after|over|under|without|more|less)\b
+        |nothing (?:[^.!?]{{2,40}} )?(?:may|must|should)\b
+        |not (?:on|before|after|over|under|without|more|less)\b
         |(?:\w+ )?(?:any|every)thing (?:but|except)\b|{_LIMIT}\S*(?: \w+| if possible)?\W*$
         |(?:i want|we want|we use|i need) [^.!?]{{2,40}}, not (?!sure|yet|really)\w
         |(?:\w+ )?(?:dates|times|prices|amounts|numbers|headings|titles|comments) (?:in|as) [^.!?,]{{2,20}}$)
@@ -142,24 +146,26 @@ IDLE = _folded(
         r"""no (?:worries|problems?|wonder|doubt|matter how)|never (?:mind|say never|knew|thought|been)
         |never (?:give up|quit)(?=\W*$|[!.,])
         |(?:do not|don['\u2019]?t) (?:give up|worry|hesitate|sweat it|get me wrong|be (?:afraid|shy|scared
-        |sad|daunted|silly|so hard|too hard|a stranger)|get me started|mention it|let it)
-        |(?<!you )(?:do not|don['\u2019]?t) (?:know|think)
+        |sad|daunted|silly|so hard|too hard|a stranger)|get me started|mention it(?=\W*$)|let it get)
+        |(?<!you )(?:do not|don['\u2019]?t) know
         |(?:when|because|since|what|where) you (?:do not|don['\u2019]t)
         |must(?:['\u2019]ve| have (?:been|felt|gone|had|taken|made|hurt|forgotten)|-see|-have|-read|-try)
         |(?:that|you|they|he|she) must (?:really )?(?:feel|love|enjoy|be (?:so|really|very|quite|pretty
         |such|hard|nice|tired|proud|happy|kidding|joking))
-        |(?:^|it |this |that )must (?:really )?(?:feel|be (?:so|such|really|hard|tough|cold|hot|nice|fun))
-        |must feel (?:so|good|great|amazing)|must be (?:really \w+ing|great|awesome|amazing|exciting)
+        |(?:^|it |this |that )must (?:feel|be (?:(?:so|such)\b|(?:really )?(?:hard|tough|cold|hot|nice|fun
+        |great)(?! (?:on|in|at|with|and))))|must feel (?:so|good|great|amazing)
+        |must be (?:really \w+ing|awesome|amazing|exciting)
         |there must be (?:some|a way)|i must (?:say|admit|confess)
         |(?:than|best|worst|as|hardly) ever|ever since|(?:have|has|had|['\u2019]ve|did|first \w+) ever
         |(?:best|worst|most) [^.!?]{1,40}\bever|if (?:i|you|we) ever|who knows if [^.!?]{1,20}\bever
         |(?:not|isn['\u2019]t|nearly|almost|have|has|had|was|were|he|she|it|they|as|for) always
         |you always (?:say|said|know|knew|make|find|seem|\w+ed)|always (?:says?|said|tells?)
         |n(?<!are n)(?<!is n)(?<!be n)ever (?:(?!exceed|proceed|need|feed|embed)\w+ed|again|got|had|heard
-        |met|came|did|saw|seen|went|told|gave)|(?:he|she|they) never|you never know
+        |met|came|did|saw|seen|went|told|gave)|(?:he|she|they) never (?!gets?\b)|you never know
         |(?:he|she|it|they|you|i|we)(?:['\u2019]ve| have| had)? only (?:had|got|saw|slept|knew|went|took
         |just|met|makes sense|happens|works|fails|occurs|live once|(?!need)\w+ed)|only (?:kidding|joking)
         |(?:whenever|every ?time|each time) (?:i|we|he|she|they|it) (?!say|ask|write|tell|send|type|mention)
+        (?![^.!?,]*, (?!(?:i|it|my|the|they|we|he|she|you)\b))
         |(?:is|are|was|am|['\u2019]?[sm]|not) exactly (?:what|how|why|where|the same)|exactly(?=\W*$)
         |exactly (?:my|right)|(?:have|did|do|has) (?:you|he|she|they|it) ever
         |(?:got|get|gets|was|been) banned|(?:it|page|site|app|logs?|docs?) (?:just )?says?[^.!?,]*
@@ -168,14 +174,15 @@ IDLE = _folded(
         |(?:returns?|returned|gets?|got|shows?|gives?) [^.!?]{1,30} instead of|waited until
         |until (?:yesterday|today|recently)|unless i['\u2019]?m|you should have
         |you don['\u2019]?t have to be
-        |(?:make sure|be sure|don['\u2019]?t forget|remember) to (?:enjoy|have fun|relax|rest|smile
-        |look after|stay (?:positive|safe|strong)|take (?:it easy|care|some time|breaks?|time)|get enough)
-        |remember (?:that|the) (?:time|day|night)|keep (?:your|my) (?:chin|head|fingers|spirits|hopes)
-        |you (?:have to|gotta) (?:(?:see|hear) (?:it|this|that)|try|visit|watch|love|be kidding)|if only
+        |(?:make sure|be sure|don['\u2019]?t forget|remember) to (?:enjoy|have fun|relax(?! the)|rest|smile
+        |look after|stay (?:positive|safe|strong)|take (?:it easy|care of your|some time)|get enough)
+        |remember (?:that|the) (?:time|day|night)|keep your (?:chin|head|fingers|spirits|hopes)
+        |you (?:have to|gotta) (?:(?:see|hear) (?:it|this|that)|try (?:it|the|this)|love|be kidding)
+        |if only (?:i|we|he|she|you|it)
         |not on purpose|call me when|it(?:['\u2019]s| is| was| can)\b[^.!?]{1,50} when you
         |(?:was|were|got|been|they|he|she) approved|waiting for (?:\w+ )?approval
-        |needs? to be (?:fixed|repaired)|requires? (?:a lot|some)|i['\u2019]?m allowed
-        |i (?:do not|don['\u2019]?t) want to (?:bother|talk|hear|sound|think|miss|lose)
+        |needs? to be (?:fixed|repaired)(?=\W*$)|requires? (?:a lot|some)|i['\u2019]?m allowed
+        |i (?:do not|don['\u2019]?t) want to (?:bother|talk about it|sound|miss|lose)
         |(?:please |let['\u2019]?s )?confirm(?: (?:that|it|this|my \w+))?(?=\W*$)
         |(?:i|you|we|they|he|she)['\u2019](?:m|re|s|ll|ve|d) (?:\w+ )?always
         |always (?:been|up for|down (?:for|to)|here (?:for|to)|there (?:for|to)|by your side|remember
@@ -188,7 +195,7 @@ IDLE = _folded(
         |keep (?:you|ya) (?:\w+ )?(?:posted|updated|in the loop)
         |keep (?:the change|going|on|pushing|trying|smiling|shining|pursuing)
         |(?:a|another|the|this|my) (?:\w+ )?note(?: to)?|i (?:still )?remember|not only|the only
-        |can['\u2019]?t (?:stop|wait|help)|at (?:least|most) (?:i|it|he|she|we|they)|i confirm
+        |can['\u2019]?t (?:stop|wait|help)|at least (?:i|it['\u2019]?s|he|she|we)|i confirm
         |allow(?:s|ed) (?:me|us)|you should(?=[.,!])
         |you should (?:see|try|come|visit|join|totally|definitely|be proud|give it)
         |there should be (?:some|a way)|should be (?:fine|ok|okay|good|great|enough)
