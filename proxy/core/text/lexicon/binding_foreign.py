@@ -6,10 +6,14 @@ _NOT_DE = (
     r"(?:(?!warum|wieso|wenn|falls|dass|ob|was|wo)[^\s,;]+ ){0,4}"
     r"(?:nichts?|nix|nie|kein\w*|niemand\w*)"
 )
-_NE_FR = r"n(?:e |['\u2019])(?:[\w'\u2019]+ ){1,2}(?:pas|rien|que|aucune?|plus|jamais|à personne)"
+_NE_FR = r"n(?:e |['\u2019])(?:pas|(?:[\w'\u2019]+ ){1,2}(?:pas|rien|que|aucune?|plus|jamais|à personne))"
 _IMPERATIVE_DE = (
-    "(?:änder|benutz|buch|entfern|erfind|fass|füg|gib|lass|lösch|mach|nimm|nutz|push|rat|ruf|sag|schick"
-    "|schreib|start|verwend|veränder|zeig|überschreib)e?(?:n sie|t)?"
+    "(?:änder|benutz|buch|entfern|erfind|fass|füg|gib|lass|lösch|mach|nimm|nutz|push|rat|ruf|rühr|sag"
+    "|schick|schreib|start|verwend|veränder|zeig|überschreib)e?(?:n sie|t)?"
+)
+_NO_DE = (
+    "(?!(?:aber|also|auch|bekomme|bin|bisher|brauche?|dann|das|finde|gab|gibt|habe?|hatte|heute|ist|kenne"
+    r"|leider|noch|oder|sehe|sind|und|war|weil)\b)[a-zäöüß]{3,}(?: bloß| bitte| ja| mir)? keine?[mnrs]?"
 )
 _SPOKEN_FR = (
     "(?:m['\u2019])?(?!(?:alors|arrive|comprends|donc|encore|fonctionne|marche|mais|même|notre|passe"
@@ -17,7 +21,7 @@ _SPOKEN_FR = (
 )
 """A prohibition as people say it: "touche pas"; not "marche pas", which is a report."""
 
-FORBIDS = rf"{_IMPERATIVE_DE} {_NOT_DE}|{_NE_FR}|{_SPOKEN_FR}"
+FORBIDS = rf"{_IMPERATIVE_DE} {_NOT_DE}|{_NO_DE}|{_NE_FR}|{_SPOKEN_FR}"
 """What forbids where it begins a clause."""
 FIRM = (
     (
@@ -63,7 +67,8 @@ PLAIN = (
     |alles)|kurz halten|bestehe\w* auf|ich will,? dass|am liebsten|im format|nachkommastell\w+|erst ab
     |nicht erreichbar|montags|dienstags|mittwochs|donnerstags|freitags|samstags|sonntags|nach jede[rmn]
     |vor jede[rmn]|bei jede[rmn]|mehr als \d[^.!?]* nicht|frag\w* (?:mich|uns|erst|vorher|nach)
-    |wenn [^.!?]{3,50}\b(?:hör|stopp|frag|sag|melde|brich|gib)\w*|falls [^.!?]{3,50}\b(?:hör|stopp|frag|sag
+    |wenn [^.!?]{3,50}\b(?:hör|stopp|frag|sag|sofort|melde|brich|gib)\w*
+    |falls [^.!?]{3,50}\b(?:hör|stopp|frag|sag
     |melde|brich|gib)\w*|freigabe|genehmig\w+|freigegeben|alle [\w-]+ (?:in|auf|im|als|mit)
     |appell?e[zr]?-moi (?!demain|quand|vite|plus|dès|si|au|ce)|tuto[iy]\w+|vouvo[iy]\w+|répond\w*(?:-\w+)? en
     |écri\w+-(?:moi|nous) en|en (?:anglais|français|espagnol|allemand)(?=\W*$| stp| svp)|so(?:is|yez) (?:bref
@@ -86,7 +91,14 @@ PLAIN = (
     |als liste|als tabelle|zöliakie|au plus tard|como muy tarde|como mucho|a más tardar|en cas de doute
     |en caso de duda|coeliaque|sous forme de|en forma de|ne (?:mange|boit|supporte|tolère)(?:nt)? (?:pas
     |plus)|no (?:come|bebe|toma|tolera)n?\b|no puede (?:costar|pasar|superar)|retien(?:s|ez)
-    |reste[zr]? (?:bref|poli)""",
+    |reste[zr]? (?:bref|poli)|bitte ohne|ich hätte gern,? dass|quisiera que|ni \w+es|pas le droit (?:à|aux|de)
+    |ab \d+ uhr [^.!?]*(?:kein|nicht|nur)\w*|nach \d+ uhr [^.!?]*(?:kein|nicht|nur)\w*
+    |bleib(?:e|t)? (?:unter|bei)|reste[zr]? sous|quéda\w+ (?:por debajo|en)
+    |lass (?:\S+ ){1,3}(?:so|wie|in ruhe)|laisse[zr]? (?:\S+ ){1,3}tel\w*
+    |deja (?:\w+ ){1,3}como|erst [^.!?]{3,40}, dann|d['\u2019]abord [^.!?]{3,40}\b(?:ensuite|puis)
+    |primero [^.!?]{3,40} (?:luego|después)|aucune? \w+ (?:sans|avant|après)
+    |ning[uú]n[oa]? \w+ (?:sin|antes|después)
+    |plus d(?:e |['\u2019])\w+ (?:après|avant|sans|le)""",
     r"""^(?:keine?[mnrs]? (?!ahnung|problem|sorge)|nicht\b|pas d(?:e |['\u2019])(?!problème|souci)|记得|記得
     |nada de \w|sin (?!duda|embargo)\w|sans (?!doute|souci|problème)\w)|常に|いつも|だけ|べき(?:です
     |だ)?(?:。|$)|必要があります(?!ね)|アレルギー|なしで(?:お願い|書|答|作|。|$)|のみ|ようにして|避けて
@@ -108,7 +120,7 @@ PLAIN = (
     |今天起|先[^。,\uff0c]{1,8}再|截止|最晚|最迟|最遲|前(?:先|[给給]|[请請]|必|[别別]|要)|少用|形式(?:回|写
     |寫|输|輸|[给給])|[说說讲講][英中日法德][语語文]|格式(?:用|为|為|是|按)|保留[一二两三四\d]位|简[短洁单]
     |簡[短潔單]|正式[一点點]|都(?<![们們]都)(?:用|要|按|写|寫|必)|经过[^。]{0,6}[批审同]
-    |需要?[^。]{0,6}(?:批准|审批|審批|同意|授权)|谁都不|誰都不|请记得|請記得|写[中英日]文|語氣|语气
+    |需要?[^。]{0,6}(?:批准|审批|審批|同意|授权)|禁用|そのままに|そのままで|なら[^。]{1,20}(?<!かなっ)て(?=くだ|ね|。|$)|了就[^。]*[停问問告]|先に[^。]*てから|まず[^。]*てから|保持(?:原|不|[现現])|点[前后]不|點[前後]不|谁都不|誰都不|请记得|請記得|写[中英日]文|語氣|语气
     |周[一二三四五六日末]不|週[一二三四五六日末]不|星期[一二三四五六日天]不""",
 )
 STATED = (
@@ -146,19 +158,23 @@ IDLE = (
     |entro|intento|pulso)|más|menos)|al menos \w+ horas|eso debería|hay que ver|en (?:lugar
     |vez) de [^.!?]* (?:veo|sale)|antes de \w+ \w+[éíó]|no (?:hace falta|puedo más|tiene[ns]? que preocup\w+)
     |hay que (?:tener paciencia|reconocer|decir)|no debería (?:ser|haber)|el error solo|solo puedo
-    |siempre fue|nunca \w+í""",
+    |siempre fue|nunca (?:(?:me|te|le|se|lo|la|nos) )?\w+í|no quis\w+
+    |immer d(?:ie|en|as) (?:gleiche|selbe)n?|nicht (?:so (?:wichtig|schlimm|toll|gut)|schlecht|wirklich|wahr)
+    |müssen leider|muss leider|doit malheureusement|ne \w+ai(?:en)?t jamais|sans (?:blague|rire|faute)
+    |sin (?:bromas|querer)
+    |siempre (?:el|la|lo) mism[oa]|siempre \w+o (?:el|la|un|una)|solo (?:estoy|soy)""",
     r"""非常に|だけど|だけれど|少しだけ|(?:よろしく|宜しく|今日は)(?:お願い|おねがい)(?:します|致します
     |いたします)|(?:お話|話し|来|教え)てください?ね|ようにして(?:い?ます|い?ました|い?る|い?た)|(?:なって
     |されて)ほしい|ほしいもの|ぜひ[^。]*ください|不要(?:[紧緊]|客[气氣]|着急|[担擔]心|太)|要不要|(?:^
     |, )no (?:(?:me|te|se|le|lo|la|nos) )*(?:es(?! \S+ sino)|est\w+|funciona\w*|puedo(?! (?:comer|beber|tomar
     |gastar|pagar))|puede|entiendo|encuentro|sé|h[ae]|han|creo|tengo|import\w+|mucho|gracias|necesito|falta
-    |veo|recuerdo|sirve|sale|carga|hay(?! que)|soy|sab\w+|pued[aeo]s?|tienes|dices)\b|(?:気に|心配|無理
+    |veo|recuerdo|sirve|sale|carga|hay(?! que)|soy|sab\w+|pued[ae]s?|tienes|dices)\b|(?:気に|心配|無理
     |遠慮)しないで|必ずしも|絶対[^。]*と思|いつも(?=[^。]*(?:[いる]|ばかり)$)|一つだけ|前に話|寝る前|以下の
     |以下に|だろうな|[别別](?:担心|擔心|客[气氣]|急|着急|怕|介意|[难難][过過])|永[远遠](?:[爱愛]|支持
     |[记記]得)|我(?:只能|最多)|只能[^。]*了$|只在[^。]*出[现現]|今後とも|只能[说說]|不得[不了已]
     |[舍捨恨巴]不得|[总總]是(?:[这這][样樣]|很)|每次(?:[点點][击擊]|打[开開])|应该(?:[^。]*[吧了]|没)|應該沒
     |昨天[^。]*应该|我应该|只用了|至少[^。]*了|之前[^。]*[了过過]|(?:^|我)不能(?:登|用|打[开開]|[访訪][问問]
-    |[连連])|我不喜[欢歡][^。]*[天气]|^(?!.*(?:ください|下さい|なさい|こと|ないで|必ず|変更
+    |[连連])|我不喜[欢歡][^。]*[天气]|いつも同じ|ただ[^。]*だけ(?=。|$)|^(?!.*(?:ください|下さい|なさい|こと|ないで|必ず|変更
     |になりました)).*(?:(?<![てで])[ねよ]|かな|ました|でした|(?<!わっ)た|ただけ(?:です)?|かも|もん|という
     |と思います)[。!\uff01…ー〜]*$""",
 )
