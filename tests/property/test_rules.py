@@ -118,6 +118,7 @@ LANGUAGES = {
         (
             ("El acceso a {} está prohibido.", "El acceso a {} está permitido de nuevo."),
             ("El acceso a {} está prohibido.", "El acceso a {} ya no está prohibido."),
+            ("no abras {}", "ya puedes abrir {}"),
         ),
         ("El presupuesto para {} es de {} euros.",),
     ),
@@ -156,6 +157,7 @@ LANGUAGES = {
         ("金庫", "地下室", "北門", "南門", "Anna Berg", *PATHS),
         (
             ("{}を開けないでください。", "{}を開けてもいいです。"),
+            ("{}を開けないで", "{}を開けてもいいよ"),
             ("{}へのアクセスは禁止です。", "{}へのアクセスの禁止は解除です。"),
         ),
         ("{}の予算は{}ドルです。",),
@@ -177,6 +179,7 @@ LANGUAGES = {
         (
             ("禁止访问{}。", "现在允许访问{}了。"),
             ("不要打开{}。", "可以打开{}。"),
+            ("别打开{}", "{}可以打开了"),
         ),
         ("{}的预算是{}元。",),
     ),

@@ -26,7 +26,8 @@ FORBIDS = rf"{_IMPERATIVE_DE} {_NOT_DE}|{_NO_DE}|{_NE_FR}|{_SPOKEN_FR}"
 FIRM = (
     (
         r"""m(?<!ich m)(?:uss|üssen)(?! ich\b)|musst|niemals|auf (?:gar )?keinen fall|unter keinen umständen
-    |ab (?:jetzt|sofort)|von (?:nun|jetzt) an|künftig|höchstens|nicht mehr als|ausschließlich|unbedingt
+    |ab (?:jetzt|sofort)|von (?:nun|jetzt) an|künftig|höchstens|nicht (?:mehr|länger|später|öfter) als
+    |ausschließlich|unbedingt
     |merk(?:e|en sie)? dir|denk(?:e|en sie)? daran|vergiss nicht|d(?:arf(?:st)?|ürfen)\b(?:[^.!?]
     |\.(?=\w)){0,60}\b(?:nichts?|nur|kein\w*|niemand|nirgends)|niemand (?:\w+ )?(?:darf|soll)|debes?|deben
     |nunca|jamás|en ningún caso|bajo ningun\w+|a partir de ahora|de ahora en adelante|como máximo|no más de
@@ -73,7 +74,8 @@ PLAIN = (
     |appell?e[zr]?-moi (?!demain|quand|vite|plus|dès|si|au|ce)|tuto[iy]\w+|vouvo[iy]\w+|répond\w*(?:-\w+)? en
     |écri\w+-(?:moi|nous) en|en (?:anglais|français|espagnol|allemand)(?=\W*$| stp| svp)|so(?:is|yez) (?:bref
     |brève|concis|direct|clair|poli)\w*|fai(?:s|tes) (?:court|attention)|arrête[zr]? de|demande[zr]?-moi
-    |préviens-(?:moi|nous)|prévenez-(?:moi|nous)|si [^.!?]{3,40}\b(?:arrête|demande|préviens|prévenez|dis-moi
+    |préviens-(?:moi|nous)|prévenez-(?:moi|nous)|si [^.!?]{3,40}\b(?:arrête|demande|préviens|prévenez
+    |dis-(?:le|moi)
     |avísa|avisa|pregunta|dime|detente)\w*|après chaque|avant chaque|dès que (?:tu|vous)|date limite
     |au format|décimales|j['\u2019]aimerais que|à partir d['\u2019]aujourd|je (?:ne |n['\u2019])?(?:mange
     |bois|fume|supporte|tolère|veux|prends|travaille) (?:pas|plus|jamais)|je veux que|respecte[rz]?
@@ -100,7 +102,8 @@ PLAIN = (
     |ning[uú]n[oa]? \w+ (?:sin|antes|después)
     |plus d(?:e |['\u2019])\w+ (?:après|avant|sans|le)""",
     r"""^(?:keine?[mnrs]? (?!ahnung|problem|sorge)|nicht\b|pas d(?:e |['\u2019])(?!problème|souci)|记得|記得
-    |nada de \w|sin (?!duda|embargo)\w|sans (?!doute|souci|problème)\w)|常に|いつも|だけ|べき(?:です
+    |nada de \w|sin (?!duda|embargo)\w|sans (?!doute|souci|problème)\w|ohne (?!zweifel|witz|scheiß)\w)|常に
+    |いつも|だけ|べき(?:です
     |だ)?(?:。|$)|必要があります(?!ね)|アレルギー|なしで(?:お願い|書|答|作|。|$)|のみ|ようにして|避けて
     |てほしい|前に|以下|以上|以内|までに(?:お願|必要|。|$)|までに[^。]{1,12}て(?=くだ|ほし|ね|。|$)|始终|始終
     |予算|期限|预算|預算|总是|總是|只(?:用|要|在|需)|仅|僅|避免|优先|優先|更喜欢|更喜歡|每次|至少|之前
@@ -120,14 +123,18 @@ PLAIN = (
     |今天起|先[^。,\uff0c]{1,8}再|截止|最晚|最迟|最遲|前(?:先|[给給]|[请請]|必|[别別]|要)|少用|形式(?:回|写
     |寫|输|輸|[给給])|[说說讲講][英中日法德][语語文]|格式(?:用|为|為|是|按)|保留[一二两三四\d]位|简[短洁单]
     |簡[短潔單]|正式[一点點]|都(?<![们們]都)(?:用|要|按|写|寫|必)|经过[^。]{0,6}[批审同]
-    |需要?[^。]{0,6}(?:批准|审批|審批|同意|授权)|禁用|そのままに|そのままで|なら[^。]{1,20}(?<!かなっ)て(?=くだ|ね|。|$)|了就[^。]*[停问問告]|先に[^。]*てから|まず[^。]*てから|保持(?:原|不|[现現])|点[前后]不|點[前後]不|谁都不|誰都不|请记得|請記得|写[中英日]文|語氣|语气
+    |需要?[^。]{0,6}(?:批准|审批|審批|同意|授权)|禁用|そのままに|そのままで
+    |なら[^。]{1,20}(?<!かなっ)て(?=くだ|ね|。|$)|了就[^。]*[停问問告]|只发|只發|先に[^。]*てから
+    |まず[^。]*てから|保持(?:原|不|[现現])|点[前后]不|點[前後]不|谁都不|誰都不|请记得|請記得|写[中英日]文
+    |語氣|语气
     |周[一二三四五六日末]不|週[一二三四五六日末]不|星期[一二三四五六日天]不""",
 )
 STATED = (
     r"""ab heute|mein\w* \w+ ist|mi \w+ es|m(?:on|a) \w+ est|ich heiße|wir (?:be)?nutzen|nicht \S+,? sondern
     |je m['\u2019]appelle|on utilise|pas \S+ mais|me llamo|usamos|no es \S+ sino""",
     r"""^(?:nein|non|no), (?:der|die|das|le|la|l['\u2019]|el|les|los|c['\u2019]est)\b|ください|お願いします
-    |違う、|私の|我的|我姓|我叫|我们用|不对[,\uff0c]|不對[,\uff0c]|不是[^。,\uff0c]{1,20}[,\uff0c](?:而)?是""",
+    |違う、|私の|我的|我姓|我叫|我们用|不对[,\uff0c]|不對[,\uff0c]
+    |不是[^。,\uff0c]{1,20}[,\uff0c](?:而)?是""",
 )
 IDLE = (
     r"""immer (?:noch|wieder|mehr|besser)|wie immer|nur (?:mal|so|noch)|keine? (?:ahnung|sorge|problem)
@@ -160,7 +167,8 @@ IDLE = (
     |hay que (?:tener paciencia|reconocer|decir)|no debería (?:ser|haber)|el error solo|solo puedo
     |siempre fue|nunca (?:(?:me|te|le|se|lo|la|nos) )?\w+í|no quis\w+
     |immer d(?:ie|en|as) (?:gleiche|selbe)n?|nicht (?:so (?:wichtig|schlimm|toll|gut)|schlecht|wirklich|wahr)
-    |müssen leider|muss leider|doit malheureusement|ne \w+ai(?:en)?t jamais|sans (?:blague|rire|faute)
+    |müssen (?:leider|reden)|muss leider|mach dir (?:nichts|kein\w*)|doit malheureusement
+    |ne \w+ai(?:en)?t jamais|sans (?:blague|rire|faute)
     |sin (?:bromas|querer)
     |siempre (?:el|la|lo) mism[oa]|siempre \w+o (?:el|la|un|una)|solo (?:estoy|soy)""",
     r"""非常に|だけど|だけれど|少しだけ|(?:よろしく|宜しく|今日は)(?:お願い|おねがい)(?:します|致します
@@ -174,7 +182,8 @@ IDLE = (
     |[记記]得)|我(?:只能|最多)|只能[^。]*了$|只在[^。]*出[现現]|今後とも|只能[说說]|不得[不了已]
     |[舍捨恨巴]不得|[总總]是(?:[这這][样樣]|很)|每次(?:[点點][击擊]|打[开開])|应该(?:[^。]*[吧了]|没)|應該沒
     |昨天[^。]*应该|我应该|只用了|至少[^。]*了|之前[^。]*[了过過]|(?:^|我)不能(?:登|用|打[开開]|[访訪][问問]
-    |[连連])|我不喜[欢歡][^。]*[天气]|いつも同じ|ただ[^。]*だけ(?=。|$)|^(?!.*(?:ください|下さい|なさい|こと|ないで|必ず|変更
+    |[连連])|我不喜[欢歡][^。]*[天气]|いつも同じ|ただ[^。]*だけ(?=。|$)|^(?!.*(?:ください|下さい|なさい|こと
+    |ないで|必ず|変更
     |になりました)).*(?:(?<![てで])[ねよ]|かな|ました|でした|(?<!わっ)た|ただけ(?:です)?|かも|もん|という
     |と思います)[。!\uff01…ー〜]*$""",
 )
