@@ -118,7 +118,6 @@ LANGUAGES = {
         (
             ("El acceso a {} está prohibido.", "El acceso a {} está permitido de nuevo."),
             ("El acceso a {} está prohibido.", "El acceso a {} ya no está prohibido."),
-            ("no abras {}", "ya puedes abrir {}"),
         ),
         ("El presupuesto para {} es de {} euros.",),
     ),
@@ -179,7 +178,7 @@ LANGUAGES = {
         (
             ("禁止访问{}。", "现在允许访问{}了。"),
             ("不要打开{}。", "可以打开{}。"),
-            ("别打开{}", "{}可以打开了"),
+            ("别打开{}", "可以打开{}了"),
         ),
         ("{}的预算是{}元。",),
     ),
