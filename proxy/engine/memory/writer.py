@@ -193,13 +193,15 @@ class MemoryWriter:
             if not is_ours:
                 return
             names = await self.scopes.store.channels(scope)
-            below = [await self.scopes.remembered(each) for each in names]
-            about = next((each.about for each in below if each.about and each.texts.updated), None)
-            if about is None:
-                return
-            # Forgetting marks the record about a workspace, so it is made and read before the texts.
-            own = replace(about, name=about.workspace_name, workspace="", workspace_name="")
-            copy = await self.scopes.change(scope, lambda copy: None if copy.about else Changes(about=own))
+            copy = await self.scopes.remembered(scope)
+            if copy.about is None:  # forgetting marks this record, so it is made before the texts are read
+                below = [await self.scopes.remembered(each) for each in names]
+                about = next((each.about for each in below if each.about and each.texts.updated), None)
+                if about is None:
+                    return
+                own = replace(about, name=about.workspace_name, workspace="", workspace_name="")
+                made = Changes(about=own)
+                copy = await self.scopes.change(scope, lambda copy: None if copy.about else made)
             channels = [(await self.scopes.remembered(each)).texts for each in names]
             if not any(each.updated > copy.texts.updated for each in channels):
                 return
