@@ -6,6 +6,7 @@ sessions and stay.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -35,15 +36,84 @@ class ForgetPreview(NamedTuple):
     """How many other items would stay but lose the passage that they came from."""
 
 
-class _Deletion(NamedTuple):
-    """What deletes items of a scope."""
+@dataclass(frozen=True)
+class _Deletion:
+    """What deletes items of a scope, lines of texts about them, and passages that others quote of them."""
 
-    decide: Callable[[CachedScope, Sequence[ItemDetails]], Changes]
-    """Computes the changes that delete some of them, with the lines about any of them."""
-    threads: Mapping[SessionKey, Thread]
+    kept: ScopeDetails
+    entries: Sequence[ItemDetails]
+    known: Mapping[SessionKey, Thread]
     """The scope's records of sessions as they are before."""
-    sayings: Sequence[str]
-    """What is to be forgotten, in words: lines of texts about any of it are deleted."""
+    session: SessionKey | None
+    """The session whose record goes too."""
+    said_of: Sequence[str]
+    """What else is to be forgotten, in words: a person's name, or what is said of something in a channel."""
+
+    @cached_property
+    def sayings(self) -> Sequence[str]:
+        """What is to be forgotten, in words: lines of texts about any of it are deleted."""
+        sayings = [*self.said_of]
+        for each in self.entries:
+            sayings += each.text, each.item.text, each.item.source.passage
+        texts = [thread.texts for key, thread in self.known.items() if key == self.session]
+        return sayings + [line for each in texts for line in f"{each.long}\n{each.short}".splitlines()]
+
+    @cached_property
+    def _messages(self) -> frozenset[bytes]:
+        return frozenset(message for each in self.entries for message in each.item.source.messages)
+
+    @cached_property
+    def _threads(self) -> Mapping[SessionKey, Thread | None]:
+        threads: dict[SessionKey, Thread | None] = {
+            key: replace(thread, texts=left)
+            for key, thread in self.known.items()
+            if (left := without(thread.texts, self.sayings)) != thread.texts
+        }
+        return threads if self.session is None else {**threads, self.session: None}
+
+    @cached_property
+    def _archive(self) -> Mapping[str, Archived | None]:
+        archive: dict[str, Archived | None] = {
+            each.id: replace(each, original_content=each.item.text, item=_unquoted(each.item))
+            for each in self.kept.archive.values()
+            if not self._messages.isdisjoint(each.item.source.messages)
+        }
+        return archive | {each.archived.id: None for each in self.entries if each.archived is not None}
+
+    def changes(self, copy: CachedScope, some: Sequence[ItemDetails], now: float) -> Changes:
+        """Return the changes that delete some of the entries, with the lines about any of them."""
+        gone = {each.item.id for each in self.entries}
+        items: dict[str, Item | None] = {
+            each.id: _unquoted(each)
+            for each in copy.items.values()
+            if each.source.passage
+            and each.id not in gone
+            and not self._messages.isdisjoint(each.source.messages)
+        }
+        items |= {each.item.id: None for each in some}
+        left = without(copy.texts, self.sayings)
+        events = [event_of(each.item, EventKind.DELETE, now, details="forgotten on request") for each in some]
+        return Changes(
+            about=_marked(copy, now),  # again, for runs that began meanwhile
+            items=items,
+            archive=self._archive,
+            texts=None if left == copy.texts else left,
+            threads=self._threads,
+            events=events,
+        )
+
+    def lines(self, changes: Changes) -> list[str]:
+        """Return the lines that the changes delete from the texts of the scope and of the sessions in it."""
+        before = [self.kept.copy.texts, *(thread.texts for thread in self.known.values())]
+        after = [changes.texts or self.kept.copy.texts]
+        after += [(changes.threads.get(key) or thread).texts for key, thread in self.known.items()]
+        return [
+            line
+            for one, other in zip(before, after, strict=True)
+            for text, left in ((one.long, other.long), (one.short, other.short))
+            for line in text.splitlines()
+            if line not in left.splitlines()
+        ]
 
 
 @dataclass(frozen=True)
@@ -117,26 +187,14 @@ class Forgetting:
     async def preview(self, name: str) -> ForgetPreview:
         """Return what forgetting an item would delete. Raises NotFound."""
         entry, kept, entries = await self._same(name)
-        deletion = await self._deletion(kept, entries)
-        lines, changes = self._lines(kept, deletion), deletion.decide(kept.copy, entries)
+        now, deletion = self.memories.clock.now(), await self._deletion(kept, entries)
+        changes = deletion.changes(kept.copy, entries, now)
+        lines = deletion.lines(changes)
         if (above := await self._above(kept)) is not None:
-            lines += self._lines(above, await self._deletion(above, (), said_of=deletion.sayings))
+            of_above = await self._deletion(above, (), said_of=deletion.sayings)
+            lines += of_above.lines(of_above.changes(above.copy, (), now))
         passages = sum(item is not None for item in changes.items.values())
         return ForgetPreview(entry, [*dict.fromkeys(lines)], passages)
-
-    def _lines(self, kept: ScopeDetails, deletion: _Deletion) -> list[str]:
-        """Return the lines that would be deleted from the texts of a scope and of the sessions in it."""
-        changes = deletion.decide(kept.copy, ())
-        before = [kept.copy.texts, *(thread.texts for thread in deletion.threads.values())]
-        after = [changes.texts or kept.copy.texts]
-        after += [(changes.threads.get(key) or thread).texts for key, thread in deletion.threads.items()]
-        return [
-            line
-            for one, other in zip(before, after, strict=True)
-            for text, left in ((one.long, other.long), (one.short, other.short))
-            for line in text.splitlines()
-            if line not in left.splitlines()
-        ]
 
     async def _same(self, name: str) -> tuple[ItemDetails, ScopeDetails, Sequence[ItemDetails]]:
         """Return an item, its scope, and all records of it there: it may have been archived before."""
@@ -161,8 +219,11 @@ class Forgetting:
         Returns the number of items deleted.
         """
         change, ttl = self.memories.scopes.change, self.memories.ttl(kept.scope, kept.about)
+        now = self.memories.clock.now
         # Runs under way then write nothing: what is read after this is all that there is to forget.
-        await change(kept.scope, lambda copy: Changes(about=self._marked(copy)) if copy.about else None, ttl)
+        await change(
+            kept.scope, lambda copy: Changes(about=_marked(copy, now())) if copy.about else None, ttl
+        )
         present = await self.memories.kept(kept.scope)
         if present is None:
             return 0
@@ -170,14 +231,10 @@ class Forgetting:
         deletion = await self._deletion(present, entries, session, said_of)
         for first in range(0, max(len(entries), 1), _STEP):
             some = entries[first : first + _STEP]
-            await change(kept.scope, lambda copy, some=some: deletion.decide(copy, some), ttl)
+            await change(kept.scope, lambda copy, some=some: deletion.changes(copy, some, now()), ttl)
         if (above := await self._above(present)) is not None:
             await self._forget(above, lambda _: False, said_of=deletion.sayings)
         return len(entries)
-
-    def _marked(self, copy: CachedScope) -> About | None:
-        """Return a scope's record about itself, from which runs see that something is forgotten."""
-        return copy.about and replace(copy.about, since=self.memories.clock.now())
 
     async def _deletion(
         self,
@@ -186,49 +243,13 @@ class Forgetting:
         session: SessionKey | None = None,
         said_of: Sequence[str] = (),
     ) -> _Deletion:
-        """Return what deletes these items, and the passages that others quote from the same messages."""
         known = await self.memories.scopes.store.threads(kept.scope, THREADS)
-        gone = {each.item.id for each in entries}
-        messages = {message for each in entries for message in each.item.source.messages}
-        texts = [thread.texts for key, thread in known.items() if key == session]
-        sayings = [*said_of]
-        for each in entries:
-            sayings += each.text, each.item.text, each.item.source.passage
-        sayings += [line for each in texts for line in f"{each.long}\n{each.short}".splitlines()]
-        threads: dict[SessionKey, Thread | None] = {
-            key: replace(thread, texts=left)
-            for key, thread in known.items()
-            if (left := without(thread.texts, sayings)) != thread.texts
-        }
-        if session is not None:
-            threads[session] = None
-        archive: dict[str, Archived | None] = {
-            each.id: replace(each, original_content=each.item.text, item=_unquoted(each.item))
-            for each in kept.archive.values()
-            if not messages.isdisjoint(each.item.source.messages)
-        }
-        archive |= {each.archived.id: None for each in entries if each.archived is not None}
+        return _Deletion(kept, entries, known, session, said_of)
 
-        def decide(copy: CachedScope, some: Sequence[ItemDetails]) -> Changes:
-            of_same = (each for each in copy.items.values() if not messages.isdisjoint(each.source.messages))
-            items: dict[str, Item | None] = {
-                each.id: _unquoted(each) for each in of_same if each.id not in gone and each.source.passage
-            }
-            items |= {each.item.id: None for each in some}
-            left = without(copy.texts, sayings)
-            texts = None if left == copy.texts else left
-            now, details = self.memories.clock.now(), "forgotten on request"
-            events = [event_of(each.item, EventKind.DELETE, now, details=details) for each in some]
-            return Changes(
-                about=self._marked(copy),  # again, for runs that began meanwhile
-                items=items,
-                archive=archive,
-                texts=texts,
-                threads=threads,
-                events=events,
-            )
 
-        return _Deletion(decide, known, sayings)
+def _marked(copy: CachedScope, now: float) -> About | None:
+    """Return a scope's record about itself, from which runs see that something is forgotten."""
+    return copy.about and replace(copy.about, since=now)
 
 
 def _unquoted(item: Item) -> Item:
