@@ -29,6 +29,7 @@ def effects(situation: Situation, prices: Prices) -> Iterator[tuple[str, str]]:
     if policy.strategy.name == "off":
         return
     yield from _tokens(situation)
+    yield "importance", _importance(situation)
     yield from _kept(situation)
     places = [place for place in range(len(situation.chain)) if situation.role(place) in TOOL_ROLES]
     tokens = budget.real(sum(situation.chain.tokens[place] for place in places))
@@ -37,7 +38,8 @@ def effects(situation: Situation, prices: Prices) -> Iterator[tuple[str, str]]:
     if policy.tools:
         yield "tools", f"{_counted(len([*situation.fresh]), 'result')} fresh at its end"
     yield from _notes(situation)
-    yield from _beside_cuts(situation, prices)
+    yield "economy", _economy(situation, prices)
+    yield from _beside_cuts(situation)
     yield "store", f"kept for {policy.store.ttl / _DAY:g} days after its last turn"
     yield "limits", f"{len(situation.chain):,} of at most {policy.limits.messages:,} messages"
 
@@ -77,14 +79,16 @@ def _tokens(situation: Situation) -> Iterator[tuple[str, str]]:
     yield "stages", f"{reached}; a cut goes down to {budget.real(target):,} tokens{units}"
 
 
-def _kept(situation: Situation) -> Iterator[tuple[str, str]]:
+def _importance(situation: Situation) -> str:
     free = [index for index, level in situation.protection.items() if level == FREE]
-    worth = "nothing may be cut"
-    if free:
-        scores, low = [situation.score(index).total for index in free], situation.policy.importance.low
-        below = f"{sum(score < low for score in scores):,} of {len(free):,} units are below {low:g}"
-        worth = f"what may be cut is worth {min(scores):.2f} to {max(scores):.2f}; {below}, and go first"
-    yield "importance", worth
+    if not free:
+        return "nothing may be cut"
+    scores, low = [situation.score(index).total for index in free], situation.policy.importance.low
+    below = f"{sum(score < low for score in scores):,} of {len(free):,} units are below {low:g}"
+    return f"what may be cut is worth {min(scores):.2f} to {max(scores):.2f}; {below}, and go first"
+
+
+def _kept(situation: Situation) -> Iterator[tuple[str, str]]:
     levels, units = Counter[int](), situation.units
     for index, level in situation.protection.items():
         levels[level] += units[index].count
@@ -112,14 +116,18 @@ def _notes(situation: Situation) -> Iterator[tuple[str, str]]:
         yield "ledger", "none"
 
 
-def _beside_cuts(situation: Situation, prices: Prices) -> Iterator[tuple[str, str]]:
+def _economy(situation: Situation, prices: Prices) -> str:
     policy, budget = situation.policy, situation.budget
     waits = "trim waits until a cut pays" if policy.economy.enabled else "nothing waits until a cut pays"
-    if budget.tokens is not None:
-        pace = max(round(situation.pace), 1)
-        even = pays_from(policy, budget.tokens, prices, pace)
-        waits += f"; at {pace:,} tokens a request, cutting costs less from about {even:,} tokens on"
-    yield "economy", waits
+    if budget.tokens is None:
+        return waits
+    pace = max(round(situation.pace), 1)
+    even = pays_from(policy, budget.tokens, prices, pace)
+    return f"{waits}; at {pace:,} tokens a request, cutting costs less from about {even:,} tokens on"
+
+
+def _beside_cuts(situation: Situation) -> Iterator[tuple[str, str]]:
+    policy = situation.policy
     if policy.recall.enabled:
         rounds = policy.recall.rounds
         yield "recall", f"the model may read again what was cut, at most {rounds:,} times a request"
