@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-
 import pytest
 from msgspec.structs import replace
 
@@ -11,15 +9,7 @@ from proxy.core.memory.records import About, Scope, ScopeKind, Texts
 from proxy.ports import SessionKey
 from tests.support.daily import KEY, OPERATOR, PERSON, WORKSPACE, Place, reading
 from tests.support.memories import DAY, NOW, an_item
-from tests.support.remembering import RememberingModel, note
-from tests.support.upstreams import running
-
-
-@pytest.fixture
-async def model() -> AsyncGenerator[RememberingModel]:
-    async with running(RememberingModel(notes={"live in Oslo": note("Ana lives in Oslo.")})) as served:
-        assert isinstance(served, RememberingModel)
-        yield served
+from tests.support.remembering import RememberingModel
 
 
 async def test_what_is_forgotten_while_it_is_read_stays_forgotten(model: RememberingModel) -> None:

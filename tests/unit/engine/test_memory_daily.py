@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -15,19 +14,12 @@ from proxy.engine.intake.homes import MemoryHome
 from proxy.engine.memory.maintenance import last_at
 from tests.support.daily import KEY, OPERATOR, PERSON, WORKSPACE, YEAR, Place, said
 from tests.support.memories import DAY, NOW, an_item
-from tests.support.remembering import COMPRESSING, TEXTS, RememberingModel, note
+from tests.support.remembering import COMPRESSING, TEXTS, RememberingModel
 from tests.support.servers import until
-from tests.support.upstreams import JSON, plainly, running
+from tests.support.upstreams import JSON, plainly
 
 REFUSED = plainly(500, [], b"no")
 LONG = "Ana keeps her boat at the north pier. " + "She paints it every spring with two friends. " * 5
-
-
-@pytest.fixture
-async def model() -> AsyncGenerator[RememberingModel]:
-    async with running(RememberingModel(notes={"live in Oslo": note("Ana lives in Oslo.")})) as served:
-        assert isinstance(served, RememberingModel)
-        yield served
 
 
 async def test_what_has_faded_is_put_away_and_what_stays_true_is_not(model: RememberingModel) -> None:
