@@ -255,6 +255,14 @@ class Settings(BaseModel):
             raise ValueError("names a cluster, which has one database: 0")
         return url
 
+    @field_validator("data_dir")
+    @classmethod
+    def _is_somewhere(cls, directory: Path) -> Path:
+        try:
+            return directory.absolute()
+        except FileNotFoundError:
+            raise ValueError("must be absolute: the working directory has been deleted") from None
+
     @field_validator("tenant_header")
     @classmethod
     def _is_header_name(cls, name: str | None) -> str | None:

@@ -331,3 +331,15 @@ def test_data_lives_under_the_users_data_directory(tmp_path: Path, monkeypatch: 
     assert Settings.load().data_dir == tmp_path / "unabridged"
     monkeypatch.setenv("XDG_DATA_HOME", "relative")
     assert default_data_dir() == Path.home() / ".local" / "share" / "unabridged"
+
+
+def test_a_relative_data_directory_is_within_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("UNABRIDGED_DATA_DIR", "data")
+    assert Settings.load().data_dir == here / "data"
+    here.rmdir()
+    assert complaint() == "UNABRIDGED_DATA_DIR must be absolute: the working directory has been deleted"
