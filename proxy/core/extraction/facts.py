@@ -97,8 +97,8 @@ def _place(word: str) -> str | None:
         return "path"
     if "/" not in word:
         stem, dot, extension = word.rpartition(".")
-        is_file = dot and stem and extension.lower() in _EXTENSIONS and not _ABBREVIATION.fullmatch(word)
-        return "file" if is_file else None
+        is_name = dot and stem and ":" not in stem and not _ABBREVIATION.fullmatch(word)
+        return "file" if is_name and extension.lower() in _EXTENSIONS else None
     # Slashes may separate directories, or words as in `and/or`.
     segments = [segment for segment in word.split("/") if segment]
     if ":" in word or not segments or not any(any(map(str.isalnum, segment)) for segment in segments):
@@ -164,6 +164,8 @@ _LABELS = re.compile(
     r"(?:^|_|-)(?:id|ids|number|no|num|code|key|token|ref|reference|sku|uuid|hash|sha|slug|handle)$",
     re.IGNORECASE,
 )
+_IMPORT = re.compile(r"\bfrom ([\w.]+) import\b|\bimport ([\w.]+)[ \t;]*$", re.MULTILINE)
+"""Names that are modules, also where they look like files: `django.db`."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -229,6 +231,10 @@ def _with_facts_in(found: dict[str, Fact], text: str) -> list[Fact]:
         exact = _exact_in_word if len(written) <= LONGEST else _exact_in_word.__wrapped__
         for fact in exact(written):
             found.setdefault(fact.value, fact)
+    for match in _IMPORT.finditer(read) if "import" in read else ():
+        module = match[1] or match[2]
+        if module in found and found[module].kind == "file":
+            found[module] = Fact("member", module)
     for name in map(_without_opening, NAME.findall(read)) if not read.islower() else ():
         if not name.isalpha():
             _add(found, "name", name)
@@ -245,8 +251,8 @@ def is_plain(text: str) -> bool:
     """Whether :func:`words_in` finds all facts of a text, also if its digits were others."""
     spaced = next(spaced_in(text), None) is not None
     is_marked = ":" in text or "=" in text or text.lstrip().startswith(("{", "["))
-    is_defining = next(definitions_in(text), None) is not None
-    return not (is_marked or is_defining or spaced or NAME.search(text) or _QUOTED.search(text))
+    is_code = next(definitions_in(text), None) is not None or _IMPORT.search(text)
+    return not (is_marked or is_code or spaced or NAME.search(text) or _QUOTED.search(text))
 
 
 def words_in(text: str) -> list[Fact]:

@@ -69,6 +69,7 @@ def _kind(line: str) -> int:
 def _reads_as_sentence(line: str) -> bool:
     """Whether a person wrote it: mostly words, with a sentence's end, wording of rules or function words."""
     lower = line.lower()
+    # Everyday wordings count here too, unlike for rules: they are a person's all the same.
     binds = bool(FIRM.search(lower) or PLAIN.search(lower))
     if _UNSPACED.search(line) and (binds or _UNSPACED_END.search(line)):
         return True

@@ -43,6 +43,10 @@ def said(reading: Reading) -> list[tuple[Voice, Fact]]:
         ("open src/bridge/open.py:42", "path", "src/bridge/open.py"),
         ("mysql boats </srv/boats/dump.sql", "path", "/srv/boats/dump.sql"),
         ("edit plan.md now", "file", "plan.md"),
+        ("it is in 4:plan.py", "file", "plan.py"),
+        ("4:from bridge.db import boats", "member", "bridge.db"),
+        ("import bridge.db\nprint(bridge.db)", "member", "bridge.db"),
+        ("import it from bridge.db today", "file", "bridge.db"),
         ("order #K4711X is late", "code", "#K4711X"),
         ("booking NO6JO3", "code", "NO6JO3"),
         ("for jo_berg_77", "code", "jo_berg_77"),
@@ -169,6 +173,7 @@ def test_neither_tools_nor_the_assistant_lay_anything_down(message: dict[str, ob
         "e.g. mp{0}",
         "Anna Berg {0}",
         "RULE {0}: no",
+        "import bridge{0}.db",
     ],
 )
 def test_of_tiny_texts_that_differ_in_digits_alone_each_is_read_as_it_is(text: str, digit: str) -> None:
