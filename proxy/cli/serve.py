@@ -15,6 +15,7 @@ import sys
 from collections.abc import Generator
 from contextlib import aclosing, contextmanager
 from functools import partial
+from urllib.parse import quote
 
 import uvicorn
 from pydantic import SecretStr
@@ -30,7 +31,7 @@ from proxy.adapters.stores.redis.embedded import EmbeddedValkey
 from proxy.adapters.upstream import open_upstream
 from proxy.app import SECRET_FILE, SystemClock, begin_log, create_app
 from proxy.cli.process import app_of_worker, raise_file_limit, settle, share_one_heap, sigterm_interrupts
-from proxy.cli.terminal import CommandError, add_json_option, facts, notes, path
+from proxy.cli.terminal import CommandError, add_json_option, notes, path
 from proxy.config import FLAGS, Settings
 from proxy.core.text.similarity import nearest
 from proxy.environment import ADMIN_TOKEN_FILE, PREFIX, unknown_variables, variable
@@ -150,7 +151,8 @@ def _greet(settings: Settings, fault: str, proxy: str | None, *, is_embedded: bo
     """Print where it serves: on stdout as one line of JSON if requested, else on stderr for people.
 
     A store that cannot be used has its ``fault`` told beside it, in the words of the log and of ``/readyz``.
-    Neither the token nor a password, the store's or the outbound proxy's, is shown.
+    The page's address opens it where the token is one that a start made; a token that was given is not
+    shown, and neither is a password, the store's or the outbound proxy's.
     """
     host = f"[{settings.host.strip('[]')}]" if ":" in settings.host else settings.host
     address = f"http://{host}:{settings.port}"
@@ -162,6 +164,7 @@ def _greet(settings: Settings, fault: str, proxy: str | None, *, is_embedded: bo
     except SettingsError:  # another one is in force
         kept = ""
     given = settings.admin_token.get_secret_value() if settings.admin_token else ""
+    is_made = kept == given
     facts_for_scripts = {
         "base_url": f"{address}/v1",
         "upstream": settings.upstream,
@@ -170,15 +173,16 @@ def _greet(settings: Settings, fault: str, proxy: str | None, *, is_embedded: bo
         **({"mode": "shadow: no request is changed"} if settings.shadow else {}),
         "store": f"embedded, in {settings.data_dir / 'valkey'}" if is_embedded else store,
         **({"store_fault": fault} if fault else {}),
-        "page": f"{address}/unabridged/",
+        "page": f"{address}/unabridged/" + (f"?token={quote(given)}" if is_made else ""),
         "admin": f"{address}/unabridged/v1",
-        "token": f"in {file}" if kept == given else f"as {PREFIX}ADMIN_TOKEN has it",
+        "token": f"in {file}" if is_made else f"as {PREFIX}ADMIN_TOKEN has it",
     }
     if as_json:
         sys.stdout.write(json.dumps(facts_for_scripts) + "\n")
         sys.stdout.flush()
-    else:
-        notes().print(facts(facts_for_scripts.items()))
+        return
+    for name, value in facts_for_scripts.items():  # no table: an address that wraps cannot be opened
+        notes().print(f"{name:<14} {value}", soft_wrap=True)
 
 
 # --- uvicorn ---

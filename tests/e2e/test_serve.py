@@ -233,7 +233,17 @@ def test_an_address_that_is_not_this_machines_or_none_is_said(
     assert (code, said.count("--host")) == (1, 1)
 
 
-async def test_neither_the_token_nor_a_password_is_shown(data: Path) -> None:
+async def test_the_pages_address_opens_it_where_the_start_made_the_token(data: Path) -> None:
+    async with (
+        serving(data, "--store", "memory://", ready=True) as served,
+        httpx2.AsyncClient(timeout=PATIENCE, follow_redirects=True) as browser,
+    ):
+        page = await browser.get(served.told["page"])
+        assert (page.status_code, page.url.query) == (200, b"")
+        assert (await browser.get(served.told["page"].partition("?")[0])).status_code == 200
+
+
+async def test_neither_a_token_that_was_given_nor_a_password_is_shown(data: Path) -> None:
     flags = ["--host", "127.0.0.1", "--store", "redis://:hush@127.0.0.1:1"]
     secrets = {"UNABRIDGED_SECRET": "naming-and-encrypting", "UNABRIDGED_ADMIN_TOKEN": "opensesame"}
     async with serving(data, *flags, ready=False, **secrets) as served:
