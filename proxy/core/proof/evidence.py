@@ -65,8 +65,9 @@ class Signal(StrEnum):
 _ARMS, _REASONS, _SIGNALS = ({*map(str, names)} for names in (Arm, Unproven, Signal))
 
 
-class Interval(NamedTuple):
-    """A value with its confidence interval of 95 %."""
+@dataclass(frozen=True)
+class Interval:
+    """A share, or a difference of shares, with its confidence interval of 95 %."""
 
     value: float
     low: float
@@ -124,16 +125,18 @@ class AskedAgain(NamedTuple):
     """Whether the view lacked it, all or in part."""
 
 
-class Missed(NamedTuple):
+@dataclass(frozen=True)
+class Missed:
     """How often messages of one kind were asked for again."""
 
     kind: str
-    """Who said them: user, assistant or system; `result` for tool results."""
+    """Who said them: user, assistant or system; result for tool results."""
     retention: str
     """Their retention class."""
     signal: Signal
+    """recalled, rerun, reread, said_again, or used (an exact string of it, in a second answer only)."""
     cut: int
-    """Number of times while they were cut."""
+    """Number of times while they were cut, cleared or clipped."""
     shown: int
     """Number of times while they were in the view."""
 
@@ -155,15 +158,7 @@ class Evidence:
     """Tokens of the second answers and their prompts."""
 
     def __add__(self, other: Evidence) -> Evidence:
-        return Evidence(
-            self.compared + other.compared,
-            self.alike + other.alike,
-            self.unproven + other.unproven,
-            self.cut + other.cut,
-            self.asked_again + other.asked_again,
-            self.spent + other.spent,
-            self.tokens + other.tokens,
-        )
+        return Evidence(**{name: own + getattr(other, name) for name, own in vars(self).items()})
 
     @classmethod
     def of(cls, stored: Iterable[Counts]) -> Self:

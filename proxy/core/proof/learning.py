@@ -104,15 +104,7 @@ class Played:
     """Numbers of those results that were asked for again, by tool."""
 
     def __add__(self, other: "Played") -> "Played":
-        return Played(
-            self.turns + other.turns,
-            self.sent + other.sent,
-            self.full + other.full,
-            self.bill + other.bill,
-            self.missed + other.missed,
-            self.cut + other.cut,
-            self.asked_for + other.asked_for,
-        )
+        return Played(**{name: own + getattr(other, name) for name, own in vars(self).items()})
 
     def misses_less_than(self, other: "Played") -> bool:
         """Whether clearly less is missed, regardless of the tokens sent."""

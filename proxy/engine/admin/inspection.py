@@ -86,7 +86,8 @@ class Inspected:
         return Owner(session.tenant, self.key, session.lane, caller)
 
 
-class NewestExchange(NamedTuple):
+@dataclass(frozen=True)
+class NewestExchange:
     """The newest exchange of a session."""
 
     user_question: str

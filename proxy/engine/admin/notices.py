@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from proxy.core.economics.bill import NOTHING, Bill
 from proxy.engine.admin.inspection import Inspected, Inspection
@@ -23,11 +22,13 @@ _LEFT_OUT: Mapping[str, str] = {
 }
 
 
-class Notice(NamedTuple):
-    """A problem, and what to do about it."""
+@dataclass(frozen=True)
+class Notice:
+    """Something that is degraded now."""
 
     what: str
     advice: str
+    """What to do about it."""
 
 
 @dataclass(frozen=True)

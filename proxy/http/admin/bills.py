@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from proxy.core.economics.bill import NANO, Bill
 from proxy.core.policy.values import seconds
-from proxy.core.proof.evidence import Arm, Evidence, Interval, Signal, Unproven
+from proxy.core.proof.evidence import Arm, Evidence, Interval, Missed, Unproven
 from proxy.engine.admin.stats import By, Stats
 from proxy.errors import InvalidType, InvalidValue
 from proxy.http.admin.api import Query, operation
@@ -85,41 +85,14 @@ class StatsRow(BillReport):
     """For a session, the name that a client sends as `X-Unabridged-Session`."""
 
 
-class IntervalReport(Shape):
-    """A share, or a difference of shares, with its confidence interval of 95 %."""
-
-    value: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, interval: Interval | None) -> IntervalReport | None:
-        return None if interval is None else cls.model_validate(interval._asdict())
-
-
 class PairCounts(Shape):
     """Comparisons of answers with second answers to the same requests."""
 
     compared: int
-    agree: IntervalReport | None
+    agree: Interval | None
     """The share of them that agree; null if there are none."""
     likeness: list[int]
     """Numbers of comparisons by likeness in steps of a tenth, the least alike first."""
-
-
-class MissedMessages(Shape):
-    """How often messages of one kind were asked for again."""
-
-    kind: str
-    """Who said them: user, assistant or system; result for tool results."""
-    retention: str
-    """Their retention class."""
-    signal: Signal
-    """recalled, rerun, reread, said_again, or used (an exact string of it, in a second answer only)."""
-    cut: int
-    """Number of times while they were cut, cleared or clipped."""
-    shown: int
-    """Number of times while they were in the view."""
 
 
 class CutMessages(Shape):
@@ -139,7 +112,7 @@ class ProofRow(Shape):
     """Comparisons with second answers to the whole history."""
     control: PairCounts
     """Comparisons with second answers to the same view."""
-    difference: IntervalReport | None
+    difference: Interval | None
     """By how much more often the model agrees with itself; null until both kinds were compared."""
     unproven: dict[Unproven, int]
     """Numbers of answers that were chosen but not compared, by reason."""
@@ -147,14 +120,14 @@ class ProofRow(Shape):
     """Cost of the second answers."""
     tokens: int
     cut: list[CutMessages]
-    missed: list[MissedMessages]
+    missed: list[Missed]
 
     @classmethod
     def of(cls, policy: str, model: str, evidence: Evidence) -> ProofRow:
         pairs = {
             arm.value: PairCounts(
                 compared=evidence.pairs(arm),
-                agree=IntervalReport.of(evidence.agreement(arm)),
+                agree=evidence.agreement(arm),
                 likeness=evidence.likeness(arm),
             )
             for arm in Arm
@@ -164,12 +137,12 @@ class ProofRow(Shape):
             policy=policy,
             model=model,
             **pairs,
-            difference=IntervalReport.of(evidence.difference),
+            difference=evidence.difference,
             unproven={why: evidence.unproven[why] for why in Unproven if evidence.unproven[why]},
             dollars=evidence.dollars,
             tokens=evidence.tokens,
             cut=[CutMessages(kind=kind, retention=of, messages=number) for (kind, of), number in cuts],
-            missed=[MissedMessages.model_validate(each._asdict()) for each in evidence.missed],
+            missed=evidence.missed,
         )
 
 

@@ -20,6 +20,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from proxy.core.planning.explain import Row
+from proxy.engine.admin.inspection import NewestExchange
 
 
 def time(seconds: float) -> str:
@@ -76,14 +77,6 @@ class Shape(BaseModel):
 
 
 # --- answers ---
-
-
-class Cycle(Shape):
-    """The newest exchange of a session."""
-
-    user_question: str
-    agent_messages: int
-    final_answer: str | None
 
 
 class EpochReport(Shape):
@@ -143,7 +136,7 @@ class SessionReport(Shape):
     prune_count: int
     summary_bytes: int
     llm_compressions: int
-    current_cycle: Cycle | None
+    current_cycle: NewestExchange | None
     epochs: list[EpochReport]
     """The epochs of the lane of the latest turn, oldest first."""
     created: Time

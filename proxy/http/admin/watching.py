@@ -16,7 +16,7 @@ from starlette.responses import Response, StreamingResponse
 
 from proxy.core.formats.json import dumps
 from proxy.engine.admin.inspection import Inspection
-from proxy.engine.admin.notices import Notices
+from proxy.engine.admin.notices import Notice, Notices
 from proxy.errors import InvalidType, StoreUnavailable
 from proxy.http.admin.api import Query, number, operation
 from proxy.http.admin.schemas import NoBody, SessionReport, Shape
@@ -35,18 +35,10 @@ _AFTER = Query(
 _EVENTS = "text/event-stream"
 
 
-class NoticeReport(Shape):
-    """Something that is degraded now."""
-
-    what: str
-    advice: str
-    """What to do about it."""
-
-
 class NoticesReport(Shape):
     """All that is degraded now."""
 
-    notices: list[NoticeReport]
+    notices: list[Notice]
 
 
 @dataclass(frozen=True)
@@ -62,8 +54,7 @@ class WatchOperations:
     @operation("GET", "/notices")
     async def listed(self, request: Request, body: NoBody) -> NoticesReport:
         """Read what is degraded now, in plain words, and what to do about it."""
-        found = await self.notices.now()
-        return NoticesReport(notices=[NoticeReport.model_validate(each._asdict()) for each in found])
+        return NoticesReport(notices=await self.notices.now())
 
     @operation("GET", "/events", _SECONDS, _AFTER, media=_EVENTS)
     async def events(self, request: Request, body: NoBody) -> SessionReport | Response:
