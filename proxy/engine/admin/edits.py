@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 from proxy.core.budget.budget import Stage
 from proxy.core.planning.changes import Change, compacted, restored
@@ -36,23 +35,6 @@ Ranges = Sequence[range]
 """Ranges of message numbers, as the transcript numbers them."""
 Planning = Callable[[Branch], Awaitable[Plan]]
 """Returns a new plan for the default branch of a session."""
-
-
-class Compacted(NamedTuple):
-    """The result of a compaction."""
-
-    epoch: Epoch
-    summary: str
-    """In words: whether the summary of the cut messages is written, with whose key, or why not."""
-
-
-class Preview(NamedTuple):
-    """What a change would result in if it was made now."""
-
-    branch: Branch
-    """The branch as it is now."""
-    epoch: Epoch
-    """The epoch that would be written."""
 
 
 @dataclass(frozen=True)
@@ -115,11 +97,12 @@ class Edits:
         """
         return await self._change(found, Verb.RESTORE, partial(_restored, messages, epoch))
 
-    async def compact(self, found: Inspected, messages: Ranges | None = None) -> Compacted:
+    async def compact(self, found: Inspected, messages: Ranges | None = None) -> tuple[Epoch, str]:
         """Cut these messages, or all that may be cut; other turns of the session wait meanwhile.
 
-        Raises NothingToChange if nothing would become smaller, SessionBusy if others hold the session for
-        longer than the policy lets a turn wait, and InvalidType for messages that do not exist.
+        Returns the epoch, and in words what becomes of its summary. Raises NothingToChange if nothing would
+        become smaller, SessionBusy if others hold the session for longer than the policy lets a turn wait,
+        and InvalidType for messages that do not exist.
         """
         summary = ""
 
@@ -139,12 +122,14 @@ class Edits:
 
         rules = self.inspection.policy_of(found.session).append
         async with self.turn_queue.place(found.key, COMPACTOR, wait=rules.wait, queue=rules.queue):
-            return Compacted(await self._change(found, Verb.COMPACT, plan), summary)
+            return await self._change(found, Verb.COMPACT, plan), summary
 
     async def preview(
         self, found: Inspected, asked: Verb, messages: Ranges | None = None, epoch: int | None = None
-    ) -> Preview:
-        """Return what compacting or restoring would do now, using the summaries that exist.
+    ) -> tuple[Branch, Epoch]:
+        """Return the branch as it is now, and the epoch that compacting or restoring it would write.
+
+        A compaction uses the summaries that exist.
 
         Raises the same errors as :meth:`compact` and :meth:`restore`.
         """
@@ -156,7 +141,7 @@ class Edits:
 
         plan = partial(_restored, messages, epoch) if asked is Verb.RESTORE else cut
         now, change = await self._decided(found, asked, plan)
-        return Preview(now, change.epoch(self.clock.now()))
+        return now, change.epoch(self.clock.now())
 
     async def _compacted(
         self, branch: Branch, messages: Ranges | None, owner: Owner
