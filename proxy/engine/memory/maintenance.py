@@ -17,7 +17,7 @@ import msgspec
 
 from proxy.cache import Lru
 from proxy.core.memory.lifecycle import ArchiveCandidate, archive_candidates, archived, expired, rescored
-from proxy.core.memory.records import About, Archived, Event, Item, Scope, ScopeKind, day_of
+from proxy.core.memory.records import About, Archived, Event, Scope, ScopeKind, day_of
 from proxy.core.policy.policy import Policy, PolicySet
 from proxy.core.policy.sections import Memory
 from proxy.engine.background import Background
@@ -56,7 +56,6 @@ class Maintained(msgspec.Struct):
     """Scopes that failed."""
 
     def add(self, other: Self) -> None:
-        """Add the counts of one scope."""
         for name in self.__struct_fields__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
@@ -82,19 +81,10 @@ class ScopeMaintenance:
 
     async def rescore(self, scope: Scope, rules: Memory, ttl: float | None) -> int:
         """Replace every score by its present value."""
-        now, copy = self.clock.now(), await self.scopes.remembered(scope)
-        fading = [item.id for item in copy.items.values() if rescored(item, now, rules.low)[1]]
-
-        def decide(names: Sequence[str], copy: CachedScope) -> Changes | None:
-            items, events = dict[str, Item](), list[Event]()
-            for item in filter(None, map(copy.items.get, names)):
-                after, event = rescored(item, now, rules.low)
-                if event is not None:
-                    items[item.id] = after
-                    events.append(event)
-            return Changes(items=items, events=events) if items else None
-
-        return await self._change(scope, fading, decide, ttl)
+        rescore = partial(rescored, now=self.clock.now(), low=rules.low)
+        copy = await self.scopes.remembered(scope)
+        fading = [item.id for item in copy.items.values() if rescore(item)[1]]
+        return await self._change(scope, fading, lambda names, copy: copy.changes(names, rescore), ttl)
 
     async def put_away(
         self, scope: Scope, rules: Memory, ttl: float | None, access: ModelAccess | None
@@ -214,14 +204,15 @@ class Maintenance:
         if self.credentials or self.met_on.get(home.scope.tag) == day:
             return
         self.met_on.put(home.scope.tag, day)
-        self.background.run(self._make_up(home.scope, access, day, last), is_needed=False)
 
-    async def _make_up(self, scope: Scope, access: ModelAccess, day: str, since: float) -> None:
-        with logged_failure("a memory was not maintained"):
-            copy = await self.writer.scopes.remembered(scope)
-            is_ours = copy.version and await self._is_first(scope, f"made up {day}")
-            if is_ours and copy.about is not None:
-                await self._maintain(scope, copy.about, access, before=since)
+        async def make_up() -> None:
+            with logged_failure("a memory was not maintained"):
+                copy = await self.writer.scopes.remembered(home.scope)
+                is_ours = copy.version and await self._is_first(home.scope, f"made up {day}")
+                if is_ours and copy.about is not None:
+                    await self._maintain(home.scope, copy.about, access, before=last)
+
+        self.background.run(make_up(), is_needed=False)
 
     # --- what ---
 

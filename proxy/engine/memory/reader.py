@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from proxy.core.memory.briefing import IN_THE_NOTE, Briefing, opening_briefing, recall_briefing
 from proxy.core.memory.lifecycle import used
-from proxy.core.memory.records import Event, Item, Scope, ScopeKind
+from proxy.core.memory.records import Item, Scope, ScopeKind
 from proxy.core.memory.utterances import Utterance
 from proxy.core.policy.policy import Policy
 from proxy.core.text.words import language_of, words_of
@@ -178,14 +178,8 @@ class MemoryReader:
         items, digest = {item.id for item in briefing.items}, digest_of(session)
 
         def decide(copy: CachedScope) -> Changes | None:
-            now, changed, events = self.clock.now(), dict[str, Item](), list[Event]()
-            for each in items:
-                if (item := copy.items.get(each)) is not None:
-                    after, event = used(item, digest, now, how)
-                    if event is not None:
-                        changed[each] = after
-                        events.append(event)
-            return Changes(items=changed, events=events) if changed else None
+            now = self.clock.now()
+            return copy.changes(items, lambda item: used(item, digest, now, how))
 
         for scope in home.scopes if items else ():
             try:

@@ -121,16 +121,16 @@ class MemoryScheduler:
                 oldest.resting.cancel()
 
     def _let_rest(self, name: _Name, thread: _Thread) -> None:
-        thread.resting = asyncio.get_running_loop().call_later(self.rest, self._rested, name)
+        def rested() -> None:
+            held = self._threads.get(name)
+            if held is not None and held.is_being_read:
+                self._let_rest(name, held)
+            elif held is not None:
+                del self._threads[name]
+                if held.has_news:
+                    self._begin(name[0], held)
 
-    def _rested(self, name: _Name) -> None:
-        thread = self._threads.get(name)
-        if thread is not None and thread.is_being_read:
-            self._let_rest(name, thread)
-        elif thread is not None:
-            del self._threads[name]
-            if thread.has_news:
-                self._begin(name[0], thread)
+        thread.resting = asyncio.get_running_loop().call_later(self.rest, rested)
 
     def _begin(self, session: SessionKey, thread: _Thread) -> None:
         """Start reading a thread; if the process ends before that, the daily run reads it."""

@@ -6,14 +6,14 @@ and written only if the store still has that version; otherwise it is decided ag
 
 import asyncio
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 
 import msgspec
 
 from proxy.cache import Lru, Memory
 from proxy.core.memory.lifecycle import content_of
-from proxy.core.memory.records import About, Item, Scope, ScopeKind, Texts, day_of
+from proxy.core.memory.records import About, Event, Item, Scope, ScopeKind, Texts, day_of
 from proxy.engine.intake.homes import MemoryHome
 from proxy.errors import StoreUnavailable
 from proxy.ports import Changes, MemoryStore, Passage, ScopeSnapshot
@@ -73,16 +73,24 @@ class CachedScope(msgspec.Struct, frozen=True, dict=True):  # dict=True for the 
 
     @cached_property
     def passages(self) -> Sequence[Passage]:
-        """The text of each window, with the passages that its items came from."""
+        """The text of each window: like lines of a session, each with its day and its speaker."""
+
+        def text(window: Sequence[Item]) -> str:
+            lines = ((day_of(item.source.at), item.source.name, content_of(item)) for item in window)
+            return "\n".join(f"{day} {name}: {content}" for day, name, content in lines)
+
         return [
-            Passage(" ".join(item.id for item in window).encode(), partial(_words, window))
+            Passage(" ".join(item.id for item in window).encode(), partial(text, window))
             for window in self.windows
         ]
 
-
-def _words(items: Sequence[Item]) -> str:
-    """The searchable text of items: like lines of a session, each with its day and its speaker."""
-    return "\n".join(f"{day_of(item.source.at)} {item.source.name}: {content_of(item)}" for item in items)
+    def changes(
+        self, names: Iterable[str], change: Callable[[Item], tuple[Item, Event | None]]
+    ) -> Changes | None:
+        """Return what ``change`` does to the items with these ids; None if it changes none of them."""
+        found = [change(item) for item in filter(None, map(self.items.get, names))]
+        items = {item.id: item for item, event in found if event is not None}
+        return Changes(items=items, events=[event for _, event in found if event]) if items else None
 
 
 def _weight(item: Item | None) -> int:
