@@ -2,13 +2,14 @@
 
 import os
 import re
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from proxy.core.text.similarity import nearest
 from proxy.errors import SettingsError
 
 PREFIX = "UNABRIDGED_"
@@ -35,9 +36,11 @@ def variables() -> dict[str, str]:
     return {"upstream": sdks, **ours} if sdks else ours
 
 
-def unknown_variables(settings: Container[str]) -> list[str]:
-    """Return the variables with our prefix that name none of `settings`, sorted."""
-    return sorted(variable(name) for name in variables() if name not in settings and name not in OF_OTHERS)
+def unknown_variables(settings: Collection[str]) -> list[tuple[str, str]]:
+    """Return the variables that name none of `settings`, each with the one probably meant, or empty."""
+    unknown = sorted(name for name in variables() if name not in settings and name not in OF_OTHERS)
+    similar = ((name, nearest(name, settings)) for name in unknown)
+    return [(variable(name), meant and variable(meant)) for name, meant in similar]
 
 
 def variable(name: str) -> str:

@@ -152,19 +152,15 @@ class AdminApi:
         """Return the path of a session, by its id where the server takes no path with such a name."""
         if not name:
             raise UsageError("the session's id or name is empty")
-        is_of_a_path = not _NO_SEGMENT.search(name)
-        return f"/sessions/{quote(name if is_of_a_path else self._id_of(name), safe='')}"
-
-    def _id_of(self, name: str) -> str:
-        """Return the id of the session of this name among those used last."""
-        found = [each for each in self.sessions(LISTED)["sessions"] if each["name"] == name]
-        if len(found) == 1:
-            return found[0]["id"]
-        if not found:
-            raise CommandError(f"none of the {LISTED} sessions used last has the name {one_line(name)}")
-        raise CommandError(
-            _candidates(f'"{one_line(name)}" may mean {len(found)} sessions: give an id.', found)
-        )
+        if _NO_SEGMENT.search(name):
+            found = [each for each in self.sessions(LISTED)["sessions"] if each["name"] == name]
+            if not found:
+                raise CommandError(f"none of the {LISTED} sessions used last has the name {one_line(name)}")
+            if len(found) > 1:
+                said = f'"{one_line(name)}" may mean {len(found)} sessions: give an id.'
+                raise CommandError(_candidates(said, found))
+            name = found[0]["id"]
+        return f"/sessions/{quote(name, safe='')}"
 
     def _get(self, member: str, path: str, query: Mapping[str, str]) -> Json:
         return self._read(member, self._ask("GET", path, query).content)
@@ -192,7 +188,14 @@ class AdminApi:
     def _reaching(self, timeout: float) -> Generator[httpx2.Client]:
         """Yield an HTTP client; its failures are raised as CommandError."""
         try:
-            with self._client(timeout) as client:
+            # An outbound proxy is not asked for this machine: it would hear the token, and reach nobody.
+            uses_proxies = not is_loopback(httpx2.URL(self._api).host)
+            try:
+                client = httpx2.Client(headers=self._headers, timeout=timeout, trust_env=uses_proxies)
+            except (ImportError, OSError, ValueError) as error:  # of a variable about proxies or certificates
+                said = f"{self._server} cannot be asked with this environment: {error}"
+                raise CommandError(said) from error
+            with client:
                 yield client
         except httpx2.InvalidURL as error:
             raise self._no_proxy() from error
@@ -201,16 +204,7 @@ class AdminApi:
                 f"no proxy answers at {self._server} ({error}); name it with --server"
             ) from error
 
-    def _client(self, timeout: float) -> httpx2.Client:
-        # An outbound proxy is not asked for this machine: it would hear the token, and reach nobody.
-        uses_proxies = not is_loopback(httpx2.URL(self._api).host)
-        try:
-            return httpx2.Client(headers=self._headers, timeout=timeout, trust_env=uses_proxies)
-        except (ImportError, OSError, ValueError) as error:  # of a variable about proxies or certificates
-            raise CommandError(f"{self._server} cannot be asked with this environment: {error}") from error
-
     def _check(self, response: httpx2.Response) -> None:
-        """Raise CommandError if the answer is an error."""
         if response.is_success:
             return
         response.read()

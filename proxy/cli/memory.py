@@ -77,7 +77,11 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError(f"what follows --{name} is empty")
     with AdminApi.of(args) as api:
         if args.verb == "export":
-            export(_exported(args.scope, api), args.output)
+            every = {"k": str(EVERY)}
+            names = [args.scope] if args.scope else [each["id"] for each in api.memory(every)["scopes"]]
+            found = (api.memory({"scope": name, **every}) for name in names)
+            lines = (dumps({**each["scopes"][0], "items": each["items"]}) + b"\n" for each in found)
+            export(b"".join(lines), args.output)
         else:
             answer = _answer(args, api)
             if args.json:
@@ -85,14 +89,6 @@ def run(args: argparse.Namespace) -> int:
             else:
                 _show(args.verb, answer)
     return 0
-
-
-def _exported(scope: str | None, api: AdminApi) -> bytes:
-    """Return all that is remembered, or what one memory holds, a line for each memory."""
-    every = {"k": str(EVERY)}
-    names = [scope] if scope else [each["id"] for each in api.memory(every)["scopes"]]
-    found = (api.memory({"scope": name, **every}) for name in names)
-    return b"".join(dumps({**each["scopes"][0], "items": each["items"]}) + b"\n" for each in found)
 
 
 def _show(verb: str, answer: Json) -> None:

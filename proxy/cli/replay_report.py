@@ -44,7 +44,16 @@ def as_json(outcomes: Sequence[Outcome], names: Sequence[str], *, with_turns: bo
             "id": outcome.session,
             "budget": outcome.budget,
             **totals([outcome]),
-            "decided": [_epoch_json(turn) for turn in outcome.epochs],
+            "decided": [
+                {
+                    "turn": turn.number,
+                    "stage": turn.stage.value,
+                    "freed_tokens": turn.freed,
+                    "account": msgspec.to_builtins(turn.account and msgspec.structs.asdict(turn.account)),
+                    "reason": reason(turn),
+                }
+                for turn in outcome.epochs
+            ],
         }
         return shown | ({"turns": [_turn_json(turn) for turn in outcome.turns]} if with_turns else {})
 
@@ -62,20 +71,7 @@ def as_json(outcomes: Sequence[Outcome], names: Sequence[str], *, with_turns: bo
     }
 
 
-def _epoch_json(turn: ReplayedTurn) -> dict[str, Any]:
-    """Return one epoch, and what the decision rested on."""
-    account = turn.account and msgspec.structs.asdict(turn.account)
-    return {
-        "turn": turn.number,
-        "stage": turn.stage.value,
-        "freed_tokens": turn.freed,
-        "account": msgspec.to_builtins(account),
-        "reason": reason(turn),
-    }
-
-
 def _turn_json(turn: ReplayedTurn) -> dict[str, Any]:
-    """Return one turn."""
     return {
         "number": turn.number,
         "messages": turn.messages,

@@ -33,8 +33,7 @@ from proxy.app import SECRET_FILE, SystemClock, begin_log, create_app
 from proxy.cli.process import app_of_worker, raise_file_limit, settle, share_one_heap, sigterm_interrupts
 from proxy.cli.terminal import CommandError, add_json_option, notes, path
 from proxy.config import FLAGS, Settings
-from proxy.core.text.similarity import nearest
-from proxy.environment import ADMIN_TOKEN_FILE, PREFIX, unknown_variables, variable
+from proxy.environment import ADMIN_TOKEN_FILE, PREFIX, unknown_variables
 from proxy.errors import SettingsError, StoreUnavailable
 from proxy.http.server import BACKLOG, server_config
 from proxy.telemetry import log_warning
@@ -71,9 +70,8 @@ def run(args: argparse.Namespace) -> int:
     except FileError as error:
         raise SettingsError(str(error)) from error
     begin_log(settings)
-    for name in unknown_variables(Settings.model_fields):
-        meant = nearest(name.removeprefix(PREFIX).lower(), Settings.model_fields)
-        log_warning("there is no such setting", variable=name, nearest=meant and variable(meant))
+    for name, meant in unknown_variables(Settings.model_fields):
+        log_warning("there is no such setting", variable=name, nearest=meant)
     raise_file_limit()
     share_one_heap()
     with sigterm_interrupts(), listening(settings) as listener:

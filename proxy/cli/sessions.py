@@ -92,18 +92,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Ask the server, and show the answer. Raises CommandError."""
     with AdminApi.of(args) as api:
-        return _change(args, api) if args.verb in _CHANGES else _look(args, api)
-
-
-def _look(args: argparse.Namespace, api: AdminApi) -> int:
-    if args.verb == "list":
-        answer = api.sessions(args.limit)
-    else:
-        answer = api.session(args.session, "" if args.verb == "show" else args.verb)
-    if args.json:
-        print_json(answer)
-    else:
-        show(*_SHOWN[args.verb](answer), wraps=args.verb != "list")
+        if args.verb in _CHANGES:
+            return _change(args, api)
+        if args.verb == "list":
+            answer = api.sessions(args.limit)
+        else:
+            answer = api.session(args.session, "" if args.verb == "show" else args.verb)
+        if args.json:
+            print_json(answer)
+        else:
+            show(*_SHOWN[args.verb](answer), wraps=args.verb != "list")
     return 0
 
 

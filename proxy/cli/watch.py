@@ -79,7 +79,9 @@ def _watch(api: AdminApi, console: Console, limit: int, every: float) -> None:
                 seen = look(api, limit)
                 live.update(picture(seen), refresh=True)
                 time.sleep(min(_PAUSE, every))
-                api.wait(_changed(seen), every)
+                newest = max((each["updated"] for each in seen["sessions"]), default="1970-01-01T00:00Z")
+                # A millisecond more, because the API rounds down.
+                api.wait(datetime.fromisoformat(newest).timestamp() + 0.001, every)
             except CommandError as error:  # it may come back
                 fault = Text(f"{error}\nIt is looked for again. Ctrl-C ends this.", style="red")
                 live.update(fault, refresh=True)
@@ -89,12 +91,6 @@ def _watch(api: AdminApi, console: Console, limit: int, every: float) -> None:
 def look(api: AdminApi, limit: int) -> Json:
     """Read the bills of the last day, what is degraded, and the sessions used last."""
     return {"stats": api.stats("24h", "day"), "notices": api.notices(), **api.sessions(limit)}
-
-
-def _changed(seen: Json) -> float:
-    """Return the time of the newest change (seconds since 1970), rounded up because the API rounds down."""
-    newest = max((each["updated"] for each in seen["sessions"]), default=None)
-    return datetime.fromisoformat(newest).timestamp() + 0.001 if newest else 0.0
 
 
 def picture(seen: Json) -> RenderableType:

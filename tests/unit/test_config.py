@@ -154,7 +154,7 @@ def test_a_variable_that_there_is_not_is_known_for_one(monkeypatch: pytest.Monke
     monkeypatch.setenv("UNABRIDGED_SERVER", "http://127.0.0.1:8080")
     monkeypatch.setenv("UNABRIDGED_SECRET_FILE", "/run/secret")
     monkeypatch.setenv("unabridged_workers", "2")
-    assert unknown_variables(Settings.model_fields) == ["UNABRIDGED_POLICI"]
+    assert unknown_variables(Settings.model_fields) == [("UNABRIDGED_POLICI", "UNABRIDGED_POLICY")]
 
 
 def test_a_server_is_not_its_own_upstream(monkeypatch: pytest.MonkeyPatch) -> None:

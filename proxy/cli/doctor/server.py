@@ -18,8 +18,7 @@ from proxy.cli.serve import listening
 from proxy.cli.terminal import CommandError
 from proxy.config import Settings
 from proxy.core.formats.json import as_mapping
-from proxy.core.text.similarity import nearest
-from proxy.environment import ADMIN_TOKEN_FILE, PREFIX, unknown_variables, variable
+from proxy.environment import ADMIN_TOKEN_FILE, unknown_variables, variable
 from proxy.errors import OperatorError, SettingsError
 
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - it is only compared
@@ -35,9 +34,8 @@ def of_settings(settings: Settings, written: SettingsFile | None) -> list[Findin
     Also look for variables that resemble settings but are none.
     """
     findings = list[Finding]()
-    for name in unknown_variables(Settings.model_fields):
-        meant = nearest(name.removeprefix(PREFIX).lower(), Settings.model_fields)
-        advice = f"did you mean {variable(meant)}?" if meant else "take it away"
+    for name, meant in unknown_variables(Settings.model_fields):
+        advice = f"did you mean {meant}?" if meant else "take it away"
         findings.append(warn("settings", f"{name} is no setting", advice))
     findings += _of_secrets(settings)
     file = f"and {written.file.path}" if written is not None else "alone; there is no settings file"
