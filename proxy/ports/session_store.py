@@ -333,7 +333,7 @@ class SessionStore(TurnStore, QueueStore, SummaryStore, SessionAdmin, Protocol):
         ...
 
     async def ping(self) -> None:
-        """Return when the store answers."""
+        """Return when the store answers and takes writes."""
         ...
 
     async def aclose(self) -> None:

@@ -76,6 +76,18 @@ async def test_a_user_who_may_not_do_what_is_needed_is_told(
     assert "its user may not do that (NOPERM)" in message
 
 
+async def test_a_full_store_is_told_as_such_and_not_as_a_matter_of_rights(
+    doctor: Doctor, model: Model
+) -> None:
+    told = await told_of(doctor, model, *LASTING, before=("CONFIG", "SET", "maxmemory", "1"))
+    (found,) = (each for each in told.checks if each["state"] == "fail")
+    assert (found["check"], found["message"]) == (
+        "store writes",
+        "The store refuses: its memory is full (OOM).",
+    )
+    assert found["advice"] == "mend the store: until then chats go on without their sessions"
+
+
 async def test_a_user_who_may_not_ask_what_a_server_is_learns_the_rest(doctor: Doctor, model: Model) -> None:
     before = ("ACL", "SETUSER", "default", "-info", "-config", "-time")
     told = await told_of(doctor, model, *LASTING, before=before)

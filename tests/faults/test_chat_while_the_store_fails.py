@@ -222,9 +222,12 @@ async def test_a_store_that_takes_no_writes_is_missed_by_nobody(
     before = await talk(chat, range(8))
     durable.run(*breaks)
     during = await talk(chat, range(8, 22))
+    readiness = (await chat.client.get(f"{chat.url}/readyz")).json()
     durable.run(*mends)
     await recovered(chat)
     after = await talk(chat, range(22, 28))
+    assert readiness["status"] == "degraded"
+    assert readiness["store"].startswith("The store refuses: it")
     assert [reason for response in before for reason in reasons(response)] == []
     assert all(reasons(response) for response in during[1:])
     assert set(reasons(after[0])) <= {"previous-turn"}  # none, where the backlog was quicker

@@ -28,7 +28,6 @@ _Info = Mapping[str, Any]
 
 _TRIPS = 5
 """Round trips that are measured."""
-_PROBE_MILLISECONDS = 1000
 _OLDEST = 7, 0
 """The oldest version of Redis that works; every version of Valkey does."""
 _FAR = 0.05
@@ -136,15 +135,18 @@ async def _of_use(settings: Settings, url: str) -> list[Finding]:
         with whole.patience():
             written: set[bytes] = await _or_none(whole, "SMEMBERS", keys.SECRETS) or set()
             try:
-                await _answer(whole, "SET", keys.PROBE, "", "PX", _PROBE_MILLISECONDS)
+                await _answer(whole, "SET", keys.PROBE, "", "PX", keys.PROBE_MILLISECONDS)
             except StoreUnavailable as error:
                 refusals["write"] = error.message
         try:
             await store.ping()
         except StoreUnavailable as error:
-            refusals["script"] = error.message
+            refusals = refusals or {"script": error.message}
     rights = "its user needs the commands of @read, @write and @scripting on the keys u1:*"
-    findings = [fail(f"store {what}s", why, rights) for what, why in refusals.items()]
+    mend = "mend the store: until then chats go on without their sessions"
+    findings = [
+        fail(f"store {what}s", why, rights if "NOPERM" in why else mend) for what, why in refusals.items()
+    ]
     if not refusals:
         findings.append(ok("store scripts", "it writes, and runs scripts, for us"))
     ids = Keyring(settings.secrets, lambda: False).ids if settings.secrets else ()

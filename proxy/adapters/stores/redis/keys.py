@@ -88,6 +88,9 @@ from proxy.ports import SessionKey
 SESSIONS: Final = "u1:sessions"
 
 PROBE: Final = "u1:probe"
+"""The key that is written to see whether the store takes writes."""
+
+PROBE_MILLISECONDS: Final = 1_000
 
 SECRETS: Final = "u1:secrets"
 

@@ -301,8 +301,9 @@ class RedisStore:
         return True
 
     async def ping(self) -> None:
-        """Return when the store answers and has run a script."""
+        """Return when the store answers, takes writes and has run a script."""
         await self._connection.ask("", "PING")
+        await self._connection.ask("", "SET", keys.PROBE, "", "PX", keys.PROBE_MILLISECONDS)
         await self._scripts.ping()
 
     async def aclose(self) -> None:
