@@ -216,9 +216,6 @@ class InProcessStore:
         queue = self._queues.get(key, {})
         return {ticket: ends for ticket, ends in queue.items() if ends > now or ticket == but}
 
-    def _is_gone(self, key: SessionKey) -> bool:
-        return key in self._were and key not in self._living()
-
     def _remember(self, key: SessionKey) -> None:
         self._were[key] = None
         self._were.move_to_end(key)

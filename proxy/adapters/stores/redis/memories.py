@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Final, TypeVar, cast
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -37,9 +37,6 @@ from proxy.telemetry import log_warning
 
 T = TypeVar("T")
 
-_ScopeFields = list[bytes | None]
-"""The fields of a scope, in the order of :data:`keys.SCOPE_FIELDS`."""
-
 _KINDS: Final = frozenset[str](ScopeKind)
 """The kinds of scopes that this release knows."""
 _AT_ONCE: Final = 500
@@ -66,6 +63,7 @@ class RedisMemories:
 
     async def remembered(self, scope: Scope, since: int = 0) -> ScopeSnapshot:
         news = await self._scripts.of_session("memory_news", _key(scope), since) if since else None
+        items: dict[str, Item | None] = {}
         if news is None:
             name = keys.session(_key(scope))
             fields, stored = await self._connection.ask_all(
@@ -75,24 +73,18 @@ class RedisMemories:
                 trips=_TRIPS,
                 transaction=True,
             )
-            return self._remembered(scope, fields, await self._read(scope, stored.items(), keys.ITEMS, Item))
-        fields, changed, items, gone = cast(
-            "tuple[_ScopeFields, list[bytes], list[bytes], list[bytes]]", news
-        )
-        told: dict[str, Item | None] = dict.fromkeys(_text(name) for name in (*changed, *gone))
-        told |= await self._read(scope, zip(changed, items, strict=True), keys.ITEMS, Item)
-        return self._remembered(scope, fields, told)._replace(is_whole=False)
-
-    def _remembered(
-        self, scope: Scope, fields: _ScopeFields, items: Mapping[str, Item | None]
-    ) -> ScopeSnapshot:
-        version, _, about, texts = fields
+            items |= await self._read(scope, stored.items(), keys.ITEMS, Item)
+        else:
+            fields, changed, records, gone = news
+            items |= dict.fromkeys(_text(name) for name in (*changed, *gone))
+            items |= await self._read(scope, zip(changed, records, strict=True), keys.ITEMS, Item)
+        version, _, about, texts = fields  # in the order of `keys.SCOPE_FIELDS`
         return ScopeSnapshot(
-            int(version or 0) if (version or b"0").isdigit() else 0,
+            int(version) if version and version.isdigit() else 0,
             self._decoded(scope, about, keys.ABOUT_PLACE, About),
             self._decoded(scope, texts, keys.TEXTS_PLACE, Texts) or Texts(),
             items,
-            is_whole=True,
+            is_whole=news is None,
         )
 
     def _decoded(self, scope: Scope, stored: bytes | None, place: bytes, kind: type[T]) -> T | None:
