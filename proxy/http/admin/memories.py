@@ -109,9 +109,8 @@ class MemoryOperations:
     async def memory_log(self, request: Request, body: NoBody) -> schemas.LogTold:
         """Read the log of an item, also of a forgotten one."""
         name = request.path_params["id"]
-        return schemas.LogTold(
-            id=name, events=[schemas.event(each) for each in await self.memories.log(name)]
-        )
+        events = await self.memories.log(name)
+        return schemas.LogTold(id=name, events=[schemas.EventTold.model_validate(each) for each in events])
 
     @operation("POST", "/memory/{id}/restore")
     async def restore_item(self, request: Request, body: NoBody) -> schemas.ItemTold:

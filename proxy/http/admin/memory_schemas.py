@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from proxy.core.memory.records import Event, Scope, ScopeKind
+from pydantic import AliasChoices, Field
+
+from proxy.core.memory.records import Scope, ScopeKind
 from proxy.engine.admin.memories import ItemDetails, ItemState, ScopeDetails
 from proxy.engine.intake.naming import readable
 from proxy.http.admin.schemas import Hash, Shape, Time, time
@@ -111,7 +113,7 @@ class MemoryTold(Shape):
 class EventTold(Shape):
     """An event in an item's log."""
 
-    event: str
+    event: str = Field(validation_alias=AliasChoices("event", "kind"))
     at: Time
     before: float | None
     """The score before the event; null if there was none."""
@@ -243,11 +245,4 @@ def scope(kept: ScopeDetails) -> ScopeTold:
         long=texts.long,
         short=texts.short,
         updated=time(texts.updated) if texts.updated else None,
-    )
-
-
-def event(line: Event) -> EventTold:
-    """Return an event of a log."""
-    return EventTold(
-        event=line.kind.value, at=time(line.at), before=line.before, after=line.after, details=line.details
     )

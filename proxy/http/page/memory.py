@@ -48,7 +48,7 @@ class MemoryPages:
     async def item(self, request: Request, form: Form) -> Shown:
         name = request.path_params["id"]
         item = schemas.item(await self.memories.item(name))
-        events = [schemas.event(each) for each in await self.memories.log(name)]
+        events = [schemas.EventTold.model_validate(each) for each in await self.memories.log(name)]
         return Shown("item.html", "What is remembered", {"item": item, "events": events})
 
     @page("GET", f"{_ITEM}/restore")
