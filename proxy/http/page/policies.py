@@ -105,15 +105,16 @@ class PolicyPages:
             return {"chosen": None, "effects": ()}
         found = await self.inspection.find(chosen)
         branch = await self.inspection.branch(found)
-        async with self._turn:
-            told = await asyncio.to_thread(self._told, branch, policy)
-        return {"chosen": found, "effects": told, "left_out": max(len(branch.nodes) - _REPLAYED, 0)}
-
-    def _told(self, branch: Branch, policy: Policy) -> list[tuple[str, str]]:
         short = replace(branch, nodes=branch.nodes[:_REPLAYED])
-        situation = short.situation.under(EMPTY)
-        under = msgspec.structs.replace(situation, policy=policy, budget=_budget(short, policy))
-        return [*effects(under, self.prices(branch.found.session.model))]
+
+        def told() -> list[tuple[str, str]]:
+            situation = short.situation.under(EMPTY)
+            under = msgspec.structs.replace(situation, policy=policy, budget=_budget(short, policy))
+            return [*effects(under, self.prices(found.session.model))]
+
+        async with self._turn:
+            tables = await asyncio.to_thread(told)
+        return {"chosen": found, "effects": tables, "left_out": max(len(branch.nodes) - _REPLAYED, 0)}
 
     @page("GET", f"{ONE}/try")
     async def trial(self, request: Request, form: Form) -> Shown:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from proxy.core.economics.bill import Bill
 from proxy.core.planning.explain import sent_turns
 from proxy.core.planning.plan import Verb
 from proxy.engine.admin.edits import Edits, Ranges, numbered
@@ -72,8 +73,7 @@ class SessionPages:
         branch = await self._branch(request)
         at = _number(request.query_params, "at")
         bill = await self.stats.of_session(branch.found.key)
-        shown = await asyncio.to_thread(_messages, branch, len(branch.nodes) if at is None else at)
-        return replace(shown, content={**shown.content, "bill": bill})
+        return await asyncio.to_thread(_messages, branch, len(branch.nodes) if at is None else at, bill)
 
     @page("GET", f"{ONE}/kept")
     async def kept(self, request: Request, form: Form) -> Shown:
@@ -149,7 +149,7 @@ class SessionPages:
         return RedirectResponse(after, 303)
 
 
-def _messages(branch: Branch, at: int) -> Shown:
+def _messages(branch: Branch, at: int, bill: Bill) -> Shown:
     """An overview of the session, and the page of its messages that has message number ``at``."""
     found, situation, count = branch.found, branch.situation, len(branch.nodes)
     first = min(at, max(count - 1, 0)) // _PAGE * _PAGE
@@ -170,6 +170,7 @@ def _messages(branch: Branch, at: int) -> Shown:
         "first": first,
         "page": _PAGE,
         "count": count,
+        "bill": bill,
         "missing": [(situation.plan.gaps[each.gap], each.why) for each in branch.missing()],
     }
     return Shown("session.html", found.session.began_with or found.session.name, content)
@@ -195,13 +196,7 @@ def _difference(request: Request, branch: Branch) -> Shown:
                 "come": [] if is_same else [*map(side_by_side.read, come)],
             }
         )
-    content = {
-        "found": branch.found,
-        "line": branch.epochs,
-        "old": old,
-        "new": new,
-        "steps": steps,
-    }
+    content = {"found": branch.found, "line": branch.epochs, "old": old, "new": new, "steps": steps}
     return Shown("epochs.html", f"Epoch {old} to {new}", content)
 
 

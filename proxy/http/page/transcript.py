@@ -72,22 +72,23 @@ class SideBySide:
 
     def parts(self, start: int, end: int) -> list[Part]:
         """Messages from ``start`` up to, but without, ``end``, and others of the same units."""
-        grouped = groupby(explain(self.branch.situation, self.branch.epochs, start, end), key=self._together)
+
+        def together(row: Row) -> tuple[int | None, bool, int]:
+            """Rows of one gap that a summary covers, or does not, belong together; others stand alone."""
+            if row.gap is None:
+                return None, False, row.start
+            anchors = self.branch.situation.plan.gaps[row.gap].anchors
+            return row.gap, any(each.start <= row.start < each.end for each in anchors), -1
+
+        rows = explain(self.branch.situation, self.branch.epochs, start, end)
         parts: list[Part] = []
-        for (gap, is_summarised, _), each in grouped:
+        for (gap, is_summarised, _), each in groupby(rows, key=together):
             if gap is None:
                 parts.append(self._standing(next(each)))
             else:
                 is_noted = any(part.gap == gap for part in parts)
                 parts.append(self._gap([*each], gap, is_summarised=is_summarised, is_noted=is_noted))
         return parts
-
-    def _together(self, row: Row) -> tuple[int | None, bool, int]:
-        """The key by which rows are grouped: their gap, and whether a summary covers them; or each alone."""
-        if row.gap is None:
-            return None, False, row.start
-        anchors = self.branch.situation.plan.gaps[row.gap].anchors
-        return row.gap, any(each.start <= row.start < each.end for each in anchors), -1
 
     def _gap(self, rows: Sequence[Row], number: int, *, is_summarised: bool, is_noted: bool) -> Part:
         gap = self.branch.situation.plan.gaps[number]
