@@ -46,10 +46,6 @@ _SECONDS = 300.0
 _HOURS_A_DAY = 24
 
 
-class _Ceiling(Exception):  # noqa: N818 - no error: nothing is asked
-    """The call would exceed the day's ceiling, or it is unknown whether it would."""
-
-
 class _Sample(NamedTuple):
     """An answer whose request was chosen to be asked again."""
 
@@ -186,11 +182,11 @@ class Proofs:
             with step(PROOF, is_aside=True):
                 ask = partial(self._ask, sample)
                 second = await self.foreground.run(ask, self.credentials, asyncio.Event())
-        except _Ceiling:
-            return _unproven(Unproven.CEILING)
         except (Unanswered, TimeoutError, UnabridgedError) as failure:
             log_warning("no second answer to compare", why=str(failure) or type(failure).__name__)
             return _unproven(Unproven.FAILED)
+        if second is None:
+            return _unproven(Unproven.CEILING)
         cost, usage = self._expected(sample), second.usage
         if usage is not None:
             cost = _cost(exchange, prompt_of(usage), bounded(usage.completion_tokens))
@@ -199,11 +195,11 @@ class Proofs:
             return spent + _unproven(Unproven.FAILED)
         return spent + await asyncio.to_thread(self._compared, sample, second.message)
 
-    async def _ask(self, sample: _Sample) -> Answer:
-        """Ask for the second answer. Raises _Ceiling, before anything is sent, where it would be exceeded."""
+    async def _ask(self, sample: _Sample) -> Answer | None:
+        """Ask for the second answer; None, before anything is sent, if the day's ceiling may be exceeded."""
         request, body = sample.exchange.request, sample.exchange.body
         if await self._is_past_ceiling(sample):
-            raise _Ceiling
+            return None
         if sample.arm is not Arm.CONTROL:
             # Reasoning made since the first cut was signed behind other bytes, so it is left out (law 9).
             whole = replace(request, tool=b"")
