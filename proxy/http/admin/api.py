@@ -100,23 +100,19 @@ def operation(
 
 def operations_of(part: object) -> list[Operation]:
     """Return the operations of the class of ``part``, with its own methods as endpoints."""
-    members = vars(type(part))
-    names = ((each, each.endpoint.__name__) for each in _TABLE)
-    return [
-        replace(each, endpoint=getattr(part, name))
-        for each, name in names
-        if members.get(name) is each.endpoint
-    ]
+    own = [each for each in _TABLE if each.endpoint in vars(type(part)).values()]
+    return [replace(each, endpoint=getattr(part, each.endpoint.__name__)) for each in own]
 
 
 def number(request: Request, name: str, usual: int, most: int) -> int:
     """Return a positive number from the query. Raises InvalidType, and InvalidValue above ``most``."""
     text = request.query_params.get(name, str(usual))
-    if not (text.isascii() and text.isdigit() and int(text[:9])):
+    given = int(text[:9]) if text.isascii() and text.isdigit() else 0
+    if not given:
         raise InvalidType(f"`{name}` must be a whole number above 0.", param=name)
-    if int(text[:9]) > most:
+    if given > most:
         raise InvalidValue(f"`{name}` is at most {most:,}.", param=name)
-    return int(text[:9])
+    return given
 
 
 class AdminAPI:

@@ -11,9 +11,10 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from proxy.core.memory.records import Texts
 from proxy.engine.admin.forgetting import Forgetting
 from proxy.engine.admin.inspection import Inspection
-from proxy.engine.admin.memories import MemoryAdmin, ScopeDetails
+from proxy.engine.admin.memories import MemoryAdmin
 from proxy.engine.intake.homes import MemoryHome, named_home
 from proxy.engine.intake.naming import Naming
 from proxy.engine.memory.maintenance import Maintenance
@@ -147,19 +148,19 @@ class MemoryOperations:
         homes = self._homes(request)
         kept = await self.memories.own(homes)
         entries = self.memories.listed([kept], _MOST) if kept else ()
-        texts = kept.copy.texts if kept else None
+        texts = kept.copy.texts if kept else Texts()
         return schemas.OwnMemory(
             kind=homes[0].scope.kind.value,
             name=schemas.named(homes[0].scope, homes[0].name),
-            long=texts.long if texts else "",
-            short=texts.short if texts else "",
+            long=texts.long,
+            short=texts.short,
             items=[schemas.item(each) for each in entries],
         )
 
     @operation("DELETE", "/me/memory", *_OWN, is_for_clients=True)
     async def forget_own_memory(self, request: Request, body: NoBody) -> schemas.Forgotten:
         """Forget what is remembered of a person, channel or workspace of the client's own."""
-        kept: ScopeDetails | None = await self.memories.own(self._homes(request))
+        kept = await self.memories.own(self._homes(request))
         was_there = kept is not None and await self.forgetting.scope(kept.scope)
         return schemas.Forgotten(id="", items=len(kept.entries) if kept else 0, forgotten=was_there)
 
