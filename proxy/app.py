@@ -310,7 +310,7 @@ def _memory_scheduler(
 ) -> MemoryScheduler:
     """Build the scheduler of memory, with its writer and daily maintenance."""
     rest, credentials = settings.memory_rest, _operator_credentials(settings)
-    sources = Conversations.open(outside.store, DIALECTS, outside.memory)
+    sources = Conversations(outside.store, DIALECTS, outside.memory)
     scopes = ScopeCache(outside.memories, outside.memory)
     writer = MemoryWriter(scopes, sources, questions, outside.counter, outside.clock)
     met_on = Lru[str, str](outside.learned)

@@ -56,7 +56,7 @@ class Place:
         questions = MemoryModel(
             Asking(CHAT, self.upstream, memory), giving_way(self.clock, quiet=0.0), COUNTER
         )
-        sources = Conversations.open(self.store, DIALECTS, memory)
+        sources = Conversations(self.store, DIALECTS, memory)
         writer = MemoryWriter(ScopeCache(self.memories, memory), sources, questions, COUNTER, self.clock)
         policies = PolicySet(Policy(memory=self.rules))
         return Maintenance(

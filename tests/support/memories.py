@@ -44,6 +44,6 @@ def forgetting_in(store: InProcessStore, clock: HandClock) -> Forgetting:
     """Return what forgets memories of this store for people; its ``memories`` are looked at and restored."""
     memory = Memory(1 << 20)
     naming, scopes, search = Naming("s", memory), ScopeCache(store.memories, memory), SqliteSearch()
-    sources = Conversations.open(store, DIALECTS, memory)
+    sources = Conversations(store, DIALECTS, memory)
     reading = MemoryReader(naming, scopes, search, COUNTER, clock, Background(), sources)
     return Forgetting(MemoryAdmin(scopes, search, reading, clock, lambda _: Policy()), naming)

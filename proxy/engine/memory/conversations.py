@@ -2,8 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from proxy.cache import Lru, Memory
 from proxy.core.conversation.extension import Injection
@@ -39,21 +38,16 @@ class Conversation(NamedTuple):
         return [line for line in self.lines if line.message in new]
 
 
-@dataclass(frozen=True)
 class Conversations:
-    """Reads the conversations of stored sessions."""
+    """Reads the conversations of stored sessions; what it caches counts against ``memory``."""
 
-    store: SessionStore
-    dialects: Mapping[str, Dialect]
-    cached: Lru[tuple[SessionKey, float, str, frozenset[str]], Sequence[Utterance]]
-    """Lines of sessions, by session key, time of the last turn, the policy's digest and scope tags."""
-
-    @classmethod
-    def open(cls, store: SessionStore, dialects: Mapping[str, Dialect], memory: Memory) -> Self:
-        """Make one whose cache counts against ``memory``."""
-        return cls(
-            store, dialects, Lru(memory, lambda lines: sum(_LINE_BYTES + len(each.text) for each in lines))
+    def __init__(self, store: SessionStore, dialects: Mapping[str, Dialect], memory: Memory) -> None:
+        self.store = store
+        self.dialects = dialects
+        self._cached = Lru[tuple[SessionKey, float, str, frozenset[str]], Sequence[Utterance]](
+            memory, lambda lines: sum(_LINE_BYTES + len(each.text) for each in lines)
         )
+        """Lines of sessions, by session key, time of the last turn, the policy's digest and scope tags."""
 
     async def utterances_of(
         self, key: SessionKey, updated: float, policy: Policy, tags: frozenset[str]
@@ -63,11 +57,11 @@ class Conversations:
         ``tags`` are those of the memory for which it is read.
         """
         name = key, updated, policy.digest, tags
-        lines = self.cached.get(name)
+        lines = self._cached.get(name)
         if lines is None:
             said = await self.of(key, policy, tags)
             lines = said.lines if said is not None else ()
-            self.cached.put(name, lines)
+            self._cached.put(name, lines)
         return lines
 
     async def of(self, key: SessionKey, policy: Policy, tags: frozenset[str]) -> Conversation | None:

@@ -3,8 +3,6 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 from proxy.cache import Lru, Memory
@@ -37,26 +35,21 @@ class _Counted(NamedTuple):
     """The sum of the shares of bytes that this compression saved."""
 
 
-@dataclass
 class MemoryCounts:
-    """Counts remembered items. A scope is read again only if it has changed."""
+    """Counts remembered items. A scope is read again only if it has changed.
 
-    daily: Maintenance
-    """Gives access to the scopes, the policies and the clock."""
-    metrics: Metrics
-    memory: Memory
-    """The memory budget for the cached counts of scopes."""
-    _task: asyncio.Task[None] | None = None
-    _due: float = 0.0
-    """Monotonic time in seconds from which the next count may begin."""
+    ``daily`` gives access to the scopes, the policies and the clock; cached counts count against ``memory``.
+    """
 
-    def __post_init__(self) -> None:
-        self._tell(())  # so that a scrape that gives up before the first count finds the names of the metrics
-
-    @cached_property
-    def _known(self) -> Lru[str, _Counted]:
+    def __init__(self, daily: Maintenance, metrics: Metrics, memory: Memory) -> None:
+        self.daily = daily
+        self.metrics = metrics
+        self._known: Lru[str, _Counted] = Lru(memory)
         """The last count of each scope, by tag."""
-        return Lru(self.memory)
+        self._task: asyncio.Task[None] | None = None
+        self._due = 0.0
+        """Monotonic time in seconds from which the next count may begin."""
+        self._tell(())  # so that a scrape that gives up before the first count finds the names of the metrics
 
     async def counted(self) -> None:
         """Bring the metrics up to date, as far as that is possible within a second."""

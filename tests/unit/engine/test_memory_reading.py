@@ -55,7 +55,7 @@ class Place:
             COUNTER,
             self.clock,
             self.background,
-            Conversations.open(store, DIALECTS, memory),
+            Conversations(store, DIALECTS, memory),
         )
 
     async def know(self, scope: Scope, texts: Texts, *items: Item) -> None:
