@@ -130,16 +130,11 @@ def session(answer: Json) -> Iterator[RenderableType]:
     cycle = answer.get("current_cycle")
     if cycle:
         yield ""
-        yield facts([("question", _text(cycle["user_question"])), ("answer", _text(cycle["final_answer"]))])
+        question, answered = (cycle[name] or "" for name in ("user_question", "final_answer"))
+        yield facts([("question", one_line(question, 100)), ("answer", one_line(answered, 100))])
     if answer["epochs"]:
         yield ""
         yield epochs_table(answer["epochs"])
-
-
-def _text(message: object) -> str:
-    """Return the text of a message of the newest exchange, which may be text or a whole message."""
-    text = CHAT.read(dumps(message)).text if isinstance(message, dict) else str(message or "")  # pyright: ignore[reportUnknownArgumentType]
-    return one_line(text, 100)
 
 
 def epochs_table(epochs: list[Json]) -> RenderableType:

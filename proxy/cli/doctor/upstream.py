@@ -40,8 +40,6 @@ _SECONDS = 20.0
 _ASKED = 30
 """Most models whose windows are asked for one by one, if the list does not state them."""
 _OK = 200
-_NOT_FOUND = 404
-_REFUSED = (401, 403)
 _SDKS_KEY = "OPENAI_API_KEY"
 
 
@@ -110,18 +108,18 @@ def _of_key(status: int, key: str, *, is_open: bool) -> Finding:
     """Check the key by the status of the list of models; ``is_open``: the list needs no key."""
     names = f"{variable('upstream_key')} or {_SDKS_KEY}"
     match status:
-        case status if status == _OK and is_open:
+        case 200 if is_open:
             return ok("key", "the list of models wants none; whether chats take it, --ask MODEL tells")
-        case status if status == _OK and key:
+        case 200 if key:
             return ok("key", "accepted")
-        case status if status == _OK:
+        case 200:
             return ok("key", "none is set, and the list of models wants none")
-        case status if status in _REFUSED and key:
+        case 401 | 403 if key:
             return fail("key", f"refused ({status})", f"see {names}, and what the key may be used for")
-        case status if status in _REFUSED:
+        case 401 | 403:
             advice = f"set {names} to have a key looked at; clients send their own"
             return warn("key", f"the upstream wants one ({status}), and none is set here", advice)
-        case status if status == _NOT_FOUND:
+        case 404:
             advice = "if chats fail with 404 too, the URL may lack its /v1"
             return warn("key", "not looked at: there is no list of models (404)", advice)
         case _:
