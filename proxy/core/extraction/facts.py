@@ -24,15 +24,15 @@ LONGEST = 120
 _SHORTEST = 3
 
 _EXTENSIONS = frozenset(
-    "bat bib bin bz2 c cc cfg class cnf conf cpp crt cs css csv dart db diff doc docx env exe f90 gif "
-    "go gz h hpp htm html icns ico in ini ipynb iso jar java jl jpeg jpg js json jsonl jsx key kt lean "
-    "less lock log lua m map md mjs mk mov mp3 mp4 npy npz o odt onnx parquet patch pdf pem php pkl pl "
-    "plist png po ppt pptx proto ps1 pt py pyc pyi pyx r rar rb rs rst rtf s sass scala scss sh so sql "
-    "sqlite svg swift tar tex tf tgz toml ts tsv tsx ttf txt vue wasm wav webp woff xls xlsx xml yaml "
-    "yml zip zsh".split()
+    "bat bib bin bz2 c cc cfg cjs class cnf conf cpp crt cs csproj css csv cts dart db diff doc docx env exe "
+    "f90 gif go gz h h5ad hcl hpp htm html icns ico in ini ipynb iso jar java jl jpeg jpg js json jsonc "
+    "jsonl jsx key kt kts lean less lock log lua m map md mdx mjs mk mov mp3 mp4 mts nix npy npz o odt onnx "
+    "parquet patch pdf pem php pkl pl plist png po ppt pptx prisma proto ps1 pt py pyc pyi pyx r rar rb rs "
+    "rst rtf s sass scala scss sh sln so sol sql sqlite svelte svg swift tar tex tf tfvars tgz toml ts tsv "
+    "tsx ttf txt vue wasm wav webp woff xls xlsx xml yaml yml zig zip zsh".split()
 )
 _FLAGS = re.compile(r"-{1,2}[A-Za-z][\w-]*")
-_EMAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_EMAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.[^\W\d][\w-]*")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _DATE = re.compile(
     r"\d{4}-\d{1,2}-\d{1,2}(?:T\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
@@ -58,7 +58,7 @@ _OWN_GRAMMARS = (
     ("number", _NUMBER),
 )
 _OWN = re.compile("|".join(f"({pattern.pattern})" for _, pattern in _OWN_GRAMMARS))
-_WINDOWS = re.compile(r"[A-Za-z]:\\[\w.\\ -]+|\\\\[\w.\\-]+")
+_WINDOWS = re.compile(r"[A-Za-z]:[\\/][\w.\\/@+() -]+|\\\\[\w.\\-]+")
 _ERROR = re.compile(
     r"[A-Z]\w*(?:Error|Exception|Warning|Fault)|E[A-Z]{4,}|(?:[A-Z]+_)*ERR(?:OR)?_\w+|E-?\d{3,5}"
 )
@@ -93,7 +93,7 @@ def kind_of(word: str) -> str | None:
 
 def _place(word: str) -> str | None:
     """Paths and file names."""
-    if "\\" in word and _WINDOWS.fullmatch(word):
+    if ("\\" in word or word[1:3] == ":/") and _WINDOWS.fullmatch(word):
         return "path"
     if "/" not in word:
         stem, dot, extension = word.rpartition(".")
@@ -145,11 +145,19 @@ _DEEPEST = 12
 _URL = re.compile(r"(?:https?|ftp|wss?|s3|gs|git|ssh|postgres(?:ql)?|redis)://[^\s<>\"'`)\]}|\\]+")
 _LETTERS = r"A-Za-z0-9À-ɏ_"
 _WITHIN = rf"[{_LETTERS}./\\:@$€£¥₹%+,~-]*"
+_BRACKETED = r"(?<=/)[\[(]{1,2}[\w.-]+[\])]{1,2}/"
+"""A directory in brackets, as web frameworks name those of parameters and groups: `app/[id]/page.tsx`."""
 # Each pattern begins with a set of characters, so that a search skips to them; lookbehinds come after it.
 _WORD = re.compile(
     rf"[{_LETTERS}$€£¥₹#@~./](?:(?<=[{_LETTERS}])(?<!\\[nrt])"
-    rf"|(?:(?<=[$€£¥₹#@~/])(?!(?<=</)[\w:.-]+>)|(?<=\.)\.?/)[{_LETTERS}]){_WITHIN}(?:[=>~]=(?=\d){_WITHIN})*"
+    rf"|(?:(?<=[$€£¥₹#@~])|(?:(?<=/)(?!(?<=</)[\w:.-]+>)|(?<=[@~])/|(?<=\.)\.?/(?:\.\./)*)\.?)[{_LETTERS}]"
+    rf"|(?<=\.)(?<![\w.)\]].)(?=[\w-]+[./]\w))"  # a hidden directory, or a hidden file with an extension
+    rf"{_WITHIN}(?:{_BRACKETED}{_WITHIN})*(?:[=>~]=(?=\d){_WITHIN})*"
 )
+_COLON = re.compile(r":(?![\\/])|(?<!^[A-Za-z]):")
+"""A colon that is not the one of a drive."""
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
+"""How programs colour what a terminal shows."""
 _DIGIT = re.compile(r"\d")
 NAME = re.compile(
     r"[A-ZÀ-Þ](?<!\w.)[a-zß-ÿ]+(?:[ -](?:(?:de|van|von|der|la|le|del) )?[A-ZÀ-Þ][a-zß-ÿ]+){1,3}\b"
@@ -191,7 +199,7 @@ def facts_of(text: str, thing: str) -> list[Fact]:
     # Pairs are written as `key: value` or `key = value` on a line of their own.
     pairs: list[Fact] = []
     for match in _PAIR.finditer(bounded(text)) if ":" in text or "=" in text else ():
-        key, value = match[2].strip(), match[3].strip().strip("\"'`,;")
+        key, value = match[2].strip(), match[3].partition("</")[0].strip().strip("\"'`,;")
         kind = kind_of(value) if " " not in value else None
         if kind is not None:
             # A key in quotation marks is a member of an object, of which nothing else is known.
@@ -250,7 +258,7 @@ def _without_opening(words: str) -> str:
 def is_plain(text: str) -> bool:
     """Whether :func:`words_in` finds all facts of a text, also if its digits were others."""
     spaced = next(spaced_in(text), None) is not None
-    is_marked = ":" in text or "=" in text or text.lstrip().startswith(("{", "["))
+    is_marked = any(sign in text for sign in ":=\x1b") or text.lstrip().startswith(("{", "["))
     is_code = next(definitions_in(text), None) is not None or _IMPORT.search(text)
     return not (is_marked or is_code or spaced or NAME.search(text) or _QUOTED.search(text))
 
@@ -267,7 +275,8 @@ def quotes_in(text: str) -> list[Fact]:
 
 
 def bounded(text: str) -> str:
-    """The part of a text that is read."""
+    """The part of a text that is read, without a terminal's colours."""
+    text = _COLOUR.sub("", text) if "\x1b" in text else text
     if len(text) <= MOST_CHARACTERS:
         return text
     tail = MOST_CHARACTERS // 4
@@ -294,8 +303,8 @@ def _exact_in_word(written: str) -> tuple[Fact, ...]:
         pieces = [word]
         if ":" in word and kind_of(word) is None:
             pieces = [
-                part.rstrip(".,-/") if part.startswith(("/", "./", "../")) else part.strip(".,-/")
-                for part in word.split(":")
+                part.rstrip(".,-/") if part.startswith(("/", ".")) else part.strip(".,-/")
+                for part in _COLON.split(word)
             ]
         elif "," in word and kind_of(word) is None:
             pieces = [part for part in word.split(",") if part]

@@ -18,6 +18,8 @@ _PHONE = (
     r"[+(\d](?<![\w.].)(?:(?<=\+)\(?\d{2,4}|(?<=\()\d{2,4}|(?<=\d)\d{1,3})\)?"
     r"(?:[ -]\(?\d{2,4}\)?){2,4}(?![\w.])"
 )
+_DATED = re.compile(r"\b(?:19|20)\d\d-\d\d-\d\d\b|\b\d\d-\d\d-(?:19|20)\d\d\b")
+"""A date in what has the form of a phone number."""
 
 
 def _date(months: Sequence[str], unspaced: str) -> str:
@@ -57,4 +59,5 @@ def spaced_in(text: str) -> Iterator[tuple[str, str]]:
     """Yield the kind and the words of each date, amount and phone number in a text, kind by kind."""
     for kind, pattern in _IN_ASCII if text.isascii() else _GRAMMARS:
         for match in pattern.finditer(text):
-            yield kind, match[0]
+            if kind != "phone" or not _DATED.search(match[0]):
+                yield kind, match[0]

@@ -79,6 +79,47 @@ def test_an_exact_thing_is_found_in_text(text: str, kind: str, value: str) -> No
     assert kinds(text).get(value) == kind
 
 
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("run .agent/tools/open.py now", ".agent/tools/open.py"),
+        ("in ~/.boats/sessions there are", "~/.boats/sessions"),
+        ("'./.cache/boats'", "./.cache/boats"),
+        ('import {open} from "../../bridge/open"', "../../bridge/open"),
+        ("from '@/lib/bridge'", "@/lib/bridge"),
+        ("edit c:/boats/bridge/plan.md now", "c:/boats/bridge/plan.md"),
+        ("at C:/boats/plan.md:42", "C:/boats/plan.md"),
+        ("in src/app/(harbour)/boats/page.tsx", "src/app/(harbour)/boats/page.tsx"),
+        ("in app/boats/[id]/page.tsx:", "app/boats/[id]/page.tsx"),
+        ("grep says .agent/plan.md:42:open", ".agent/plan.md"),
+    ],
+)
+def test_a_path_is_told_whole(text: str, path: str) -> None:
+    assert kinds(text) == {path: "path"}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("47:plan.ts", {"plan.ts": "file"}),
+        ("edit .lintrc.json", {".lintrc.json": "file"}),
+        ("see ...src/bridge/open.py", {"src/bridge/open.py": "path"}),
+        ("boats().open_bridge", {"open_bridge": "symbol"}),
+        ("the [plan](docs/plan.md)", {"docs/plan.md": "path"}),
+        ("stone@2.1.0", {"stone@2.1.0": "version"}),
+        ("(2031-05-04) 2031-05-05", {"2031-05-04": "date", "2031-05-05": "date"}),
+        ("04-05-2031 05-05-2031", {}),
+        ("\x1b[33mK4711X\x1b[39m and \x1b[1;36mnothing\x1b[0m", {"K4711X": "code"}),
+    ],
+)
+def test_nothing_is_told_but_what_is_there(text: str, found: dict[str, str]) -> None:
+    assert kinds(text) == found
+
+
+def test_what_a_tag_closes_ends_before_the_tag() -> None:
+    assert {fact.value for fact in facts_of("boat: K4711X</boats>", "")} == {"K4711X"}
+
+
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\x0c", "\u2028"])
 def test_each_line_is_read_by_itself_and_one_that_comes_again_tells_nothing_new(end: str) -> None:
     lines = [
