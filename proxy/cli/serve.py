@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import json
 import logging
+import signal
 import socket
 import sys
 from collections.abc import Generator
@@ -195,6 +196,19 @@ def _serve(
         server.run(sockets=[listener])
         return 0 if server.started else 1
     app = partial(app_of_worker, settings, written)
-    supervisor = Multiprocess(config(app, factory=True), sockets=[listener])
+    supervisor = _Supervisor(config(app, factory=True), sockets=[listener])
     supervisor.run()
     return 1 if any(process.exitcode == STARTUP_FAILURE for process in supervisor.processes) else 0
+
+
+class _Supervisor(Multiprocess):
+    """Keeps workers alive, and logs when one had to be replaced."""
+
+    def keep_subprocess_alive(self) -> None:
+        before = [*self.processes]
+        super().keep_subprocess_alive()
+        for ended, running in zip(before, self.processes, strict=True):
+            if ended is not running:
+                code = ended.exitcode or 0
+                by = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+                log_warning("a worker ended, and another takes its place", by=by, pid=ended.pid)

@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import socket
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,26 @@ async def test_several_workers_share_the_store_follow_an_edit_and_end_with_their
         async with asyncio.timeout(PATIENCE * 2):
             while await listens(served.url):  # noqa: ASYNC110 - as above
                 await asyncio.sleep(0.02)
+
+
+async def test_a_worker_that_is_killed_is_replaced_and_the_log_says_so(model: Model, data: Path) -> None:
+    async with serving(data, "--upstream", model.url, "--workers", "2") as served:
+        killed = workers_of(served)[0]
+        os.kill(killed, signal.SIGKILL)
+        async with asyncio.timeout(PATIENCE * 2):
+            while not any(line.get("pid") == killed for line in log_of(data)):  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.02)
+        (told,) = [line for line in log_of(data) if line["level"] == "warning"]
+        assert told["message"] == "a worker ended, and another takes its place"
+        assert told["by"] == "SIGKILL"
+        await served.becomes(200)
+        assert len(workers_of(served)) == 2
+        assert await served.end() == 0
+
+
+def workers_of(served: Serving) -> list[int]:
+    command = ["pgrep", "-P", str(served.process.pid), "-f", "spawn_main"]
+    return [*map(int, subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())]
 
 
 async def allowed_pages(served: Serving, pages: list[str]) -> list[str]:
