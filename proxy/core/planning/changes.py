@@ -29,7 +29,10 @@ from proxy.errors import NothingToChange
 
 _STAYS = "the newest request and its answer, system messages, what is pinned and what is critical stay"
 _NOTHING_LEFT = f"There is nothing to cut: {_STAYS}, and all else is cut."
-_NOTHING_NAMED = f"There is nothing to cut: no whole message or tool call that may go is named; {_STAYS}."
+_NOTHING_NAMED = (
+    "There is nothing to cut: no whole message or tool call that may go is named;"
+    f" {_STAYS}, and what is cut already is not cut again."
+)
 _NO_SHORTER = "There is nothing to cut: a note would be as long as the messages that it stands for."
 
 

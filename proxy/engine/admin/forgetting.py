@@ -172,7 +172,8 @@ class Forgetting:
         if not tenants:
             raise NotFound("Nothing is remembered of such a person.")
         if len(tenants) > 1:
-            raise InvalidType(f"Several tenants have such a person: {', '.join(tenants)}.", param="tenant")
+            said = f"Several tenants have such a person: {', '.join(tenants)}. Name one as `tenant`."
+            raise InvalidType(said, param="tenant")
         forgotten = 0
         for kept, entries, is_own in found:
             if is_own:

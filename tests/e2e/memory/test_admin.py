@@ -218,6 +218,7 @@ async def test_two_tenants_persons_of_one_name_are_told_apart(
     await read(model, 2)
     refused = await ask(remembered, "DELETE", "memory?person=ana")
     assert code(refused) == (400, "invalid_type")
+    assert refused.json()["error"]["message"].endswith(". Name one as `tenant`.")
     scopes = (await admin(remembered, "memory"))["scopes"]
     tenant = scopes[0]["id"].partition(".")[0]
     assert (await ask(remembered, "DELETE", f"memory?person=ana&tenant={tenant}")).json()["items"] == 2

@@ -71,6 +71,8 @@ def test_a_range_takes_the_units_within_it_and_no_other() -> None:
     assert spans(cut(CHAT, 2, 3, 4, 5)) == [(2, 6)]
     with pytest.raises(NothingToChange, match="no whole message or tool call"):
         compacted(situation(TOOLS), frozenset({1, 2}))
+    with pytest.raises(NothingToChange, match="what is cut already is not cut again"):
+        compacted(situation(CHAT, cut(CHAT, 2, 3, 4, 5)), frozenset({3, 4}))
     assert spans(cut(TOOLS, 1, 2, 3)) == [(1, 4)]
 
 
