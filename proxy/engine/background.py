@@ -54,7 +54,8 @@ class Background:
         for task in self._dispensable:
             task.cancel()
         while self._tasks:
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            # Not `gather`: from Python 3.12 on it yields to nobody if all have ended, and `_ended` never runs.
+            await asyncio.wait(self._tasks)
 
 
 async def keep_renewing(renew: Callable[[], Awaitable[object]], lease: float) -> None:

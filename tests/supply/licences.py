@@ -85,9 +85,9 @@ def stated(name: str) -> str | None:
         told = cast("Message", metadata(name))
     except PackageNotFoundError:
         return _ELSEWHERE.get(name)
-    if expression := told["License-Expression"]:
+    if expression := told.get("License-Expression"):
         return str(expression)
-    field = str(told["License"] or "").partition("\n")[0].strip()
+    field = str(told.get("License", "")).partition("\n")[0].strip()
     classified = [
         each.rpartition(" :: ")[2] for each in told.get_all("Classifier") or () if "License ::" in each
     ]

@@ -135,7 +135,7 @@ def test_twenty_megabytes_are_not_read() -> None:
             Watched.longest = max(Watched.longest, len(part))
             return part
 
-    huge = Watched(url(jpeg(4000, 3000)) + "A" * 20_000_000)
+    huge = Watched(url(jpeg(4000, 3000) + bytes(15_000_000)))
     assert image_tokens(huge, None, "gpt-4o") == 765
     assert 0 < Watched.longest <= 90_000
 
