@@ -54,7 +54,7 @@ class Background:
         for task in self._dispensable:
             task.cancel()
         while self._tasks:
-            # Not `gather`: from Python 3.12 on it yields to nobody if all have ended, and `_ended` never runs.
+            # Not `gather`: from Python 3.12 on it runs nothing else, also not `_ended`, if all have ended.
             await asyncio.wait(self._tasks)
 
 

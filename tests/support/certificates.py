@@ -38,6 +38,7 @@ class Authority:
         certificate = (
             self._begun(self._name, self._key.public_key())
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
             .sign(self._key, hashes.SHA256())
         )
         self.file.write_bytes(certificate.public_bytes(Encoding.PEM))
@@ -70,10 +71,14 @@ class Authority:
             x509.IPAddress(ipaddress.ip_address(name)) if name[0].isdigit() else x509.DNSName(name)
             for name in names
         ]
+        signing = key if by_itself else self._key
+        # Python 3.13 takes no certificate that does not name its issuer's key.
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key())
         certificate = (
             self._begun(subject, key.public_key(), days, subject if by_itself else None)
             .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
-            .sign(key if by_itself else self._key, hashes.SHA256())
+            .add_extension(issuer, critical=False)
+            .sign(signing, hashes.SHA256())
         )
         signed = Signed(self._directory / f"{names[0]}.pem", self._directory / f"{names[0]}-key.pem")
         signed.certificate.write_bytes(certificate.public_bytes(Encoding.PEM))

@@ -7,6 +7,7 @@ conversations are cheap to draw and shrink to short ones.
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -40,6 +41,9 @@ from proxy.core.planning.situation import (
     Situation,
 )
 from proxy.core.policy.policy import Policy
+
+TOO_DEEP = 100_000 if sys.version_info < (3, 14) else 2_000_000
+"""Levels of JSON that Python does not read: it counts levels, but from 3.14 on bytes of its stack."""
 
 MARK_OF_A_CLIP = 40
 """Counted tokens of a tool result that is clipped to the mark alone, including its id."""

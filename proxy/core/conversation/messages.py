@@ -10,6 +10,7 @@ message has the same identity, and a history continues another, whichever SDK se
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import accumulate
 from typing import cast
 
@@ -22,7 +23,7 @@ HEAD_ROLES = frozenset({"system", "developer"})
 """Roles are named as in policies; a dialect maps the role of each message that it knows to one of these."""
 TOOL_ROLES = frozenset({"tool", "function"})
 _DEEPEST = 64
-"""Nesting depth from which values are compared as written, so that no body can exhaust the stack."""
+"""Nesting depth beyond which values are compared as written, so that no body can exhaust the stack."""
 _EXACT = 2**53
 """Largest number that JavaScript holds exactly; up to it, 20.0 is printed as 20 without loss."""
 _UNSTABLE_PART_MEMBERS = frozenset({"cache_control", "annotations"})
@@ -79,7 +80,9 @@ def read_message(content: Content) -> Message:
         if isinstance(text, str):
             text = text.strip()
         else:
-            text = _canonical({name: part[name] for name in part if name not in _UNSTABLE_PART_MEMBERS})
+            text = {name: part[name] for name in part if name not in _UNSTABLE_PART_MEMBERS}
+            with suppress(ValueError):
+                text = _canonical(text)
         if text:
             parts.append(text)
     result_of: object = exact.result_of[0] if len(exact.result_of) == 1 else exact.result_of
@@ -101,9 +104,9 @@ def canonical_arguments(text: str, *, keeps_empty: bool = False) -> object:
 
 
 def _canonical(value: object, depth: int = 0, *, keeps_empty: bool = False) -> object:
-    """A JSON value with sorted keys, without null and empty members; unchanged from depth ``_DEEPEST`` on."""
+    """A JSON value with sorted keys, without null and empty members. Raises ValueError if it is too deep."""
     if depth == _DEEPEST:
-        return value
+        raise ValueError("nested too deeply")
     if isinstance(value, dict):
         members = sorted(cast("dict[str, object]", value).items())
         inner = {name: _canonical(member, depth + 1, keeps_empty=keeps_empty) for name, member in members}

@@ -23,6 +23,7 @@ from proxy.core.dialects.dialect import Beginning, Body, Content, Dialect
 from proxy.core.persistent import Grown, Sizes
 from proxy.core.planning.chain import Chain
 from proxy.engine.intake.history import NAME, CachedMessage, CachedPrefix, History, NewMessage
+from proxy.errors import JSONTooDeep
 from proxy.ports import TokenCounter
 
 _MODELS = 8
@@ -155,7 +156,10 @@ class Reader:
         for part in content.parts:
             if "text" not in part:
                 other = dict[str, int]()
-        found = CachedMessage(read_message(content), other)
+        try:
+            found = CachedMessage(read_message(content), other)
+        except RecursionError as error:  # to be written it may be less deep than to be split
+            raise JSONTooDeep from error
         self._entries.put(digest, found)
         return found, content
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from typing import Any
 
 import httpx2
@@ -52,7 +53,7 @@ class TestTheDoor:
             (b'{"messages": "0-999999"}', (400, "invalid_type")),
             (b'{"messages": "0", "epoch": 1}', (400, "invalid_type")),
             (b'{"epoch": %b}' % (b"1" * 5_000), (400, "invalid_type")),
-            (b"[" * 60_000, (400, "json_too_deep")),
+            (b"[" * 60_000, (400, "json_too_deep" if sys.version_info < (3, 14) else "invalid_json")),
             (b" " * 70_000, (413, "request_too_large")),
         ],
         ids=lambda value: str(value)[:30],

@@ -12,6 +12,7 @@ import httpx2
 import pytest
 
 from tests.support.clients import CHAT, HELLO, KEY, proxying, tokens_of, write_policy
+from tests.support.conversations import TOO_DEEP
 from tests.support.servers import PATIENCE, Exchange, connect
 from tests.support.upstreams import Model, running
 
@@ -56,14 +57,14 @@ REFUSED = {
     "UTF-16": (HELLO.decode().encode("utf-16"), 400, "invalid_encoding"),
     "UTF-16 without a mark": (HELLO.decode().encode("utf-16-le"), 400, "invalid_encoding"),
     "arrays that never close": (with_messages(b"[" * 5_000_000), 400, "json_too_deep"),
-    "content 100,000 deep": (
-        with_messages(b'[{"role":"user","content":' + b'[{"a":' * 50_000 + b"1" + b"}]" * 50_000 + b"}]"),
+    "content too deep": (
+        with_messages(b'[{"role":"user","content":' + b'[{"a":' * TOO_DEEP + b"1" + b"}]" * TOO_DEEP + b"}]"),
         400,
         "json_too_deep",
     ),
-    "arrays 100,000 deep": (with_messages(b"[" * 100_000 + b"]" * 100_000), 400, "json_too_deep"),
-    "objects 100,000 deep": (
-        HELLO.replace(b"{", b'{"x":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b",", 1),
+    "arrays too deep": (with_messages(b"[" * TOO_DEEP + b"]" * TOO_DEEP), 400, "json_too_deep"),
+    "objects too deep": (
+        HELLO.replace(b"{", b'{"x":' + b'{"a":' * TOO_DEEP + b"1" + b"}" * TOO_DEEP + b",", 1),
         400,
         "json_too_deep",
     ),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from proxy.cli import main
+from tests.support.conversations import TOO_DEEP
 from tests.support.replays import replayed, session, written
 
 
@@ -179,7 +180,7 @@ def test_a_file_of_nothing_but_brackets_is_nested_too_deeply(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "a.jsonl"
-    file.write_text("[" * 100_000)
+    file.write_text("[" * TOO_DEEP)
     assert main(["replay", str(file)]) == 1
     assert capsys.readouterr().err.endswith(
         "a.jsonl:1: not a session: The request body is nested too deeply.\n"

@@ -17,10 +17,11 @@ from proxy.errors import (
     RequestError,
     TooManyMessages,
 )
+from tests.support.conversations import TOO_DEEP
 
 HELLO = b'{"role":"user","content":"hello"}'
 LONE = rb'{"role":"user","content":"\ud800"}'
-DEEP = b"[" * 100_000 + b"]" * 100_000
+DEEP = b"[" * TOO_DEEP + b"]" * TOO_DEEP
 
 
 def read(raw: bytes, max_messages: int = 1000) -> Body:
@@ -137,12 +138,12 @@ def test_a_byte_order_mark_is_accepted_before_a_lone_surrogate():
     [
         b'{"messages":[' + HELLO + b'],"x":' + DEEP + b"}",
         b'{"messages":[{"role":"user","content":' + DEEP + b"}]}",
-        b'{"x":' + b'{"x":' * 100_000 + b"1" + b"}" * 100_001,
+        b'{"x":' * TOO_DEEP + b"1" + b"}" * TOO_DEEP,
         b'{"messages":' + DEEP + b"}",
     ],
     ids=["beside the messages", "in a message", "objects", "as messages"],
 )
-def test_nesting_100000_deep_is_too_deep(raw: bytes):
+def test_nesting_that_python_does_not_read_is_too_deep(raw: bytes):
     with pytest.raises(JSONTooDeep):
         read(raw)
 

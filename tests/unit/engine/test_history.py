@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
+
+import pytest
 
 from proxy.cache import Memory
 from proxy.core.conversation.messages import chain_of, root
 from proxy.core.dialects.chat.body import read_body
 from proxy.core.dialects.registry import CHAT
+from proxy.core.formats.json import dumps
 from proxy.core.planning.chain import Chain
 from proxy.engine.intake.history import History
 from proxy.engine.intake.reader import PIECE, Reader
+from proxy.errors import JSONTooDeep
 from tests.bench.messages import conversation
 from tests.support.conversations import encode, identity_of
 from tests.support.upstreams import COUNTER
@@ -43,3 +48,26 @@ async def test_many_messages_are_read_and_counted_off_the_event_loop() -> None:
     in_all, on_loop = time.process_time() - in_all, time.thread_time() - on_loop
     assert on_loop < in_all / 3
     assert history.hashes == chain_of([identity_of(encode(message)) for message in told], root())
+
+
+def nested(depth: int, place: str) -> bytes:
+    """A body in which something is nested so deep."""
+    deep = b"[" * depth + b"]" * depth
+    written = {"content": deep, "arguments": dumps(deep.decode()), "tool_choice": deep}
+    content, arguments, choice = (written[each] if each == place else b'""' for each in written)
+    call = b'{"id":"c","type":"function","function":{"name":"f","arguments":%b}}' % arguments
+    messages = b'{"role":"user","content":%b},{"role":"assistant","tool_calls":[%b]}' % (content, call)
+    return b'{"messages":[%b],"tool_choice":%b}' % (messages, choice)
+
+
+@pytest.mark.parametrize("place", ["content", "arguments", "tool_choice"])
+async def test_no_depth_of_nesting_is_a_fault_of_ours(place: str) -> None:
+    """What Python can still split, it may be unable to decode or to write."""
+    read = set[bool]()
+    for depth in range(sys.getrecursionlimit() - 150, sys.getrecursionlimit() + 10):
+        try:
+            history = await Reader(CHAT, COUNTER, Memory()).read(read_body(nested(depth, place), 10), root())
+            read.add(bool(history.hashes))
+        except JSONTooDeep:
+            read.add(False)
+    assert True in read

@@ -77,7 +77,10 @@ class Body(dialect.Body):
 
     def get(self, name: str) -> Any:
         raw = self.members.get(name)
-        return None if raw is None else loads(bytes(raw))
+        try:
+            return None if raw is None else loads(bytes(raw))
+        except ValueError as error:  # to be read it may be less deep than to be skipped over
+            raise JSONTooDeep from error
 
     def head_members(self) -> list[bytes]:
         return [bytes(self.members[name]) for name in _HEAD_MEMBERS if name in self.members]
@@ -218,7 +221,7 @@ def read_body(raw: bytes, max_messages: int) -> Body:
         offset = int(found[1]) + (len(BOM_UTF8) if raw.startswith(BOM_UTF8) else 0) if found else len(raw)
         raise InvalidJSON(f"The request body is not valid JSON (byte {offset}).", offset=offset) from error
     except RecursionError as error:
-        raise JSONTooDeep("The request body is nested too deeply.") from error
+        raise JSONTooDeep from error
     if len(messages) > max_messages or {*map(itemgetter(0), messages)} != {OPENING}:
         raise _fault_of(messages, max_messages)
     return Body(written, Grown(messages))
