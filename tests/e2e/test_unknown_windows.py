@@ -209,6 +209,16 @@ async def test_a_client_that_streams_without_usage_is_protected_as_well(
     assert (tokens_of(response)["window"], window_from(response)) == (2_000, "truncated")
 
 
+async def test_usage_of_short_requests_is_asked_for_five_times_too(
+    model: Model, chats: Chats, url: str
+) -> None:
+    for number in range(8):
+        chat = chats(url, X_Unabridged_Session=str(number))
+        chat.members["stream"] = True
+        assert b"prompt_tokens" not in (await chat.ask("Hello")).content
+    assert ["stream_options" in body for body in model.bodies()] == [True] * 5 + [False] * 3
+
+
 async def test_usage_that_is_refused_is_asked_for_once_and_the_request_goes_out_as_it_was_written(
     model: Model, chats: Chats, url: str
 ) -> None:

@@ -15,6 +15,7 @@ from proxy.core.budget.budget import Window
 from proxy.core.budget.learning import (
     COUNTED,
     PLAUSIBLE,
+    SMALL,
     STEPS,
     Growth,
     Ratio,
@@ -53,6 +54,8 @@ class Model(msgspec.Struct, kw_only=True):
     prices: Prices = UNKNOWN_PRICES
     evidence: WindowEvidence = msgspec.field(default_factory=WindowEvidence)
     """What answers and refusals show about the model's window."""
+    short_samples: int = 0
+    """Number of usages seen of requests that are too short to show the ratio."""
     logged: tuple[Window, ...] = ()
     """The windows that were logged."""
     is_overrun_logged: bool = False
@@ -77,11 +80,12 @@ class Model(msgspec.Struct, kw_only=True):
         """Whether the usage of a request of so many ``counted`` tokens would teach something.
 
         That is so while there are too few samples, or while the window is unknown and no request of this
-        length was answered yet.
+        length was answered yet. Short requests, which are no samples, are asked as often among themselves.
         """
         sent = self.ratio.calibrated(counted)
+        samples = self.ratio.samples if counted >= SMALL else self.short_samples
         is_longest = sent >= COUNTED and excess(sent, self.evidence.answered) >= 0
-        is_news = self.ratio.samples < _SAMPLES or (window.limit is None and is_longest)
+        is_news = samples < _SAMPLES or (window.limit is None and is_longest)
         return is_news and not self.refuses_usage
 
     def remember_ratio(self, ratio: float) -> None:
@@ -157,6 +161,7 @@ class Models:
         if usage is None or not usage.prompt_tokens:
             return
         model.shows_cache |= bool(usage.cached_tokens)
+        model.short_samples += counted < SMALL
         prompt, evidence = usage.prompt_tokens, model.evidence
         # Whether any recent sample is close enough to our own count to be another tokenizer's.
         is_plausible = max(model.ratio.recent, default=0.0) >= PLAUSIBLE
