@@ -25,8 +25,8 @@ from proxy.core.text.lexicon.words import COMMANDS
 
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~).*", re.MULTILINE)
 _CLOSING_TAG = re.compile(
-    r"</(?P<name>[\w:-]{0,40}(?:execute|function|tool|invoke|bash|shell|command|action|run|python|code|call)[\w:-]{0,40})>"
-    r"\s*\Z",
+    r"</(?P<name>[\w:-]{0,40}(?:execute|function|tool|invoke|bash|shell|command|action|run|python|code|call)[\w:-]{0,40}"
+    r"|[a-z]+(?:_[a-z]+)+)>\s*\Z",
     re.IGNORECASE,
 )
 _LABELLED = re.compile(rf"^[ \t#*]*(?:{COMMANDS})[ \t*]*[:\uff1a]", re.IGNORECASE | re.MULTILINE)
@@ -144,10 +144,15 @@ class Observation(Content):
 
 
 def _is_output(content: Content, is_in_rhythm: Callable[[], bool]) -> bool:
-    """Whether a message after a command is its output; unframed text only counts within the rhythm."""
-    texts = [_lines_of(text) for text in content.texts() if text.strip()]
-    is_output = bool(texts) and all(text.is_output for text in texts)
-    return is_output and (all(text.is_framed for text in texts) or is_in_rhythm())
+    """Whether a message after a command is its output: most of what is framed as such, or all of it.
+
+    Unframed text only counts within the rhythm.
+    """
+    texts = [_lines_of(text) for text in content.texts()]
+    is_framed = any(text.is_framed for text in texts)
+    sizes, marked = sum(text.size for text in texts), sum(text.marked for text in texts)
+    is_output = marked > 0 and (2 * marked >= sizes if is_framed else marked == sizes)
+    return is_output and (is_framed or is_in_rhythm())
 
 
 def in_plain_text(content: Content) -> Content:

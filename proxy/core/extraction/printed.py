@@ -87,16 +87,19 @@ def _reads_as_sentence(line: str) -> bool:
 # --- which lines of a text a program wrote ---
 
 _TAG = re.compile(
-    r"<(?P<closes>/?)[\w:-]{0,40}(?:output|stdout|stderr|results?|observation|return_?code|exit_?code|response)[\w:-]{0,40}"
+    r"<(?P<closes>/?)[\w:-]{0,40}(?:output|stdout|stderr|results?|observation|return_?code|exit_?code|response"
+    r"|environment_details)[\w:-]{0,40}"
     r"(?:\s[^<>\n]{0,200})?>",
     re.IGNORECASE,
 )
 _LABEL = re.compile(
     r"^[ \t]*\[File: [^\n]*\][ \t\r]*$"
+    r"|^\[(?P<tool>(?!ask_|plan_|act_|attempt_|new_)\w+)(?: for '[^\0]{0,2000}?')?\] Result:(?!\s*The user\b)"
     rf"|^[ \t#*\[]*(?P<label>(?:{OBSERVATIONS})|(?:{OUTPUTS}))"
     r"(?:[ \t]+(?:of|from|for)\b[^\n:\uff1a]{0,80})?[ \t\])*]*[:\uff1a][ \t*]*(?P<rest>.*)$",
     re.IGNORECASE | re.MULTILINE,
 )
+"""Among them how Cline and its kin name a tool, but for those that a person answers."""
 _SURE = re.compile(OBSERVATIONS, re.IGNORECASE)
 _END = re.compile(
     r"^[ \t]*(?:[\[(](?:(?:the|your) )?(?:open file|file|current (?:working )?directory|working directory|cwd"
@@ -131,11 +134,14 @@ class Lines:
             self._mark_printed()
 
     @property
-    def is_output(self) -> bool:
-        """Whether most of the text is framed as output, or all of it is marked."""
-        sizes = [len(line.strip()) for line in self._lines]
-        marked = sum(compress(sizes, self._marked))
-        return marked > 0 and (2 * marked >= sum(sizes) if self.is_framed else marked == sum(sizes))
+    def size(self) -> int:
+        """Length of the text in characters, without the white space around its lines."""
+        return sum(len(line.strip()) for line in self._lines)
+
+    @property
+    def marked(self) -> int:
+        """How much of that a program wrote."""
+        return sum(len(line.strip()) for line in compress(self._lines, self._marked))
 
     @property
     def runs(self) -> Iterator[Run]:
@@ -171,6 +177,8 @@ class Lines:
     def _mark_labelled(self) -> bool:
         """Mark text from a label to the last prompt after it, or without a prompt the label's paragraph.
 
+        What a label with a tool's name begins goes on to the next one of that kind.
+
         With prompts and no label, mark the text attached to the last prompt, from the first printed line on.
         """
         text = self._text
@@ -179,6 +187,8 @@ class Lines:
             for label in _LABEL.finditer(text)
             if label["label"] is None or _SURE.fullmatch(label["label"]) or _kind(label["rest"]) != _SENTENCE
         ]
+        for start, until in pairwise([*(each.start() for each in labels if each["tool"]), len(text)]):
+            self._mark(start, until)
         ends = [end.end() for end in _END.finditer(text)]
         nexts = [*(each.start() for each in labels), len(text)]
         for label, until in zip(labels, nexts[1:], strict=True):
