@@ -169,10 +169,10 @@ class OwnMemory(Shape):
 class CachedFunction(Shape):
     """A tool call whose result is fresh."""
 
-    name: str
+    name: str = Field(validation_alias=AliasChoices("name", "tool"))
     arguments: str
-    remaining_exchanges: int
-    cache_exchanges: int
+    remaining_exchanges: int = Field(validation_alias=AliasChoices("remaining_exchanges", "remaining"))
+    cache_exchanges: int = Field(validation_alias=AliasChoices("cache_exchanges", "duration"))
     """Number of exchanges for which it is fresh after each use."""
 
 

@@ -297,15 +297,7 @@ def _state(branch: Branch) -> memory_schemas.StateTold:
         exchanges=session.exchanges,
         summary_bytes=summarised.bytes,
         llm_compressions=summarised.written,
-        functions=[
-            memory_schemas.CachedFunction(
-                name=each.tool,
-                arguments=each.arguments,
-                remaining_exchanges=each.remaining,
-                cache_exchanges=each.duration,
-            )
-            for each in functions
-        ],
+        functions=[memory_schemas.CachedFunction.model_validate(each) for each in functions],
         messages=[memory_schemas.Received(role=role, text=text) for role, text in messages],
         lines=state.lines(with_content=True),
     )
