@@ -117,7 +117,6 @@ class AdminApi:
         return self._get("rows", "/stats", {"since": since, "by": by})
 
     def notices(self) -> list[Json]:
-        """Return what is degraded, and what to do about it."""
         return self._get("notices", "/notices", {})["notices"]
 
     def memory(self, query: Mapping[str, str]) -> Json:

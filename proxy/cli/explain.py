@@ -11,7 +11,7 @@ from rich.text import Text
 
 from proxy.cli.client import AdminApi, Json, add_server_option
 from proxy.cli.sessions import epochs_table
-from proxy.cli.terminal import bar, percent, print_json, show, stage_marks, stage_text, table, words
+from proxy.cli.terminal import bar, print_json, show, stage_text, table, words
 from proxy.core.text.cutting import one_line
 
 _COLUMNS = (
@@ -42,7 +42,7 @@ def explanation(answer: Json) -> Iterator[RenderableType]:
     """Yield the explanation for people."""
     budget, window, by = answer["budget"], answer["window"], answer["policy_by"]
     parts = [
-        f"{percent(answer['usage'])} of {words(budget)} tokens" if budget else "no budget",
+        f"{answer['usage']:.0%} of {words(budget)} tokens" if budget else "no budget",
         f"window {words(window)} ({answer['window_from']})" if window else "window unknown",
         f"{words(answer['tokens'])} sent of {words(answer['full_tokens'])}",
         f"head {words(answer['head_tokens'])} by our count",
@@ -51,7 +51,7 @@ def explanation(answer: Json) -> Iterator[RenderableType]:
     ]
     header = Text(f"{answer['id']} · policy {answer['policy']}{f', by {by}' if by else ''} · ")
     yield header.append_text(stage_text(answer["stage"])).append("".join(f" · {part}" for part in parts))
-    yield bar(answer["usage"], stage_marks(answer["stages"]))
+    yield bar(answer["usage"], answer["stages"])
     if answer["lacking"]:
         more = f"about {words(answer['lacking'])} tokens more"
         yield Text(f"at the last request a cut waited: it costs more than it saves until {more} have come")

@@ -119,7 +119,13 @@ def _answer(args: argparse.Namespace, api: AdminApi) -> Json:
         case "restore":
             return api.restore_item(args.item)
         case "forget":
-            return _forget(args, api)
+            named = {name: value for name in _WHOM if (value := getattr(args, name))}
+            if args.tenant and "person" not in named:
+                raise UsageError("--tenant says whose --person is meant")
+            if not args.yes and sys.stdin.isatty():
+                what = args.item or " ".join(f"{name} {value}" for name, value in named.items())
+                confirm(f"Forget {one_line(what, 200)} for good?", "not forgotten")
+            return api.forget(args.item, **named, **({"tenant": args.tenant} if args.tenant else {}))
         case _:
             return _maintain(api)
 
@@ -183,16 +189,6 @@ def log(answer: Json) -> RenderableType:
         for each in answer["events"]
     ]
     return table(("at", "event", ">before", ">after", "details"), rows)
-
-
-def _forget(args: argparse.Namespace, api: AdminApi) -> Json:
-    named = {name: value for name in _WHOM if (value := getattr(args, name))}
-    if args.tenant and "person" not in named:
-        raise UsageError("--tenant says whose --person is meant")
-    if not args.yes and sys.stdin.isatty():
-        what = args.item or " ".join(f"{name} {value}" for name, value in named.items())
-        confirm(f"Forget {one_line(what, 200)} for good?", "not forgotten")
-    return api.forget(args.item, **named, **({"tenant": args.tenant} if args.tenant else {}))
 
 
 def _maintain(api: AdminApi) -> Json:

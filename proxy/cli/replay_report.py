@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from rich.console import RenderableType
 
-from proxy.cli.terminal import percent, stage_text, table
+from proxy.cli.terminal import stage_text, table
 from proxy.core.budget.budget import Stage
 from proxy.core.economics.simulate import Outcome, ReplayedTurn, bill, totals
 from proxy.core.planning.explain import SentTurn
@@ -144,7 +144,7 @@ def tables(
 
 def _sums(outcomes: Sequence[Outcome]) -> tuple[object, ...]:
     sums = totals(outcomes)
-    tokens = (sums["turns"], sums["full_tokens"], sums["sent_tokens"], percent(sums["ratio"]))
+    tokens = (sums["turns"], sums["full_tokens"], sums["sent_tokens"], f"{sums['ratio']:.0%}")
     return (*tokens, sums["epochs"], sums["over_budget"])
 
 
@@ -163,7 +163,7 @@ def _name(outcome: Outcome) -> str:
 
 def _share(sums: Mapping[str, Any]) -> str:
     """Return the total cost relative to that of the whole histories."""
-    return _range(percent(sums["usual_ratio"]), percent(sums["ratio"]))
+    return _range(f"{sums['usual_ratio']:.0%}", f"{sums['ratio']:.0%}")
 
 
 def _range(least: str, most: str) -> str:

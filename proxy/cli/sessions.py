@@ -23,7 +23,6 @@ from proxy.cli.terminal import (
     facts,
     minute,
     path,
-    percent,
     positive,
     print_json,
     printable,
@@ -146,7 +145,7 @@ def epochs_table(epochs: list[Json]) -> RenderableType:
             stage_text(epoch["stage"]),
             f"{words(epoch['original_count'])} → {words(epoch['final_count'])}",
             f"{words(epoch['original_tokens'])} → {words(epoch['final_tokens'])}",
-            percent(epoch["removed_tokens"] / max(epoch["original_tokens"], 1)),
+            f"{epoch['removed_tokens'] / max(epoch['original_tokens'], 1):.0%}",
             epoch["reason"],
         )
         for epoch in epochs

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 
 from proxy.cli.client import AdminApi, Json, add_server_option
-from proxy.cli.terminal import facts, minute, percent, print_json, show, table
+from proxy.cli.terminal import facts, minute, print_json, show, table
 from proxy.core.text.cutting import one_line
 
 _BY = ("day", "hour", "model", "session")
@@ -62,7 +62,6 @@ def report(answer: Json) -> Iterator[RenderableType]:
 
 
 def _cuts(rows: Sequence[Json]) -> Iterator[RenderableType]:
-    """Yield the evidence about cuts, if there is any."""
     pairs = [
         (
             *(row["policy"], row["model"], row["whole"]["compared"], _interval(row["whole"]["agree"])),
@@ -98,7 +97,7 @@ def _cells(bill: Json) -> tuple[object, ...]:
     tokens, dollars = bill["tokens"], bill["dollars"]
     return (
         *(bill["requests"], tokens["received"], tokens["sent"]),
-        percent(tokens["cached"] / tokens["sent"]) if tokens["sent"] else None,
+        f"{tokens['cached'] / tokens['sent']:.0%}" if tokens["sent"] else None,
         *(_dollars(dollars, kind) for kind in ("spent", "without", "saved")),
         *(bill["would_have_failed"], bill["epochs"]),
     )

@@ -168,16 +168,12 @@ def stage_text(stage: str) -> Text:
     return Text(stage, style=STAGE_STYLES.get(stage, ""))
 
 
-def stage_marks(stages: Mapping[str, float]) -> dict[str, float]:
-    """Return where each stage begins, as shares of the budget, from a policy's `[stages]`."""
-    return {stage: stages[stage] for stage in STAGE_STYLES if stage in stages}
-
-
-def bar(usage: float, marks: Mapping[str, float], width: int = 40) -> Text:
+def bar(usage: float, stages: Mapping[str, float], width: int = 40) -> Text:
     """Return the usage of a budget as a bar whose end is 100 %, with a mark where each stage begins.
 
-    `marks` is the share of the budget by stage. What is over 100 % is a `▶` at the end.
+    `stages` are those of a policy. What is over 100 % is a `▶` at the end.
     """
+    marks = {stage: stages[stage] for stage in STAGE_STYLES if stage in stages}
     filled = round(min(usage, 1.0) * width)
     cells = ["█" if place < filled else "░" for place in range(width)]
     for share in marks.values():
@@ -187,8 +183,3 @@ def bar(usage: float, marks: Mapping[str, float], width: int = 40) -> Text:
     reached = [stage for stage, share in marks.items() if usage >= share]
     style = STAGE_STYLES.get(reached[-1] if reached else "calm", "")
     return Text("".join(cells) + ("▶" if usage > 1 else " "), style=style)
-
-
-def percent(share: float) -> str:
-    """Return a share of one as a percentage."""
-    return f"{share:.0%}"

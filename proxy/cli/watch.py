@@ -22,7 +22,6 @@ from proxy.cli.stats import UNKNOWN
 from proxy.cli.terminal import (
     CommandError,
     bar,
-    percent,
     positive,
     print_json,
     screen,
@@ -100,7 +99,7 @@ def picture(seen: Json) -> RenderableType:
     sessions: list[tuple[object, ...]] = []
     for each in seen["sessions"]:
         usage = each["tokens"] / each["budget"] if each["budget"] else None
-        gauge = "" if usage is None else Text.assemble(bar(usage, {}, _BAR), f"{percent(usage):>5}")
+        gauge = "" if usage is None else Text.assemble(bar(usage, {}, _BAR), f"{usage:>5.0%}")
         sizes = (each["tokens"], each["full_tokens"], each["turns"], each["prune_count"])
         model, stage = one_line(each["model"], _NAME), stage_text(each["stage"])
         sessions.append((str(each["updated"])[_TIME], _name(each), model, stage, gauge, *sizes))
@@ -120,14 +119,14 @@ def picture(seen: Json) -> RenderableType:
 def _headline(bill: Json) -> Text:
     """Return the bills of the last day as one line."""
     tokens, dollars = bill["tokens"], bill["dollars"]
-    share = percent(1 - tokens["sent"] / tokens["received"]) if tokens["received"] else "0%"
+    share = 1 - tokens["sent"] / tokens["received"] if tokens["received"] else 0
     money = f"dollars {UNKNOWN}"
     if dollars:
         saved = f"{'-' if dollars['saved'] < 0 else ''}${abs(dollars['saved']):.4f}"
         money = f"saved {saved}, spent ${dollars['spent']:.4f}"
     words = [
         f"24 hours: {bill['requests']:,} requests",
-        f"{tokens['received']:,} tokens received, {tokens['sent']:,} sent ({share} less)",
+        f"{tokens['received']:,} tokens received, {tokens['sent']:,} sent ({share:.0%} less)",
         money,
     ]
     if bill["would_have_failed"]:

@@ -24,7 +24,7 @@ from proxy.cli.client import AdminApi
 from proxy.cli.demo.children import SUMMARY_FROM, Proxy, running_model, running_proxy
 from proxy.cli.demo.conversation import CODE, FORBIDDEN, QUESTIONS, TALK, Client, Refusal, says
 from proxy.cli.process import sigterm_interrupts
-from proxy.cli.terminal import CommandError, notes, percent, print_json, show, stage_text, words
+from proxy.cli.terminal import CommandError, notes, print_json, show, stage_text, words
 from proxy.core.text.cutting import one_line
 
 WINDOW = 768
@@ -43,7 +43,6 @@ class Picture:
         self._live = Live(console=console, transient=True, refresh_per_second=8) if is_live else None
 
     def shown(self) -> AbstractContextManager[object]:
-        """Return a context in which the output is updated."""
         return self._live or nullcontext()
 
     def say(self, text: str) -> None:
@@ -168,7 +167,7 @@ def _turn(client: Client, question: str, picture: Picture, before: Sequence[Text
         cell.append(f", {turn.forgotten} messages dropped", style="yellow")
     if turn.headers:
         cell.append(" ").append_text(stage_text(turn.stage))
-        cell.append(f" {percent(turn.usage)}" + (f", epoch {turn.epoch}" if turn.epoch != "0" else ""))
+        cell.append(f" {turn.usage:.0%}" + (f", epoch {turn.epoch}" if turn.epoch != "0" else ""))
     return cell.append(f"\n{one_line(turn.answer, 120)}", style="dim")
 
 
@@ -222,7 +221,7 @@ def conclusion(result: DemoResult, seconds: float) -> list[Text]:
     by_code = f", {result.digests} by code, as the model's was not true" if result.digests else ""
     last = ours.turns[-1]
     tokens = f"{len(ours.turns)} turns, {words(last.tokens('full'))} tokens, in {last.epoch} epochs"
-    share = f"sent were {percent(sent / max(full, 1))} of all tokens"
+    share = f"sent were {sent / max(full, 1):.0%} of all tokens"
     lines += [
         Text(f"{tokens} with {summaries} summaries{by_code}; {share}."),
         Text(f"{seconds:.0f} s, with a model of 135 million parameters: mind what is kept, not its prose."),

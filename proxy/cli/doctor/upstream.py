@@ -44,8 +44,6 @@ _SDKS_KEY = "OPENAI_API_KEY"
 
 
 class _Listed(NamedTuple):
-    """The result of asking for the list of models."""
-
     status: int
     date: str
     received: float
@@ -196,7 +194,6 @@ async def _of_streaming(upstream: Upstream, credentials: Headers, model: str) ->
 
 
 async def _arrived(upstream: Upstream, credentials: Headers, model: str) -> _Arrived:
-    """Return when each part of the answer arrived. Raises UnabridgedError."""
     body = dumps({"model": model, "stream": True, "messages": [{"role": "user", "content": _QUESTION}]})
     headers = [*credentials, (b"content-type", b"application/json"), (b"accept-encoding", b"identity")]
     response = await upstream.send("POST", CHAT.path, headers, body)

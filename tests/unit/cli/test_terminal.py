@@ -6,36 +6,35 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.cli.terminal import bar, print_json, printable, stage_marks, words
+from proxy.cli.terminal import bar, print_json, printable, words
 from proxy.core.policy.sections import Stages
 from proxy.core.text.cutting import one_line
 
-MARKS = stage_marks(Stages().model_dump())
+STAGES = Stages().model_dump()
 
 
 def test_the_marks_are_where_stages_begin() -> None:
-    assert MARKS == {"warn": 0.6, "trim": 0.8, "compact": 0.9, "emergency": 1.0}
-    assert bar(0, MARKS, 10).plain == "░░░░░│░│││ "
+    assert bar(0, STAGES, 10).plain == "░░░░░│░│││ "
 
 
 def test_a_bar_fills_up_to_the_usage_and_keeps_its_marks() -> None:
-    assert bar(0.7, MARKS, 10).plain == "█████┃█│││ "
+    assert bar(0.7, STAGES, 10).plain == "█████┃█│││ "
 
 
 def test_what_is_over_the_budget_is_seen() -> None:
-    assert bar(1.3, MARKS, 10).plain == "█████┃█┃┃┃▶"
+    assert bar(1.3, STAGES, 10).plain == "█████┃█┃┃┃▶"
 
 
 @given(st.floats(0, 5), st.integers(1, 60))
 def test_a_bar_has_its_width_whatever_the_usage(usage: float, width: int) -> None:
-    assert len(bar(usage, MARKS, width).plain) == width + 1
+    assert len(bar(usage, STAGES, width).plain) == width + 1
 
 
 @pytest.mark.parametrize(
     ("usage", "style"), [(0.1, "green"), (0.6, "yellow"), (0.85, "dark_orange"), (1.2, "bold red")]
 )
 def test_a_bar_has_the_colour_of_its_stage(usage: float, style: str) -> None:
-    assert bar(usage, MARKS).style == style
+    assert bar(usage, STAGES).style == style
 
 
 @given(st.text())
