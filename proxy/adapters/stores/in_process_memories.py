@@ -31,8 +31,6 @@ from proxy.ports.memory_store import DELETED_LOG_LIFE, DELETED_LOGS, LOGGED, LOG
 
 @dataclass(slots=True)
 class _StoredScope:
-    """All that is stored of one scope."""
-
     scope: Scope
     version: int
     floor: int

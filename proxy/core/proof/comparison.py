@@ -32,7 +32,6 @@ class Comparison(NamedTuple):
     """From 0 (nothing in common) to 1 (the same)."""
 
     def evidence(self, arm: Arm) -> Evidence:
-        """Return what this comparison adds to the evidence."""
         bucket = min(int(self.likeness * BUCKETS), BUCKETS - 1)
         return Evidence(compared=Counter([Pair(arm, self.agrees)]), alike=Counter([Likeness(arm, bucket)]))
 

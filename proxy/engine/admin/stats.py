@@ -83,7 +83,6 @@ class Stats:
         return max(int(now - seconds) // HOUR, last - KEPT), last
 
     async def of_session(self, key: SessionKey) -> Bill:
-        """Return a session's bill up to now."""
         await self.billing.written()
         return (await self.bills.of_sessions([key]))[0]
 

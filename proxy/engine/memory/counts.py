@@ -23,8 +23,6 @@ _SHARE = 20
 
 
 class _Counted(NamedTuple):
-    """The counts of one scope."""
-
     version: int = 0
     remembered: int = 0
     superseded: int = 0

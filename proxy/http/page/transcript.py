@@ -37,7 +37,6 @@ class Message:
 
     @classmethod
     def of(cls, content: Content, number: int | None = None) -> Message:
-        """Make one from a decoded message."""
         text = content.text or content.refusal
         calls = [(name, arguments[:_SHOWN]) for _, name, arguments in content.calls]
         left_out = max(len(text) - _SHOWN, 0)

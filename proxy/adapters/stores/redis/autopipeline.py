@@ -37,8 +37,6 @@ packed: Callable[[tuple[str | bytes | float, ...]], bytes] = cast("Any", hiredis
 
 
 class _Command(NamedTuple):
-    """A packed command, and the future of its answer."""
-
     packed: bytes
     answer: asyncio.Future[Any]
 

@@ -59,8 +59,6 @@ class Server:
 
 
 class _Address(NamedTuple):
-    """The address on which a node listens."""
-
     host: str
     port: int
 

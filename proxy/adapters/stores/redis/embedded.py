@@ -69,7 +69,6 @@ class EmbeddedValkey:
 
     @property
     def pid(self) -> int | None:
-        """The server's process id, while it runs."""
         process = self._process
         return None if process is None or process.poll() is not None else process.pid
 

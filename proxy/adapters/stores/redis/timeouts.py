@@ -53,7 +53,6 @@ class AdaptiveTimeout:
         return min(self._usual + max(self.least, 4 * self._variation), max(self.least, _LONGEST))
 
     def measured(self, seconds: float) -> None:
-        """Add a measured time."""
         self._quickest = min(self._quickest, seconds)
         if self._usual is None:
             self._usual, self._variation = seconds, seconds / 2
