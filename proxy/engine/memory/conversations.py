@@ -1,7 +1,7 @@
 """Read from stored transcripts what was said in sessions and may be remembered."""
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from proxy.cache import Lru, Memory
@@ -75,44 +75,29 @@ class Conversations:
         if session is None or dialect is None:
             return None
         served = {each.hash for each in await self.store.hidden(key)}
-        raw = await self.store.injection(key)
-        injection = None if raw is None else Injection(raw)
-        # It goes up to the newest turn; if its answer broke off, up to the message before that answer.
-        nodes, tip = stored.nodes, session.tip
-        broken = [node for node in nodes.values() if not node.complete]
-        cut = max(broken, key=lambda node: node.at, default=None)
-        way = way_to(nodes, cut.parent) if cut is not None else []
-        is_newest = not tip or any(node.hash == tip for node in way)
-        branch = way if way and is_newest else way_to(nodes, tip)
-        read = (session, branch, dialect, policy, tags, served, injection)
-        return await asyncio.to_thread(_conversation, *read)
+        stored_injection = await self.store.injection(key)
+
+        def read() -> Conversation:
+            branch = _newest_branch(stored.nodes, session.tip)
+            chain = Chain.stored(branch, dialect)
+            elsewhere = [dialect.read(raw).text for raw in session.head]
+            if stored_injection is not None:
+                injection = Injection(stored_injection)
+                elsewhere += [*injection.memory.splitlines(), injection.text]
+                elsewhere += [tool.result for tool in injection.tools]
+            times, people = [node.at for node in branch], [node.person for node in branch]
+            lines = utterances_of(chain, times, policy.retention, people, elsewhere=elsewhere, served=served)
+            said_here = {node.hash for node in branch if node.scope in tags}
+            lines = [line for line in lines if line.message in said_here]
+            return Conversation(session, chain.hashes, lines, chain.exchanges)
+
+        return await asyncio.to_thread(read)
 
 
-def _conversation(
-    session: Session,
-    branch: Sequence[Node],
-    dialect: Dialect,
-    policy: Policy,
-    tags: frozenset[str],
-    served: Collection[bytes],
-    injection: Injection | None,
-) -> Conversation:
-    chain = Chain.stored(branch, dialect)
-    elsewhere = [dialect.read(raw).text for raw in session.head]
-    if injection is not None:
-        elsewhere += [
-            *injection.memory.splitlines(),
-            injection.text,
-            *(tool.result for tool in injection.tools),
-        ]
-    lines = utterances_of(
-        chain,
-        [node.at for node in branch],
-        policy.retention,
-        [node.person for node in branch],
-        elsewhere=elsewhere,
-        served=served,
-    )
-    said_here = {node.hash for node in branch if node.scope in tags}
-    lines = [line for line in lines if line.message in said_here]
-    return Conversation(session, chain.hashes, lines, chain.exchanges)
+def _newest_branch(nodes: Mapping[bytes, Node], tip: bytes) -> list[Node]:
+    """Return the messages up to the newest turn; if its answer broke off, up to the one before the answer."""
+    broken = [node for node in nodes.values() if not node.complete]
+    cut = max(broken, key=lambda node: node.at, default=None)
+    way = way_to(nodes, cut.parent) if cut is not None else []
+    is_newest = not tip or any(node.hash == tip for node in way)
+    return way if way and is_newest else way_to(nodes, tip)
