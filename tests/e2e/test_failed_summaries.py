@@ -29,6 +29,25 @@ async def test_a_hanging_summariser_delays_the_answer_by_no_more_than_the_wait(
     assert count_tokens(model.bodies()[-1]) <= BUDGET
 
 
+COMPACT = "[stages]\ntrim = 0.85\ncompact = 0.86\ntarget = 0.5\n"
+"""Where a request is over *trim* it is over *compact* as well, and so it waits for its summary."""
+
+
+@pytest.mark.parametrize(("seconds", "wait", "outcome"), [(0.5, "2s", "waited"), (30, "200ms", "failed")])
+async def test_a_cut_says_what_became_of_a_summary_that_was_begun_ahead_and_that_it_waited_for(
+    model: Model, chats: Chats, small: Small, seconds: float, wait: str, outcome: str
+) -> None:
+    async def slow(exchange: Exchange) -> None:
+        await asyncio.sleep(seconds)
+        await exchange.answer_json(completion(said("All items were sent.")))
+
+    model.summary = slow
+    chat = chats(await small(3 * BUDGET, wait=wait, extra=COMPACT))
+    response = await until_cut(chat, model)
+    assert (chat.stages[-2:], told(response, "summary")) == (["warn", "compact"], outcome)
+    assert ("All items were sent." in notes(model.views()[-1])) is (outcome == "waited")
+
+
 def too_long(exchange: Exchange) -> Awaitable[None]:
     return exchange.answer_json(completion(said("and so on " * 400)))
 

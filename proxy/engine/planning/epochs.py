@@ -34,6 +34,7 @@ from proxy.engine.planning.planning_cache import PendingEpochs, PlanCache
 from proxy.engine.planning.summaries_ahead import SummariesAhead
 from proxy.engine.sessions.session_cache import EpochLog
 from proxy.engine.summaries.jobs import Owner, SummaryJobs, unsummarised
+from proxy.engine.summaries.pool import GapSummaries
 from proxy.errors import StoreUnavailable
 from proxy.ports import Clock, SessionKey, TokenCounter, TurnStore
 from proxy.telemetry import Metrics, log_event
@@ -160,10 +161,14 @@ class Epochs:
             elif prices_in(situation) is None:
                 await self._ahead.for_stage(request, situation, standing, Stage.TRIM)
             return None
-        decided, under_way = await self._intend(request, situation, standing)
+        owner = self._ahead.owner(request, situation, standing)
+        prepared = self._ahead.prepared(request, situation, owner)
+        hurries = standing.stage is Stage.COMPACT and bool(prepared.under_way)
+        if hurries:
+            await prepared.wait(self._patience(request))
+        decided, under_way = await self._intend(request, situation, standing, owner, prepared)
         if decided is None:
             return None
-        owner = self._ahead.owner(request, situation, standing)
         wanted = await self._summary_jobs.wanted(decided, owner, under_way)
         waits = wanted.start_missing() and decided.waits_for_summaries
         if waits:
@@ -173,7 +178,8 @@ class Epochs:
         if plan == situation.plan:  # a summary did not fit, and a notice is longer than what it replaces
             return None
         degraded = _PROTECTED_CUT if decided.yielded else ()
-        summary = wanted.outcome(plan, waited=waits)
+        is_late = hurries and bool(under_way)
+        summary = "failed" if is_late else wanted.outcome(plan, waited=waits or hurries)
         return replace(standing, plan=plan, summary=summary, degraded=degraded), decided
 
     def _patience(self, request: Request) -> float:
@@ -213,15 +219,15 @@ class Epochs:
         return await self._begin(request, log, situation, decision, late_account(situation, new), races)
 
     async def _intend(
-        self, request: Request, situation: Situation, standing: Decision
+        self,
+        request: Request,
+        situation: Situation,
+        standing: Decision,
+        owner: Owner,
+        prepared: GapSummaries,
     ) -> tuple[Draft | None, Sequence[Span]]:
-        """Return the draft of the due epoch, None if it waits, and the spans being summarised for it."""
-        stage, parent = standing.stage, standing.parent
-        owner = self._ahead.owner(request, situation, standing)
-        prepared = self._ahead.prepared(request, situation, owner)
-        if stage is Stage.COMPACT:
-            await prepared.wait(self._patience(request))
-        under_way = prepared.under_way
+        """Return the draft of the due epoch, None if it waits, and the gaps still being summarised for it."""
+        stage, parent, under_way = standing.stage, standing.parent, prepared.under_way
         situation = await self._summary_jobs.informed(situation, owner, prepared)
         is_by_units = due_strategy(situation, stage) is BY_UNITS
         if is_by_units and under_way and not has_waited(situation):
