@@ -23,6 +23,7 @@ from proxy.core.memory.records import Archived, Item, Source
 from proxy.core.memory.utterances import utterances_of
 from proxy.core.text.cutting import head_of
 from proxy.core.text.words import sentences_in
+from proxy.engine.memory.maintenance import ScopeMaintenance
 from proxy.ports import Changes, Upstream
 from tests.bench.memory_talks import Recorded
 from tests.support.clients import user
@@ -47,10 +48,11 @@ async def put_away(upstream: Upstream, items: Mapping[str, Item]) -> tuple[Seque
             scopes, scope = world.inside.memory_scheduler.writer.scopes, world.home(request).scope
             await scopes.change(scope, lambda copy: Changes(about=copy.about, items=items))
             world.clock.time = NOW + 100 * DAY
-            upkeep, rules = world.inside.memory_scheduler.daily.upkeep, world.policy.memory
-            await upkeep.rescore(scope, rules, None)
+            writer, rules = world.inside.memory_scheduler.writer, world.policy.memory
+            upkeep = ScopeMaintenance(writer, scope, rules, None)
+            await upkeep.rescore()
             before = time.perf_counter()
-            await upkeep.put_away(scope, rules, None, world.reader)
+            await upkeep.put_away(world.reader)
             taken = time.perf_counter() - before
             return [*(await scopes.store.archive(scope)).values()], taken
 

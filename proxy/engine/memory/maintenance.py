@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cached_property, partial
+from functools import partial
 from typing import Self, TypeVar
 
 import msgspec
@@ -23,12 +23,12 @@ from proxy.core.policy.sections import Memory
 from proxy.engine.background import Background
 from proxy.engine.foreground import Credentials
 from proxy.engine.intake.homes import MemoryHome
-from proxy.engine.memory.model import MemoryModel, ModelAccess, logged_failure
-from proxy.engine.memory.scope_cache import CachedScope, ScopeCache
+from proxy.engine.memory.model import ModelAccess, logged_failure
+from proxy.engine.memory.scope_cache import CachedScope
 from proxy.engine.memory.writer import MemoryWriter, claimed
 from proxy.engine.models.asking import Caller
 from proxy.errors import StoreUnavailable
-from proxy.ports import Changes, Clock
+from proxy.ports import Changes
 from proxy.ports.memory_store import THREADS
 from proxy.telemetry import log_event, log_fault, log_warning
 
@@ -70,31 +70,30 @@ _AT_A_TIME = 8
 
 @dataclass(frozen=True)
 class ScopeMaintenance:
-    """Maintains single scopes.
+    """Maintains one scope, which lives ``ttl`` seconds, or until it is forgotten.
 
     Every method raises StoreUnavailable, and returns the number of items or threads it was about.
     """
 
-    scopes: ScopeCache
-    questions: MemoryModel
-    clock: Clock
+    writer: MemoryWriter
+    scope: Scope
+    rules: Memory
+    ttl: float | None
 
-    async def rescore(self, scope: Scope, rules: Memory, ttl: float | None) -> int:
+    async def rescore(self) -> int:
         """Replace every score by its present value."""
-        rescore = partial(rescored, now=self.clock.now(), low=rules.low)
-        copy = await self.scopes.remembered(scope)
+        rescore = partial(rescored, now=self.writer.clock.now(), low=self.rules.low)
+        copy = await self.writer.scopes.remembered(self.scope)
         fading = [item.id for item in copy.items.values() if rescore(item)[1]]
-        return await self._change(scope, fading, lambda names, copy: copy.changes(names, rescore), ttl)
+        return await self._change(fading, lambda names, copy: copy.changes(names, rescore))
 
-    async def put_away(
-        self, scope: Scope, rules: Memory, ttl: float | None, access: ModelAccess | None
-    ) -> int:
+    async def put_away(self, access: ModelAccess | None) -> int:
         """Compress and archive items whose scores are low, and those beyond the scope's capacity.
 
         Items that need a model for that stay if there is no ``access``, or if the call fails.
         """
-        copy = await self.scopes.remembered(scope)
-        found = archive_candidates(copy.items.values(), rules)
+        copy = await self.writer.scopes.remembered(self.scope)
+        found = archive_candidates(copy.items.values(), self.rules)
         if access is None:
             found = [each for each in found if not each.needs_model]
         room = asyncio.Semaphore(_AT_A_TIME)
@@ -102,16 +101,16 @@ class ScopeMaintenance:
         ready = [(each, text) for each, text in zip(found, compressed, strict=True) if text is not None]
 
         def decide(some: Sequence[tuple[ArchiveCandidate, str]], copy: CachedScope) -> Changes | None:
-            now, records, events = self.clock.now(), dict[str, Archived](), list[Event]()
+            now, records, events = self.writer.clock.now(), dict[str, Archived](), list[Event]()
             for each, text in some:
                 if copy.items.get(each.item.id) == each.item:  # else it was used meanwhile, or is gone
-                    record, logged = archived(each, scope.tag, now, rules, text or None)
+                    record, logged = archived(each, self.scope.tag, now, self.rules, text or None)
                     records[record.id] = record
                     events += logged
             gone = {record.original_memory_id: None for record in records.values()}
             return Changes(items=gone, archive=records, events=events) if records else None
 
-        return await self._change(scope, ready, decide, ttl)
+        return await self._change(ready, decide)
 
     async def _compressed(
         self, each: ArchiveCandidate, room: asyncio.Semaphore, access: ModelAccess | None
@@ -121,37 +120,35 @@ class ScopeMaintenance:
             return ""
         with logged_failure("an item was not compressed"):
             async with room:
-                return await self.questions.compression(access, each.content)
+                return await self.writer.questions.compression(access, each.content)
         return None
 
-    async def forget_ended(self, scope: Scope, life: float, ttl: float | None) -> int:
+    async def forget_ended(self, life: float) -> int:
         """Forget the threads of sessions that have ended: those without a turn for ``life`` seconds."""
-        threads, ended = await self.scopes.store.threads(scope, THREADS), self.clock.now() - life
+        scopes, ended = self.writer.scopes, self.writer.clock.now() - life
+        threads = await scopes.store.threads(self.scope, THREADS)
         names = [session for session, thread in threads.items() if thread.updated < ended]
         if names:
-            await self.scopes.change(scope, lambda _: Changes(threads=dict.fromkeys(names)), ttl)
+            await scopes.change(self.scope, lambda _: Changes(threads=dict.fromkeys(names)), self.ttl)
         return len(names)
 
-    async def delete_expired(self, scope: Scope, rules: Memory, ttl: float | None) -> int:
+    async def delete_expired(self) -> int:
         """Delete archived records whose retention is over, and the weakest beyond the capacity."""
-        archive, now = await self.scopes.store.archive(scope), self.clock.now()
-        gone = [*zip(*expired(archive, now, rules.capacity), strict=True)]
+        archive = await self.writer.scopes.store.archive(self.scope)
+        gone = [*zip(*expired(archive, self.writer.clock.now(), self.rules.capacity), strict=True)]
 
         def decide(some: Sequence[tuple[str, Event]], _: CachedScope) -> Changes:
             return Changes(archive={name: None for name, _ in some}, events=[event for _, event in some])
 
-        return await self._change(scope, gone, decide, ttl)
+        return await self._change(gone, decide)
 
     async def _change(
-        self,
-        scope: Scope,
-        every: Sequence[T],
-        decide: Callable[[Sequence[T], CachedScope], Changes | None],
-        ttl: float | None,
+        self, every: Sequence[T], decide: Callable[[Sequence[T], CachedScope], Changes | None]
     ) -> int:
-        """Change a scope for each of ``every``, some at a time; return how many these are."""
+        """Change the scope for each of ``every``, some at a time; return how many these are."""
         for first in range(0, len(every), _STEP):
-            await self.scopes.change(scope, partial(decide, every[first : first + _STEP]), ttl)
+            some = partial(decide, every[first : first + _STEP])
+            await self.writer.scopes.change(self.scope, some, self.ttl)
         return len(every)
 
 
@@ -172,11 +169,6 @@ class Maintenance:
     """The operator's credentials; without any, calls to a model wait for a request."""
     look: float = 30.0
     """Seconds between two checks of the clock."""
-
-    @cached_property
-    def upkeep(self) -> ScopeMaintenance:
-        """The maintenance of single scopes."""
-        return ScopeMaintenance(self.writer.scopes, self.writer.questions, self.writer.clock)
 
     # --- when ---
 
@@ -265,13 +257,14 @@ class Maintenance:
     ) -> Maintained:
         """Maintain one scope; read threads without a turn since ``before``, and for the seconds of rest."""
         policy = self.policies().named_or_default(about.policy)
-        rules, ttl = policy.memory, policy.store.ttl if scope.kind is ScopeKind.THREAD else None
+        ttl = policy.store.ttl if scope.kind is ScopeKind.THREAD else None
+        upkeep = ScopeMaintenance(self.writer, scope, policy.memory, ttl)
         done = Maintained(
-            rescored=await self.upkeep.rescore(scope, rules, ttl),
-            archived=await self.upkeep.put_away(scope, rules, ttl, access),
-            deleted=await self.upkeep.delete_expired(scope, rules, ttl),
+            rescored=await upkeep.rescore(),
+            archived=await upkeep.put_away(access),
+            deleted=await upkeep.delete_expired(),
         )
-        await self.upkeep.forget_ended(scope, policy.store.ttl, ttl)
+        await upkeep.forget_ended(policy.store.ttl)
         if access is None or not policy.memory.enabled:
             return done
         workspace = Scope(ScopeKind.WORKSPACE, about.workspace) if about.workspace else None

@@ -14,7 +14,7 @@ from proxy.core.memory.records import About, Scope
 from proxy.engine.background import Background
 from proxy.engine.flow import Exchange, Request
 from proxy.engine.intake.homes import MemoryHome
-from proxy.engine.memory.maintenance import Maintenance
+from proxy.engine.memory.maintenance import Maintenance, ScopeMaintenance
 from proxy.engine.memory.model import ModelAccess, logged_failure
 from proxy.engine.memory.writer import MemoryWriter
 from proxy.engine.models.asking import Caller
@@ -154,7 +154,8 @@ class MemoryScheduler:
                 if copy.about is not None and copy.about.runs >= rules.channel_every:
                     await self.writer.channel(home, access)
                 if is_crowded(len(copy.items), rules):
-                    await self.daily.upkeep.put_away(home.scope, rules, home.ttl, access)
+                    upkeep = ScopeMaintenance(self.writer, home.scope, rules, home.ttl)
+                    await upkeep.put_away(access)
 
     def close(self) -> None:
         """Cancel all scheduled readings."""

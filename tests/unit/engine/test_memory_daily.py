@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from proxy.core.memory.records import About, ArchiveReason, EventKind, Scope, ScopeKind, Texts
 from proxy.core.policy.sections import Memory as Rules
 from proxy.engine.intake.homes import MemoryHome
-from proxy.engine.memory.maintenance import last_at
+from proxy.engine.memory.maintenance import ScopeMaintenance, last_at
 from tests.support.daily import KEY, OPERATOR, PERSON, WORKSPACE, YEAR, Place, said
 from tests.support.memories import DAY, NOW, an_item
 from tests.support.remembering import COMPRESSING, TEXTS, RememberingModel
@@ -81,7 +81,7 @@ async def test_the_weakest_make_room_and_what_stays_true_goes_last(model: Rememb
     place = Place(model, Rules(enabled=True, capacity=20))
     items = [an_item(f"item {number:02}", importance_score=0.4 + number / 100) for number in range(18)]
     await place.know(*(replace(item, is_standing=item.id == "item 00") for item in items))
-    done = await place.process().upkeep.put_away(PERSON, place.rules, None, None)
+    done = await ScopeMaintenance(place.process().writer, PERSON, place.rules, None).put_away(None)
     gone = {item.id for item in items} - (await place.items()).keys()
     assert (done, gone) == (2, {"item 01", "item 02"})
     assert {record.archive_reason for record in await place.archive()} == {ArchiveReason.CAPACITY_LIMIT}
