@@ -7,9 +7,9 @@ another release, or sealed with another secret are left out when reading, and st
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -111,14 +111,16 @@ class RedisMemories:
                 await asyncio.sleep(0)
         return read
 
+    def _ask(self, scope: Scope, command: str, part: str, *words: Word, trips: int = 1) -> Awaitable[Any]:
+        name = keys.session(_key(scope)) + part
+        return self._connection.ask("memory", command, name, *words, trips=trips)
+
     async def archive(self, scope: Scope) -> Mapping[str, Archived]:
-        name = keys.session(_key(scope)) + keys.ARCHIVE
-        stored: dict[bytes, bytes] = await self._connection.ask("memory", "HGETALL", name, trips=_TRIPS)
+        stored: dict[bytes, bytes] = await self._ask(scope, "HGETALL", keys.ARCHIVE, trips=_TRIPS)
         return await self._read(scope, stored.items(), keys.ARCHIVE, Archived)
 
     async def log(self, scope: Scope, item: str) -> Sequence[Event]:
-        name = keys.session(_key(scope)) + keys.LOG
-        stored: bytes | None = await self._connection.ask("memory", "HGET", name, item)
+        stored: bytes | None = await self._ask(scope, "HGET", keys.LOG, item)
         log: list[Event] = []
         for _, record in rows(stored or b""):
             for event in (await self._read(scope, [(item.encode(), record)], keys.LOG, Event)).values():
@@ -127,25 +129,20 @@ class RedisMemories:
 
     async def thread(self, scope: Scope, session: SessionKey) -> Thread | None:
         member = keys.listed(session).encode()
-        name = keys.session(_key(scope)) + keys.THREADS
-        updated: float | None = await self._connection.ask("memory", "ZSCORE", name, member)
+        updated: float | None = await self._ask(scope, "ZSCORE", keys.THREADS, member)
         found = [] if updated is None else [(member, updated)]
         return (await self._threads(scope, found)).get(session)
 
     async def threads(self, scope: Scope, most: int) -> Mapping[SessionKey, Thread]:
-        name, last = keys.session(_key(scope)) + keys.THREADS, max(0, most - 1)
-        newest: list[bytes] = await self._connection.ask(
-            "memory", "ZRANGE", name, 0, last, "REV", "WITHSCORES", trips=_TRIPS
-        )
+        words = 0, max(0, most - 1), "REV", "WITHSCORES"
+        newest: list[bytes] = await self._ask(scope, "ZRANGE", keys.THREADS, *words, trips=_TRIPS)
         found = list(zip(newest[::2], map(float, newest[1::2]), strict=True))
         return await self._threads(scope, found[:most])
 
     async def _threads(self, scope: Scope, found: Sequence[tuple[bytes, float]]) -> dict[SessionKey, Thread]:
         """Return the records of these sessions, given with the times of their last turns."""
         members = [member for member, _ in found]
-        name = keys.session(_key(scope)) + keys.READ
-        ask = self._connection.ask
-        stored: list[bytes | None] = await ask("memory", "HMGET", name, *members) if members else []
+        stored: list[bytes | None] = await self._ask(scope, "HMGET", keys.READ, *members) if members else []
         pairs = zip(members, stored, strict=True)
         read = await self._read(scope, [pair for pair in pairs if pair[1] is not None], keys.READ, Thread)
         return {
@@ -154,8 +151,7 @@ class RedisMemories:
         }
 
     async def channels(self, workspace: Scope) -> Sequence[Scope]:
-        name = keys.session(_key(workspace)) + keys.CHANNELS
-        tags: set[bytes] = await self._connection.ask("memory", "SMEMBERS", name)
+        tags: set[bytes] = await self._ask(workspace, "SMEMBERS", keys.CHANNELS)
         return [Scope(ScopeKind.CHANNEL, tag) for tag in sorted(map(_text, tags))]
 
     async def scopes(self, most: int) -> Sequence[Scope]:
@@ -197,12 +193,10 @@ class RedisMemories:
     async def move(self, former: str, scope: Scope, tenant: str, workspace: str = "") -> bool:
         before = Scope(scope.kind, former)
         about = {"tenant": tenant, "workspace": workspace}
-        was_in: bytes | None = await self._connection.ask(
-            "memory", "HGET", keys.session(_key(before)), "workspace"
-        )
+        was_in: bytes | None = await self._ask(before, "HGET", "", "workspace")
         is_moved = await self._migration.move_scope(former, scope.tag, about)
         if is_moved:
-            left: int = await self._connection.ask("memory", "PTTL", keys.session(_key(scope)))
+            left: int = await self._ask(scope, "PTTL", "")
             await self._enter(scope, max(0, left), workspace)
             await self._enter(before, 0, _text(was_in or b""), is_there=False)
         return is_moved
