@@ -179,7 +179,7 @@ def item(answer: Json) -> Iterator[RenderableType]:
     yield from (printable(line) for line in source["passage"].splitlines())
     if archived:
         yield ""
-        yield facts((name, value) for name, value in archived.items())
+        yield facts(archived.items())
 
 
 def log(answer: Json) -> RenderableType:

@@ -9,7 +9,6 @@ import time
 from collections.abc import Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
@@ -220,10 +219,18 @@ async def of_certificates(settings: Settings) -> list[Finding]:
     try:
         if urlsplit(settings.upstream).scheme == "https":
             findings += filter(None, [await _upstreams(settings)])
-        if settings.upstream_cert is not None:
-            findings.append(_ours(settings.upstream_cert))
     except SettingsError:
         return []  # the upstream's line has it
+    if (file := settings.upstream_cert) is not None:
+        check = "our certificate"
+        try:
+            certificates = x509.load_pem_x509_certificates(file.read_bytes())
+        except (OSError, ValueError) as error:
+            what = f"{file} cannot be read: {error}"
+            findings.append(fail(check, what, "name another with --upstream-cert"))
+        else:  # of a file with several, the first to expire counts
+            end = min(each.not_valid_after_utc for each in certificates).timestamp()
+            findings.append(_by_its_end(check, end, f"renew {file}, and restart the server"))
     return findings
 
 
@@ -242,17 +249,6 @@ async def _upstreams(settings: Settings) -> Finding | None:
     told = cast("dict[str, Any]", writer.get_extra_info("peercert"))
     writer.transport.abort()  # nothing was said that a farewell would have to wait for
     return _by_its_end(check, ssl.cert_time_to_seconds(told["notAfter"]), "the upstream's operator renews it")
-
-
-def _ours(file: Path) -> Finding:
-    """Check our own certificate; of a file with several, the first to expire counts."""
-    check = "our certificate"
-    try:
-        certificates = x509.load_pem_x509_certificates(file.read_bytes())
-    except (OSError, ValueError) as error:
-        return fail(check, f"{file} cannot be read: {error}", "name another with --upstream-cert")
-    end = min(each.not_valid_after_utc for each in certificates).timestamp()
-    return _by_its_end(check, end, f"renew {file}, and restart the server")
 
 
 def _by_its_end(check: str, end: float, advice: str) -> Finding:
