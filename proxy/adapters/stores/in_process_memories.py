@@ -136,28 +136,24 @@ class InProcessMemories:
         stored.write_thread(thread, replace(known, updated=at) if known else Thread(updated=at))
 
     async def change(self, scope: Scope, changes: Changes, seen: int, ttl: float | None = None) -> int:
-        stored = self._live(scope)
-        if (stored.version if stored else 0) != seen:
+        if self._read(scope).version != seen:
             return 0
         stored = self._renewed(scope, ttl)
         stored.write(changes, next(self._versions))
         return stored.version
 
     async def archive(self, scope: Scope) -> Mapping[str, Archived]:
-        stored = self._live(scope)
-        return dict(stored.archive) if stored else {}
+        return dict(self._read(scope).archive)
 
     async def log(self, scope: Scope, item: str) -> Sequence[Event]:
-        stored = self._live(scope)
-        return tuple(stored.logs.get(item) or stored.deleted_logs.get(item, ())) if stored else ()
+        stored = self._read(scope)
+        return tuple(stored.logs.get(item) or stored.deleted_logs.get(item, ()))
 
     async def thread(self, scope: Scope, session: SessionKey) -> Thread | None:
-        stored = self._live(scope)
-        return stored.threads.get(session) if stored else None
+        return self._read(scope).threads.get(session)
 
     async def threads(self, scope: Scope, most: int) -> Mapping[SessionKey, Thread]:
-        stored = self._live(scope)
-        threads = stored.threads.items() if stored else ()
+        threads = self._read(scope).threads.items()
         return dict(sorted(threads, key=lambda entry: entry[1].updated, reverse=True)[:most])
 
     async def channels(self, workspace: Scope) -> Sequence[Scope]:
@@ -185,6 +181,10 @@ class InProcessMemories:
             del self._scopes[scope.tag]
             return None
         return stored
+
+    def _read(self, scope: Scope) -> _StoredScope:
+        """Return the scope for reading; an empty one if it does not exist."""
+        return self._live(scope) or _StoredScope(scope, version=0, floor=0)
 
     def _living(self) -> list[_StoredScope]:
         """Return the scopes that have not expired, last noted or changed first."""
