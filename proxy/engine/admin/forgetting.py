@@ -44,9 +44,9 @@ class _Deletion:
     entries: Sequence[ItemDetails]
     known: Mapping[SessionKey, Thread]
     """The scope's records of sessions as they are before."""
-    session: SessionKey | None
+    session: SessionKey | None = None
     """The session whose record goes too."""
-    said_of: Sequence[str]
+    said_of: Sequence[str] = ()
     """What else is to be forgotten, in words: a person's name, or what is said of something in a channel."""
 
     @cached_property
@@ -188,11 +188,11 @@ class Forgetting:
     async def preview(self, name: str) -> ForgetPreview:
         """Return what forgetting an item would delete. Raises NotFound."""
         entry, kept, entries = await self._same(name)
-        now, deletion = self.memories.clock.now(), await self._deletion(kept, entries)
+        now, deletion = self.memories.clock.now(), _Deletion(kept, entries, await self._known(kept))
         changes = deletion.changes(kept.copy, entries, now)
         lines = deletion.lines(changes)
         if (above := await self._above(kept)) is not None:
-            of_above = await self._deletion(above, (), said_of=deletion.sayings)
+            of_above = _Deletion(above, (), await self._known(above), said_of=deletion.sayings)
             lines += of_above.lines(of_above.changes(above.copy, (), now))
         passages = sum(item is not None for item in changes.items.values())
         return ForgetPreview(entry, [*dict.fromkeys(lines)], passages)
@@ -229,7 +229,7 @@ class Forgetting:
         if present is None:
             return 0
         entries = [each for each in present.entries if is_meant(each)]
-        deletion = await self._deletion(present, entries, session, said_of)
+        deletion = _Deletion(present, entries, await self._known(present), session, said_of)
         for first in range(0, max(len(entries), 1), _STEP):
             some = entries[first : first + _STEP]
             await change(kept.scope, lambda copy, some=some: deletion.changes(copy, some, now()), ttl)
@@ -237,15 +237,8 @@ class Forgetting:
             await self._forget(above, lambda _: False, said_of=deletion.sayings)
         return len(entries)
 
-    async def _deletion(
-        self,
-        kept: ScopeDetails,
-        entries: Sequence[ItemDetails],
-        session: SessionKey | None = None,
-        said_of: Sequence[str] = (),
-    ) -> _Deletion:
-        known = await self.memories.scopes.store.threads(kept.scope, THREADS)
-        return _Deletion(kept, entries, known, session, said_of)
+    async def _known(self, kept: ScopeDetails) -> Mapping[SessionKey, Thread]:
+        return await self.memories.scopes.store.threads(kept.scope, THREADS)
 
 
 def _marked(copy: CachedScope, now: float) -> About | None:

@@ -176,10 +176,7 @@ async def raw_body(request: Request) -> bytes:
 
 
 async def _body(request: Request, shape: type[Body]) -> Body:
-    """Decode a request's body; a missing body is an empty object.
-
-    Raises RequestTooLarge, UnsupportedMediaType, InvalidEncoding, InvalidJSON, JSONTooDeep and InvalidType.
-    """
+    """Decode a request's body; a missing body is an empty object. Raises RequestError."""
     raw = await raw_body(request)
     if not raw or shape is NoBody:
         return shape()
