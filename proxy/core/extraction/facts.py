@@ -143,7 +143,7 @@ _STATES = frozenset({"number", "amount", "date", "time", "version"})
 _DEEPEST = 12
 
 _URL = re.compile(r"(?:https?|ftp|wss?|s3|gs|git|ssh|postgres(?:ql)?|redis)://[^\s<>\"'`)\]}|\\]+")
-_LETTERS = r"A-Za-z0-9À-ɏ_"
+_LETTERS = r"A-Za-z0-9À-ɏͰ-Ͽ_"
 _WITHIN = rf"[{_LETTERS}./\\:@$€£¥₹%+,~-]*"
 _BRACKETED = r"(?<=/)[\[(]{1,2}[\w.-]+[\])]{1,2}/"
 """A directory in brackets, as web frameworks name those of parameters and groups: `app/[id]/page.tsx`."""
@@ -152,8 +152,9 @@ _WORD = re.compile(
     rf"[{_LETTERS}$€£¥₹#@~./](?:(?<=[{_LETTERS}])(?<!\\[nrt])"
     rf"|(?:(?<=[$€£¥₹#@~])|(?:(?<=/)(?!(?<=</)[\w:.-]+>)|(?<=[@~])/|(?<=\.)\.?/(?:\.\./)*)\.?)[{_LETTERS}]"
     rf"|(?<=\.)(?<![\w.)\]].)(?=[\w-]+[./]\w))"  # a hidden directory, or a hidden file with an extension
-    rf"{_WITHIN}(?:{_BRACKETED}{_WITHIN})*(?:[=>~]=(?=\d){_WITHIN})*"
+    rf"{_WITHIN}(?:{_BRACKETED}{_WITHIN})*(?:[=>~]=(?=\d){_WITHIN})*\(?"
 )
+_ESCAPED = re.compile(r"(?:\\[nrt])+")
 _COLON = re.compile(r":(?![\\/])|(?<!^[A-Za-z]):")
 """A colon that is not the one of a drive."""
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
@@ -296,24 +297,38 @@ _MOST_FACTLESS = 1 << 15
 @lru_cache(maxsize=1 << 15)
 def _exact_in_word(written: str) -> tuple[Fact, ...]:
     """The facts in one written word."""
-    pieces = [written]
+    pieces, is_called = [written], written.endswith("(")
     if not written.isalnum():
-        # Without punctuation around it; split at colons and commas, unless the whole is a fact.
-        word = written.rstrip(".,:;-+@$~\\").rstrip("/") if written != "/" else written
-        pieces = [word]
-        if ":" in word and kind_of(word) is None:
-            pieces = [
-                part.rstrip(".,-/") if part.startswith(("/", ".")) else part.strip(".,-/")
-                for part in _COLON.split(word)
-            ]
-        elif "," in word and kind_of(word) is None:
-            pieces = [part for part in word.split(",") if part]
-    found = tuple([Fact(kind, word) for word in pieces if (kind := kind_of(word)) is not None])
+        # Without punctuation around it; split at escaped line breaks, unless a drive's backslashes look so.
+        word = written.rstrip("(.,:;-+@$~\\").rstrip("/") if written != "/" else written
+        is_glued = "\\" in word and word[1:2] != ":" and ("/" in word or kind_of(word) is None)
+        pieces = [piece for each in (_ESCAPED.split(word) if is_glued else [word]) for piece in _split(each)]
+    kinds = ((kind_of(piece), piece) for piece in pieces)
+    # What is called is a method: `boats.map(`.
+    found = tuple(
+        [
+            Fact("member" if is_called and kind == "file" else kind, piece)
+            for kind, piece in kinds
+            if kind is not None
+        ]
+    )
     if not found and len(written) <= LONGEST:
         if len(_FACTLESS) >= _MOST_FACTLESS:
             _FACTLESS.clear()
         _FACTLESS.add(written)
     return found
+
+
+def _split(word: str) -> list[str]:
+    """A word, split at colons and commas unless the whole is a fact."""
+    if ":" in word and kind_of(word) is None:
+        return [
+            part.rstrip(".,-/") if part.startswith(("/", ".")) else part.strip(".,-/")
+            for part in _COLON.split(word)
+        ]
+    if "," in word and kind_of(word) is None:
+        return [part for part in word.split(",") if part]
+    return [word]
 
 
 def leaves_of(text: str, thing: str) -> list[Fact] | None:

@@ -92,10 +92,14 @@ def test_an_exact_thing_is_found_in_text(text: str, kind: str, value: str) -> No
         ("in src/app/(harbour)/boats/page.tsx", "src/app/(harbour)/boats/page.tsx"),
         ("in app/boats/[id]/page.tsx:", "app/boats/[id]/page.tsx"),
         ("grep says .agent/plan.md:42:open", ".agent/plan.md"),
+        (r"*** Add src/bridge/open.py\n+import", "src/bridge/open.py"),
     ],
 )
 def test_a_path_is_told_whole(text: str, path: str) -> None:
     assert kinds(text) == {path: "path"}
+
+
+CALLS = {"boats.map": "member", "answer.json": "member"}
 
 
 @pytest.mark.parametrize(
@@ -106,6 +110,10 @@ def test_a_path_is_told_whole(text: str, path: str) -> None:
         ("see ...src/bridge/open.py", {"src/bridge/open.py": "path"}),
         ("boats().open_bridge", {"open_bridge": "symbol"}),
         ("the [plan](docs/plan.md)", {"docs/plan.md": "path"}),
+        (r"open_bridge\nshut_bridge", {"open_bridge": "symbol", "shut_bridge": "symbol"}),
+        (r"harbour\new\boats.ts", {r"harbour\new\boats.ts": "file"}),
+        ("boats.map(row), answer.json() of boats.json (new)", {"boats.json": "file"} | CALLS),
+        ("in Boat1Δquay", {"Boat1Δquay": "code"}),
         ("stone@2.1.0", {"stone@2.1.0": "version"}),
         ("(2031-05-04) 2031-05-05", {"2031-05-04": "date", "2031-05-05": "date"}),
         ("04-05-2031 05-05-2031", {}),
