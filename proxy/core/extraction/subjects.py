@@ -46,7 +46,8 @@ from proxy.core.text.lexicon.words import (
 
 _REMEMBERED = 4_096
 """Number of subjects that a process caches."""
-_SUFFIX = re.compile(r"(?:ing|ped|ned|ed|es|s|'s|\u2019s|en|e)$")
+_SUFFIX = re.compile(r"(?:(?<=([bgkmnprt]))\1(?:ing|ed)|ing|ed|es|(?<!s)s|en|e)$")
+"""An ending, and the second of two letters before it: `plan`, `planned`."""
 _STOP = FUNCTION_WORDS | MODAL_WORDS | STATE_WORDS
 _STOP_IN_ACTS = (_STOP | LIGHT_WORDS) - PREPOSITIONS
 _KIND = {"amount": "quantity", "number": "quantity", "error": "code", "id": "code", "file": "path"}
@@ -322,8 +323,11 @@ def _is_name(match: re.Match[str]) -> bool:
 
 
 def _stem(word: str) -> str:
-    word = f"{word[:-3]}y" if word.endswith("ies") else word
-    return _SUFFIX.sub("", _bare(word)) if len(word) > 3 else word
+    """Return a word without its endings, so that all forms have one stem: `open`, `opens`, `opened`."""
+    word = _bare(f"{word[:-3]}y" if word.endswith("ies") else word)
+    while len(word) > 3 and (shorter := _SUFFIX.sub("", word)) != word:
+        word = shorter
+    return word.removesuffix("e") if len(word) == 3 else word
 
 
 def _bare(word: str) -> str:

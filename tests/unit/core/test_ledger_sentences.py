@@ -338,6 +338,11 @@ def test_abbreviations_and_versions_end_no_sentence() -> None:
         ("Le budget est de 500 euros au maximum.", "Désormais les dépenses ont un plafond de 300 euros."),
         ("予算は5万円以内です。", "今後、費用は3万円以内にしてください。"),
         ("请用正式的语气回复。", "现在请用友好的语气回复。"),
+        ("Never open the gate after 22:00.", "The gate may be opened after 22:00 again."),
+        ("Never open the gate after 22:00.", "Opening the gate after 22:00 is no longer forbidden."),
+        ("Never use the old key.", "The old key may be used again."),
+        ("Do not clean the boiler.", "The boiler can be cleaned again."),
+        ("Never ship the red crates.", "Shipping the red crates is allowed again."),
     ],
 )  # fmt: skip
 def test_the_newer_of_two_sentences_about_the_same_counts(older: str, newer: str) -> None:
