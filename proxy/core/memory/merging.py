@@ -12,6 +12,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -110,28 +111,28 @@ def merge(
     return MergedItems(learning.items, learning.events)
 
 
+@dataclass
 class _Learning:
     """Collects the changes of one merge."""
 
-    def __init__(self, known: ItemIndex, shown: Mapping[str, str], now: float) -> None:
-        self.items: dict[str, Item] = {}
-        self.events: list[Event] = []
-        self._known = known
-        self._shown = shown
-        self._now = now
+    known: ItemIndex
+    shown: Mapping[str, str]
+    now: float
+    items: dict[str, Item] = field(default_factory=dict[str, Item])
+    events: list[Event] = field(default_factory=list[Event])
 
     def take(self, believed: VerifiedItem, session: str, digest: bytes) -> None:
         """Count a use if the item is known; otherwise create it and compare it with the known ones."""
-        item = _born(believed, session, self._now)
+        item = _born(believed, session, self.now)
         text = stated(item)
-        near = self._known.near(text, _COMPARED)
-        again = self._known.same(text) or self._meant(believed.proposal.repeats, text, near)
-        if item.id in self._known.all or (again is None and self._known.is_outdated(item)):
+        near = self.known.near(text, _COMPARED)
+        again = self.known.same(text) or self._meant(believed.proposal.repeats, text, near)
+        if item.id in self.known.all or (again is None and self.known.is_outdated(item)):
             return
         if again is not None:
             # Its own session uses an item where it says it later, not where this reading is merged again.
             is_later = again.source.session != session or item.source.at > again.source.at
-            after, event = used(again, digest, self._now, "said again") if is_later else (again, None)
+            after, event = used(again, digest, self.now, "said again") if is_later else (again, None)
             if believed.trust is Trust.USER and again.trust is not Trust.USER:
                 after = replace(after, trust=Trust.USER, source=believed.source(session))
             after = replace(after, is_standing=after.is_standing or believed.is_standing)
@@ -139,16 +140,16 @@ class _Learning:
                 self._keep(after, event)
             return
         details = f"{item.kind.value}, said by the {item.trust.value}"
-        self._keep(item, event_of(item, EventKind.CREATE, self._now, after=BORN, details=details))
+        self._keep(item, event_of(item, EventKind.CREATE, self.now, after=BORN, details=details))
         meant = self._meant(believed.proposal.replaces, text, near)
         for older in near:
             if older is meant or contradicts(text, stated(older)):
                 loser, winner = sorted((older, item), key=_weight)
-                self._keep(*superseded(self.items.get(loser.id, loser), winner.id, self._now))
+                self._keep(*superseded(self.items.get(loser.id, loser), winner.id, self.now))
 
     def _meant(self, name: str, text: str, near: Sequence[Item]) -> Item | None:
         """Return the known item that the model names by short id, if the two share enough words."""
-        wanted = self._shown.get(name)
+        wanted = self.shown.get(name)
         found = next((item for item in near if item.id == wanted), None)
         is_about = found is not None and share(words_of(text), words_of(found.text)) >= _ABOUT
         return found if is_about else None
@@ -156,7 +157,7 @@ class _Learning:
     def _keep(self, item: Item, event: Event | None) -> None:
         self.items[item.id] = item
         self.events += [event] if event is not None else []
-        self._known.add(item)
+        self.known.add(item)
 
 
 def _weight(item: Item) -> tuple[bool, float]:
