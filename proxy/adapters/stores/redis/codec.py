@@ -21,6 +21,7 @@ import hmac
 import os
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, Final, TypeVar
 
@@ -74,8 +75,8 @@ class Keyring:
         self._newest = next(iter(self._keys))
 
         @lru_cache(_SESSIONS)
-        def cipher(key: bytes, session: str) -> AESGCM:
-            return AESGCM(hmac.digest(self._keys[key], session.encode(), "sha256"))
+        def cipher(key: bytes, session: SessionKey) -> AESGCM:
+            return AESGCM(hmac.digest(self._keys[key], keys.listed(session).encode(), "sha256"))
 
         self._cipher = cipher
         self._has_warned = False
@@ -86,13 +87,13 @@ class Keyring:
         """The ids of the secrets, newest first; they reveal nothing about the secrets."""
         return tuple(self._keys)
 
-    def seal(self, record: bytes, session: str, place: bytes) -> bytes:
+    def seal(self, record: bytes, session: SessionKey, place: bytes) -> bytes:
         """Return the record encrypted with the newest secret."""
         nonce = os.urandom(_NONCE)
         sealed = self._cipher(self._newest, session).encrypt(nonce, record, place)
         return b"".join((SEALED, self._newest, nonce, sealed))
 
-    def open(self, sealed: bytes, session: str, place: bytes) -> bytes:
+    def open(self, sealed: bytes, session: SessionKey, place: bytes) -> bytes:
         """Return the decrypted record. Raises UnknownSecret and DamagedRecord."""
         if len(sealed) < _HEADER:
             raise DamagedRecord
@@ -145,28 +146,20 @@ def beginnings(keyring: Keyring | None) -> tuple[bytes, ...]:
     return (VERSION, LINK, *(SEALED + known for known in keyring.ids)) if keyring else (VERSION, LINK)
 
 
+@dataclass
 class Codec:
-    """Encodes and decodes the records of one session. A record's `place` identifies it within the session.
+    """Encodes and decodes the records of one session. A record's `place` identifies it within the session."""
 
-    `warn_of_newer` is called for a record that was written by a newer release.
-    """
-
-    def __init__(
-        self,
-        key: SessionKey,
-        keyring: Keyring | None,
-        warn_of_newer: Callable[[SessionKey], None] = lambda _: None,
-    ) -> None:
-        self._session = f"{key.tag}/{key.sid}"
-        self._keyring = keyring
-        self._key = key
-        self._warn_of_newer = warn_of_newer
+    key: SessionKey
+    keyring: Keyring | None
+    warn_of_newer: Callable[[SessionKey], None] = lambda _: None
+    """Called for a record that was written by a newer release."""
 
     def encode(self, record: object, place: bytes, version: bytes = VERSION) -> bytes:
         plain = version + _encoder.encode(record)
-        if self._keyring is None or not self._keyring.encrypts():
+        if self.keyring is None or not self.keyring.encrypts():
             return plain
-        return self._keyring.seal(plain, self._session, place)
+        return self.keyring.seal(plain, self.key, place)
 
     def decode(self, stored: bytes, kind: type[T], place: bytes) -> T:
         """Return a stored record. Raises DamagedRecord, UnknownVersion and (sealed records) UnknownSecret."""
@@ -178,13 +171,13 @@ class Codec:
         """Return a stored record that has one of these versions, and its version. Raises as `decode` does."""
         plain = stored
         if stored[:1] == SEALED:
-            if self._keyring is None:
+            if self.keyring is None:
                 raise UnknownSecret
-            plain = self._keyring.open(stored, self._session, place)
+            plain = self.keyring.open(stored, self.key, place)
         if plain[:1] not in versions:
             fault = _fault(plain)
             if isinstance(fault, UnknownVersion):
-                self._warn_of_newer(self._key)
+                self.warn_of_newer(self.key)
             raise fault
         try:
             return _decoder_of(kind).decode(memoryview(plain)[1:]), plain[:1]
