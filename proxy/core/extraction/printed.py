@@ -23,8 +23,9 @@ from proxy.core.text.lexicon.words import (
 # --- what a line is: printed by a program, a person's sentence, or possibly either ---
 
 PROGRAM = re.compile(
-    r"^\s*(?://|/\*|\*/|>>>|\.\.\. |\$ |#!|@\w|def |class |import |from \w+ import|return\b|raise |assert "
-    r"|if .*:$|for .*:$|else:|try:|except|\d+[:|]|[+-]{1,3} ?\w*\(|\w+\s*=[^=]|<\/?\w)"
+    r"^\s*(?://|/\*|\*/|>>>|\.\.\. |\$ |(?:PS )?[A-Z]:\\[^>\n]*>|#!|@\w|def |class |import "
+    r"|from \w+ import|return\b|raise |assert |if .*:$|for .*:$|else:|try:|except"
+    r"|\d+[:|]|[+-]{1,3} ?\w*\(|\w+\s*=[^=]|<\/?\w)"
     r"|[{;\\]\s*$|^\s{8,}\S|\w\(\w*\)\s*[.:{]?$"
 )
 """A line of source code, or of a program's output."""

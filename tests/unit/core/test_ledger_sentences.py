@@ -289,6 +289,9 @@ def test_a_sentence_that_binds_is_found_word_for_word(sentence: str) -> None:
         "这座桥特别好看",
         "至少花了三个小时",
         "错误信息是:文件不存在",
+        r"PS C:\boats\quay> git status --all",
+        r"C:\boats>dir",
+        "絶対パスで表示されます",
     ],
 )
 def test_questions_stories_and_code_bind_nobody(sentence: str) -> None:
