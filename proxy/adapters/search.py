@@ -72,7 +72,11 @@ class _Shelf:
 
 def _open() -> sqlite3.Connection:
     database = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
-    database.execute(_SCHEMA)
+    try:
+        database.execute(_SCHEMA)
+    except sqlite3.Error:
+        database.close()
+        raise
     return database
 
 
