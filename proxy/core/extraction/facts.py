@@ -70,8 +70,8 @@ _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 _LITTLE = FUNCTION_WORDS | LIGHT_WORDS
 """Words that are no name in capitals, and of which none follows a dot but at a sentence's beginning."""
 _KEBAB = re.compile(r"[A-Za-z]\w*(?:-\w+){2,}")
-_NO_NAMES = re.compile(r"[-dlcbps]?(?:[r-][w-][xsStT-]){3}\S?|__[a-z]+__")
-"""Words that occur in every listing and program: file modes, and a language's own names."""
+_NO_NAMES = re.compile(r"[-dlcbps]?(?:[r-][w-][xsStT-]){3}\S?|__[a-z]+__|L\d{1,6}(?:-L?\d{1,6})?")
+"""Words that occur in every listing and program: file modes, a language's own names, numbers of lines."""
 _NUMERIC = re.compile(r"[\d.,%]+")
 _ABBREVIATION = re.compile(r"(?:[A-Za-z]\.)+[A-Za-z]?\.?")
 
@@ -145,7 +145,7 @@ _DEEPEST = 12
 _URL = re.compile(r"(?:https?|ftp|wss?|s3|gs|git|ssh|postgres(?:ql)?|redis)://[^\s<>\"'`)\]}|\\]+")
 _LETTERS = r"A-Za-z0-9À-ɏͰ-Ͽ_"
 _WITHIN = rf"[{_LETTERS}./\\:@$€£¥₹%+,~-]*"
-_BRACKETED = r"(?<=/)[\[(]{1,2}[\w.-]+[\])]{1,2}/"
+_BRACKETED = r"(?<=[/\\])[\[(]{1,2}[\w.-]+[\])]{1,2}[/\\]"
 """A directory in brackets, as web frameworks name those of parameters and groups: `app/[id]/page.tsx`."""
 # Each pattern begins with a set of characters, so that a search skips to them; lookbehinds come after it.
 _WORD = re.compile(
@@ -202,7 +202,7 @@ def facts_of(text: str, thing: str) -> list[Fact]:
     for match in _PAIR.finditer(bounded(text)) if ":" in text or "=" in text else ():
         key, value = match[2].strip(), match[3].partition("</")[0].strip().strip("\"'`,;")
         kind = kind_of(value) if " " not in value else None
-        if kind is not None:
+        if kind is not None and not _NO_NAMES.fullmatch(key):
             # A key in quotation marks is a member of an object, of which nothing else is known.
             is_state = not match[1] or (thing and kind in _STATES)
             pairs.append(Fact(kind, value, key, _state_of(thing, key.lower()) if is_state else ""))

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 _NAME = r"[A-Za-z_$][\w$]*"
 _BEFORE = (
     r"\n(?:[\w./@+-]{1,120}+:\d{1,6}+[:-]|[\w./@+]{1,120}+-\d{1,6}+-)?+[ \t]*+"  # path and line of a search
-    r"(?:\d{1,6}+(?:[ \t]*+[:|\u2192\u2502]|\t|[ ]{1,2}(?=\S)|-(?=\S|[ ]{2})))?+[ \t]*+"  # line number
+    r"(?:L?\d{1,6}+(?:[ \t]*+[:|\u2192\u2502]|\t|[ ]{1,2}(?=\S)|-(?=\S|[ ]{2})))?+[ \t]*+"  # line number
     r"(?:[+>|-](?=[ \t\w@#]))?+[ \t]*+(?=[@#*~\w])"  # prefix of a diff or a quotation
 )
 _MODIFIER = (

@@ -114,6 +114,8 @@ CALLS = {"boats.map": "member", "answer.json": "member"}
         (r"harbour\new\boats.ts", {r"harbour\new\boats.ts": "file"}),
         ("boats.map(row), answer.json() of boats.json (new)", {"boats.json": "file"} | CALLS),
         ("in Boat1Δquay", {"Boat1Δquay": "code"}),
+        (r"Get-Content app\boats\[id]\types.ts", {r"app\boats\[id]\types.ts": "file", "Get-Content": "name"}),
+        ("L41: open the bridge L42: \nL43: K4711X, see L41-L43", {"K4711X": "code"}),
         ("stone@2.1.0", {"stone@2.1.0": "version"}),
         ("(2031-05-04) 2031-05-05", {"2031-05-04": "date", "2031-05-05": "date"}),
         ("04-05-2031 05-05-2031", {}),
@@ -122,6 +124,14 @@ CALLS = {"boats.map": "member", "answer.json": "member"}
 )
 def test_nothing_is_told_but_what_is_there(text: str, found: dict[str, str]) -> None:
     assert kinds(text) == found
+
+
+def test_the_number_of_a_line_is_no_key_and_defines_nothing() -> None:
+    found = facts_of("L41: K4711X\nL42: OPEN_AT = 3", "")
+    assert [(fact.kind, fact.key, fact.value) for fact in found] == [
+        ("constant", "", "OPEN_AT"),
+        ("code", "", "K4711X"),
+    ]
 
 
 def test_what_a_tag_closes_ends_before_the_tag() -> None:
