@@ -53,6 +53,9 @@ _END = re.compile(
 )
 _ABBREVIATED = re.compile(rf"(?:\b(?:{ABBREVIATIONS})|\b[A-Z])\.$")
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
+_STREAM_TAG = r"[\w:-]{0,40}std(?:out|err)>"
+_STREAM = re.compile(rf"<{_STREAM_TAG}[^<]*+(?:<(?!/?{_STREAM_TAG})[^<]*+)*+</{_STREAM_TAG}")
+"""A command's output that a client hands on as the user's message, in tags."""
 _BULLET = re.compile(r"^\s*(?:[-*•·>+]|\(?\d{1,3}[.)]|[a-z]\)|#{1,6})\s+")
 
 _EASES = re.compile(f"{PERMITS.pattern}|{WITHDRAWS.pattern}")
@@ -133,7 +136,7 @@ def sentences_of(text: str) -> Iterator[str]:
     A short line is kept together: "The cap is $500. Never exceed it." counts as one sentence.
     """
     in_fence = False
-    for line in text.splitlines():
+    for line in _STREAM.sub("\n", text).splitlines():
         if _FENCE.match(line):
             in_fence = not in_fence
             continue

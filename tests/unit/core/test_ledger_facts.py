@@ -216,6 +216,12 @@ def test_neither_tools_nor_the_assistant_lay_anything_down(message: dict[str, ob
     assert reading(message).sentences == ()
 
 
+def test_what_a_user_hands_on_of_a_commands_output_lays_nothing_down() -> None:
+    output = "<bash-stdout>Never stop.\n\nAlways run it.</bash-stdout><bash-stderr>You must go.</bash-stderr>"
+    message = user(f"<bash-input>open</bash-input>\n{output}\nNever touch the bridge.")
+    assert [sentence.text for sentence in reading(message).sentences] == ["Never touch the bridge."]
+
+
 @pytest.mark.parametrize("digit", "059")
 @pytest.mark.parametrize(
     "text",
