@@ -53,6 +53,14 @@ class _Sample(NamedTuple):
     answer: Node
     arm: Arm
 
+    @property
+    def expected(self) -> "_Cost":
+        """The expected cost: nothing in the provider's cache, and an answer as long as the first."""
+        real = self.exchange.request.budget.real
+        whole = real(self.exchange.request.counted_tokens)
+        prompt = whole if self.arm is Arm.WHOLE else self.exchange.sent_tokens
+        return _cost(self.exchange, Prompt(prompt, 0), real(self.answer.tokens))
+
 
 class _Cost(NamedTuple):
     """The cost of a second answer."""
@@ -133,26 +141,27 @@ class Proofs:
 
     async def _count_regret(self, exchange: Exchange, turn: Turn) -> None:
         """Count what the turn asked for again: the user in new messages, the model in its answer."""
-        self._add(exchange, await asyncio.to_thread(self._regret, exchange, turn))
 
-    def _regret(self, exchange: Exchange, turn: Turn) -> Evidence:
-        request, plan = exchange.request, exchange.decision.plan
-        chain, before = request.chain, plan_before(exchange)
-        found, newest = list[Regret](), chain.sent_before
-        for node in turn.nodes:
-            if node.answer:
-                found += regret_of(chain.dialect.read(node.raw), chain, plan, len(chain))
-            elif newest < node.sequence < len(chain) and chain.messages[node.sequence].role == "user":
-                found += regret_of(chain.content(node.sequence), chain, before, node.sequence)
-        for each in exchange.answerers:
-            if isinstance(each, Recaller):
-                found += (Regret(Signal.RECALLED, place, is_cut=True) for place in sorted(each.found))
-        begins = exchange.decision.begins_epoch(request)
-        if not (found or begins):
-            return Evidence()
-        situation = self._situation(exchange)
-        cut = newly_cut(situation, before) if begins else Counter[Kind]()
-        return Evidence(asked_again=asked_again(situation, found), cut=cut)
+        def regret() -> Evidence:
+            request, plan = exchange.request, exchange.decision.plan
+            chain, before = request.chain, plan_before(exchange)
+            found, newest = list[Regret](), chain.sent_before
+            for node in turn.nodes:
+                if node.answer:
+                    found += regret_of(chain.dialect.read(node.raw), chain, plan, len(chain))
+                elif newest < node.sequence < len(chain) and chain.messages[node.sequence].role == "user":
+                    found += regret_of(chain.content(node.sequence), chain, before, node.sequence)
+            for each in exchange.answerers:
+                if isinstance(each, Recaller):
+                    found += (Regret(Signal.RECALLED, place, is_cut=True) for place in sorted(each.found))
+            begins = exchange.decision.begins_epoch(request)
+            if not (found or begins):
+                return Evidence()
+            situation = self._situation(exchange)
+            cut = newly_cut(situation, before) if begins else Counter[Kind]()
+            return Evidence(asked_again=asked_again(situation, found), cut=cut)
+
+        self._add(exchange, await asyncio.to_thread(regret))
 
     def _situation(self, exchange: Exchange) -> Situation:
         request, plan = exchange.request, exchange.decision.plan
@@ -187,7 +196,7 @@ class Proofs:
             return _unproven(Unproven.FAILED)
         if second is None:
             return _unproven(Unproven.CEILING)
-        cost, usage = self._expected(sample), second.usage
+        cost, usage = sample.expected, second.usage
         if usage is not None:
             cost = _cost(exchange, prompt_of(usage), bounded(usage.completion_tokens))
         spent = Evidence(spent=cost.money, tokens=cost.tokens)
@@ -208,16 +217,9 @@ class Proofs:
         ttl = request.incoming.policy.store.ttl
         return await self.asking.again(caller.billed_to(request.session.key, ttl), body)
 
-    def _expected(self, sample: _Sample) -> _Cost:
-        """The expected cost: nothing in the provider's cache, and an answer as long as the first."""
-        exchange, real = sample.exchange, sample.exchange.request.budget.real
-        whole = real(exchange.request.counted_tokens)
-        prompt = whole if sample.arm is Arm.WHOLE else exchange.sent_tokens
-        return _cost(exchange, Prompt(prompt, 0), real(sample.answer.tokens))
-
     async def _is_past_ceiling(self, sample: _Sample) -> bool:
         """Whether this call would exceed what its policy allows all workers together in a day (UTC)."""
-        policy, cost = sample.exchange.request.incoming.policy, self._expected(sample)
+        policy, cost = sample.exchange.request.incoming.policy, sample.expected
         hour = int(self.clock.now()) // HOUR
         try:
             if not await self.billing.written():
