@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from proxy.cli.client import AdminApi, Json, add_server_option
-from proxy.cli.sessions import epochs_table
+from proxy.cli.sessions import epochs
 from proxy.cli.terminal import bar, print_json, show, stage_text, table, words
 from proxy.core.text.cutting import one_line
 
@@ -55,9 +55,7 @@ def explanation(answer: Json) -> Iterator[RenderableType]:
     if answer["lacking"]:
         more = f"about {words(answer['lacking'])} tokens more"
         yield Text(f"at the last request a cut waited: it costs more than it saves until {more} have come")
-    if answer["epochs"]:
-        yield ""
-        yield epochs_table(answer["epochs"])
+    yield from epochs(answer)
     if answer["missing_summaries"]:
         yield ""
         missing = (f"gap {each['gap'] + 1} ({each['why']})" for each in answer["missing_summaries"])

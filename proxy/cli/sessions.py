@@ -131,13 +131,11 @@ def session(answer: Json) -> Iterator[RenderableType]:
         yield ""
         question, answered = (cycle[name] or "" for name in ("user_question", "final_answer"))
         yield facts([("question", one_line(question, 100)), ("answer", one_line(answered, 100))])
-    if answer["epochs"]:
-        yield ""
-        yield epochs_table(answer["epochs"])
+    yield from epochs(answer)
 
 
-def epochs_table(epochs: list[Json]) -> RenderableType:
-    """Return a table of what each epoch did to the view."""
+def epochs(answer: Json) -> Iterator[RenderableType]:
+    """Yield a table of what each epoch of a session did to the view, if it has any."""
     rows = [
         (
             epoch["number"],
@@ -148,9 +146,11 @@ def epochs_table(epochs: list[Json]) -> RenderableType:
             f"{epoch['removed_tokens'] / max(epoch['original_tokens'], 1):.0%}",
             epoch["reason"],
         )
-        for epoch in epochs
+        for epoch in answer["epochs"]
     ]
-    return table((">epoch", "at", "stage", ">messages", ">tokens", ">freed", "reason"), rows)
+    if rows:
+        yield ""
+        yield table((">epoch", "at", "stage", ">messages", ">tokens", ">freed", "reason"), rows)
 
 
 def transcript(answer: Json) -> Iterator[RenderableType]:

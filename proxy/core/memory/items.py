@@ -40,8 +40,6 @@ _KNOWN = (
     'Some of what is known already stands before the transcript, each with a short id. Say "repeats": its id '
     'in an item that says the same, and "replaces": its id in one that tells that it is no longer so.'
 )
-
-
 _OBJECT = re.compile(r"\{[^{}]*\}")
 
 

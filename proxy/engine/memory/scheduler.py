@@ -24,8 +24,6 @@ from proxy.telemetry import log_warning
 
 _MOST = 10_000
 """Most threads that this process tracks; beyond that, those whose last turn is oldest are dropped."""
-
-
 _AT_A_TIME = 8
 """Most threads read at the same time; the others wait without a lease, and without their lines in memory."""
 _Name = tuple[SessionKey, Scope]
