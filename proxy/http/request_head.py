@@ -108,6 +108,11 @@ def to_client(headers: Sequence[Header], *, same_body: bool = True) -> list[Head
     return [header for header in headers if header[0].lower() not in dropped]
 
 
+def without_ours(headers: Sequence[Header]) -> list[Header]:
+    """Return headers without those that another proxy like this one, behind it, tells of its own requests."""
+    return [header for header in headers if not header[0].lower().startswith(OURS)]
+
+
 def _of_this_connection(headers: Sequence[Header]) -> set[bytes]:
     """Return names not to pass on: hop-by-hop, listed in `Connection`, or a length that chunks overrule."""
     names = set(HOP_BY_HOP)

@@ -75,6 +75,15 @@ async def test_every_managed_answer_has_the_headers_of_the_contract(
     }
 
 
+async def test_headers_of_a_proxy_like_this_one_behind_it_are_not_told_beside_ours(
+    model: Model, client: httpx2.AsyncClient
+) -> None:
+    behind = [JSON, (b"X-Unabridged-Stage", b"emergency"), (b"X-Theirs", b"1")]
+    model.replies.append(plainly(200, behind, b"{}"))
+    headers = (await post(client, HELLO)).headers
+    assert (headers.get_list("x-unabridged-stage"), headers["x-theirs"]) == (["calm"], "1")
+
+
 async def test_tokens_are_told_as_sent_full_and_budget(client: httpx2.AsyncClient) -> None:
     known = told(await post(client, HELLO.replace(b"gpt-test", b"gpt-4o")), "tokens")
     assert re.fullmatch(r"sent=(\d+);full=\1;budget=112000;window=128000;window_from=prices", known)
