@@ -176,7 +176,8 @@ async def test_a_reply_that_nobody_asked_for_is_no_answer_to_the_next_call(
     await summarised(afar)
     await afar.ping()
     shim.stray = b"$6\r\nforged\r\n"
-    await afar.ping()
+    with suppress(StoreUnavailable):  # it may be noticed at once
+        await afar.ping()
     shim.stray = b""
     for number in range(8):
         clock.time += 1.0
@@ -194,7 +195,8 @@ async def test_a_server_that_says_no_more_will_come_is_asked_on_another_connecti
     await summarised(afar)
     await afar.ping()
     shim.half_close = True
-    await afar.ping()
+    with suppress(StoreUnavailable):
+        await afar.ping()
     shim.half_close = False
     clock.time += 1.0
     try:
