@@ -21,6 +21,7 @@ from proxy.cli.watch import picture
 from tests.support.browser import browsing
 from tests.support.clients import Chat, Chats, admin, proxying, write_policy
 from tests.support.servers import PATIENCE
+from tests.support.stores import serving, valkey_command
 from tests.support.upstreams import Model
 
 SMALL = 'extends = "balanced"\n[budget]\ntokens = 600\n[summary]\nenabled = false\n'
@@ -75,6 +76,15 @@ async def test_what_is_degraded_is_told_with_what_to_do_as_the_page_does(
         assert each in page
         assert each in said
     assert notice["what"] == "Unknown context window: gpt-test."
+
+
+async def test_a_store_that_takes_no_writes_is_told_though_all_can_be_read(model: Model) -> None:
+    with serving(valkey_command()) as store:
+        async with proxying(model.url, store=store.url) as url, browsing(url) as browser:
+            store.run("CONFIG", "SET", "maxmemory", 1)
+            (notice,) = (await admin(url, "notices"))["notices"]
+            assert notice["what"] == "The store refuses: its memory is full (OOM)."
+            assert notice["what"] in await browser.text()
 
 
 async def test_a_request_that_names_no_model_is_told_of_as_such(url: str, chats: Chats) -> None:

@@ -50,7 +50,15 @@ class Notices:
             today = await self.stats.today()
         except StoreUnavailable as error:
             fault = error.message
-        return [*self.of(found, left_out, today, fault)]
+        return [*self.of(found, left_out, today, fault or await self.refusal())]
+
+    async def refusal(self) -> str:
+        """Return why the store takes no writes; empty if it does."""
+        try:
+            await self.inspection.store.ping()
+        except StoreUnavailable as error:
+            return error.message
+        return ""
 
     def of(
         self, found: Sequence[Inspected], left_out: Mapping[str, int], today: Bill, fault: str
@@ -58,9 +66,9 @@ class Notices:
         """Yield all notices, where somebody has looked already; ``fault`` is the store's, if it has one."""
         if fault:
             yield Notice(
-                f"The store does not answer. {fault}",
+                fault,
                 "Chats go on without their sessions, unless a policy says otherwise, and are stored when it"
-                " is back. Check that the store runs and can be reached from here.",
+                " is back. Check that the store runs, can be reached from here, and takes writes.",
             )
         for reason, count in left_out.items():
             if count:

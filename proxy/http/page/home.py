@@ -51,6 +51,7 @@ class Home:
                 first = f"{datetime.fromtimestamp(self.now() - ago, UTC):%Y-%m-%d}"
                 spans[name] = sum((row.bill for row in rows if row.key >= first), NOTHING)
             spans["90 days"] = of_90_days
+            fault = await self.notices.refusal()
         content = {
             "words": words,
             "sessions": [(each, self.inspection.policy_of(each.session).stages) for each in found],

@@ -91,7 +91,7 @@ async def test_a_store_that_does_not_answer_is_told_with_what_to_do(model: Model
         proxying(model.url, store="redis://127.0.0.1:1", store_timeout=0.5) as url,
         browsing(url) as browser,
     ):
-        assert "The store does not answer." in await browser.text()
+        assert "The store cannot be used: connection refused." in await browser.text()
         assert (await chats(url).ask("hello")).status_code == 200
 
 
