@@ -35,6 +35,14 @@ def test_a_ledger_is_never_more_than_its_share(share: float) -> None:
     assert count(note) - count(note.replace(told, "")) <= share * 20_000
 
 
+def test_where_not_all_fits_paths_come_before_versions() -> None:
+    """Of a program's output: agents go back to files, and hardly ever to the versions of a listing."""
+    listed = "\n".join(f"/srv/boats/quay{number}/plan.txt 4.1{number}.7" for number in range(60))
+    told = ledger(cut([user("Look."), assistant(listed), *filler(1), user("?")], rules=policy(share=0.02)))
+    assert told.count("quay") > 10
+    assert "4.1" not in told
+
+
 def small(rules: list[str], least: int | str = "auto", share: float = 0.1) -> tuple[str, Budget]:
     """The ledger under a small budget of a long talk that began with rules and many details."""
     details = " ".join(f"K{number}X" for number in range(400))
