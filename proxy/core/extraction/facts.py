@@ -150,7 +150,7 @@ _BRACKETED = r"(?<=[/\\])[\[(]{1,2}[\w.-]+[\])]{1,2}[/\\]"
 # Each pattern begins with a set of characters, so that a search skips to them; lookbehinds come after it.
 _WORD = re.compile(
     rf"[{_LETTERS}$€£¥₹#@~./](?:(?<=[{_LETTERS}])(?<!\\[nrt])"
-    rf"|(?:(?<=[$€£¥₹#@~])|(?:(?<=/)(?!(?<=</)[\w:.-]+>)|(?<=[@~])/|(?<=\.)\.?/(?:\.\./)*)\.?)[{_LETTERS}]"
+    rf"|(?:(?<=[$€£¥₹#@~])|(?:(?<=/)(?!(?<=</)[\w:.-]+>)|(?<=[@~])/|(?<=\.)\.?/(?:\.\./){{0,12}})\.?)[{_LETTERS}]"
     rf"|(?<=\.)(?<![\w.)\]].)(?=[\w-]+[./]\w))"  # a hidden directory, or a hidden file with an extension
     rf"{_WITHIN}(?:{_BRACKETED}{_WITHIN})*(?:[=>~]=(?=\d){_WITHIN})*\(?"
 )

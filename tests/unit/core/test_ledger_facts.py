@@ -423,7 +423,7 @@ def test_no_more_is_told_than_there_is_room_for(room: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["1,", "a_", "/a", "k: v1x\n", "never ", "darf ", "12 ", "$1", "a@", "[", "4 de "]
+    "piece", ["1,", "a_", "/a", "k: v1x\n", "never ", "darf ", "12 ", "$1", "a@", "[", "4 de ", "../"]
 )
 def test_of_a_huge_text_only_a_bounded_part_is_read(piece: str) -> None:
     end = " K4711X"
