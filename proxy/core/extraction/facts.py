@@ -11,125 +11,11 @@ from typing import cast
 
 import msgspec
 
+from proxy.core.extraction.kinds import LONGEST, NO_NAMES, kind_of
 from proxy.core.extraction.outlines import definitions_in
 from proxy.core.extraction.spaced import spaced_in
 from proxy.core.formats.json import loads_writable
-from proxy.core.text.lexicon.words import FUNCTION_WORDS, LIGHT_WORDS, OPENINGS
-
-# --- the kind of fact that a word is: a path, a code, a date, a name in code, or none ---
-
-
-LONGEST = 120
-"""Largest length of a fact in characters."""
-_SHORTEST = 3
-
-_EXTENSIONS = frozenset(
-    "bat bib bin bz2 c cc cfg cjs class cnf conf cpp crt cs csproj css csv cts dart db diff doc docx env exe "
-    "f90 gif go gz h h5ad hcl hpp htm html icns ico in ini ipynb iso jar java jl jpeg jpg js json jsonc "
-    "jsonl jsx key kt kts lean less lock log lua m map md mdx mjs mk mov mp3 mp4 mts nix npy npz o odt onnx "
-    "parquet patch pdf pem php pkl pl plist png po ppt pptx prisma proto ps1 pt py pyc pyi pyx r rar rb rs "
-    "rst rtf s sass scala scss sh sln so sol sql sqlite svelte svg swift tar tex tf tfvars tgz toml ts tsv "
-    "tsx ttf txt vue wasm wav webp woff xls xlsx xml yaml yml zig zip zsh".split()
-)
-_FLAGS = re.compile(r"-{1,2}[A-Za-z][\w-]*")
-_EMAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.[^\W\d][\w-]*")
-_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_DATE = re.compile(
-    r"\d{4}-\d{1,2}-\d{1,2}(?:T\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
-    r"|\d{4}/\d{1,2}/\d{1,2}|\d{1,2}/\d{1,2}/\d{2,4}|\d{1,2}\.\d{1,2}\.\d{4}"
-)
-_TIME = re.compile(r"\d{1,2}:\d{2}(?::\d{2})?(?:\.\d+)?(?:Z|[ap]m|[AP]M)?")
-_AMOUNT = re.compile(
-    r"[$€£¥₹]\d[\d,.]*(?:[kKmMbB]|bn)?|\d[\d,.]*(?:[$€£¥₹%]|[kKMGTm]?i?B|ms|kg|km|cm|mm|mb|gb|px|k?Hz|k?W)"
-)
-_VERSION = re.compile(
-    r"[\w.-]+(?:==|>=|~=|@)v?\d+(?:\.\d+)+[\w.-]*|v\d+(?:\.\d+)+[\w.-]*|\d+\.\d+\.\d+[\w.-]*"
-)
-_HEX = re.compile(r"0x[0-9a-fA-F]{2,}|(?=[0-9]*[a-f])(?=[a-f]*[0-9])[0-9a-f]{7,64}")
-_NUMBER = re.compile(r"\d{4,}|\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.\d{2,}")
-_OWN_GRAMMARS = (
-    ("email", _EMAIL),
-    ("id", _UUID),
-    ("date", _DATE),
-    ("time", _TIME),
-    ("amount", _AMOUNT),
-    ("version", _VERSION),
-    ("id", _HEX),
-    ("number", _NUMBER),
-)
-_OWN = re.compile("|".join(f"({pattern.pattern})" for _, pattern in _OWN_GRAMMARS))
-_WINDOWS = re.compile(r"[A-Za-z]:[\\/][\w.\\/@+() -]+|\\\\[\w.\\-]+")
-_ERROR = re.compile(
-    r"[A-Z]\w*(?:Error|Exception|Warning|Fault)|E[A-Z]{4,}|(?:[A-Z]+_)*ERR(?:OR)?_\w+|E-?\d{3,5}"
-)
-_CODE = re.compile(r"#?(?=[\w-]*\d)(?=[\w-]*[A-Za-zÀ-ɏ])\w+(?:[-_]\w+)*")
-_SNAKE = re.compile(r"_*[A-Za-z]\w*_\w+")
-_CAMEL = re.compile(r"_*[a-z]+[A-Z]\w*|_*[A-Z]+[a-z0-9]+[A-Z]\w*")
-_CAPITALS = re.compile(r"[A-Z]{2,}(?:-[A-Z0-9]+)+|[A-Z]{5,}")
-_DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
-_LITTLE = FUNCTION_WORDS | LIGHT_WORDS
-"""Words that are no name in capitals, and of which none follows a dot but at a sentence's beginning."""
-_KEBAB = re.compile(r"[A-Za-z]\w*(?:-\w+){2,}")
-_NO_NAMES = re.compile(r"[-dlcbps]?(?:[r-][w-][xsStT-]){3}\S?|__[a-z]+__|L\d{1,6}(?:-L?\d{1,6})?")
-"""Words that occur in every listing and program: file modes, a language's own names, numbers of lines."""
-_NUMERIC = re.compile(r"[\d.,%]+")
-_ABBREVIATION = re.compile(r"(?:[A-Za-z]\.)+[A-Za-z]?\.?")
-
-
-@lru_cache(maxsize=1 << 15)
-def kind_of(word: str) -> str | None:
-    """The kind of fact that a word without white space is; None where it is none."""
-    if word.isalpha() and (word.islower() or word.istitle()):
-        return None
-    if not _SHORTEST <= len(word) <= LONGEST or _FLAGS.fullmatch(word) or _NO_NAMES.fullmatch(word):
-        return None
-    if word.isascii() and word.isdigit():
-        return "number" if _NUMBER.fullmatch(word) else None
-    own = _OWN.fullmatch(word)
-    if own is not None and own.lastindex is not None:
-        return _OWN_GRAMMARS[own.lastindex - 1][0]
-    return _place(word) or _written_in_code(word)
-
-
-def _place(word: str) -> str | None:
-    """Paths and file names."""
-    if ("\\" in word or word[1:3] == ":/") and _WINDOWS.fullmatch(word):
-        return "path"
-    if "/" not in word:
-        stem, dot, extension = word.rpartition(".")
-        is_name = dot and stem and ":" not in stem and not _ABBREVIATION.fullmatch(word)
-        return "file" if is_name and extension.lower() in _EXTENSIONS else None
-    # Slashes may separate directories, or words as in `and/or`.
-    segments = [segment for segment in word.split("/") if segment]
-    if ":" in word or not segments or not any(any(map(str.isalnum, segment)) for segment in segments):
-        return None
-    if word[0] in "/~." or len(segments) > 2:
-        return None if all(_NUMERIC.fullmatch(segment) for segment in segments) else "path"
-    has_signs = any(any(not each.isalpha() for each in segment) for segment in segments)
-    is_path = has_signs and not any(_NUMERIC.fullmatch(segments[at]) for at in (0, -1))
-    return "path" if is_path else None
-
-
-def _written_in_code(word: str) -> str | None:
-    """Codes, and names of things in programs."""
-    if _ERROR.fullmatch(word):
-        return "error"
-    if _SNAKE.fullmatch(word):
-        return "code" if any(map(str.isdigit, word)) else "symbol"
-    if len(word) > _SHORTEST and _CODE.fullmatch(word):
-        return "code"
-    if _CAPITALS.fullmatch(word) and word.lower() not in _LITTLE:
-        return "code"
-    if _CAMEL.fullmatch(word) or _KEBAB.fullmatch(word):
-        return "symbol"
-    if _DOTTED.fullmatch(word) and not _ABBREVIATION.fullmatch(word):
-        last = word.rpartition(".")[2]
-        return None if last.istitle() and last.lower() in _LITTLE else "member"
-    return None
-
-
-# --- facts in a message: in its text, and in the JSON of tool calls and results ---
-
+from proxy.core.text.lexicon.words import OPENINGS
 
 MOST_CHARACTERS = 48_000
 """Characters of one text that are read: three quarters from its beginning, one from its end."""
@@ -202,7 +88,7 @@ def facts_of(text: str, thing: str) -> list[Fact]:
     for match in _PAIR.finditer(bounded(text)) if ":" in text or "=" in text else ():
         key, value = match[2].strip(), match[3].partition("</")[0].strip().strip("\"'`,;")
         kind = kind_of(value) if " " not in value else None
-        if kind is not None and not _NO_NAMES.fullmatch(key):
+        if kind is not None and not NO_NAMES.fullmatch(key):
             # A key in quotation marks is a member of an object, of which nothing else is known.
             is_state = not match[1] or (thing and kind in _STATES)
             pairs.append(Fact(kind, value, key, _state_of(thing, key.lower()) if is_state else ""))

@@ -10,7 +10,8 @@ from functools import cached_property
 from operator import attrgetter
 from typing import NamedTuple
 
-from proxy.core.extraction.facts import Fact, kind_of
+from proxy.core.extraction.facts import Fact
+from proxy.core.extraction.kinds import kind_of
 from proxy.core.extraction.reading import title_of, untitled
 from proxy.core.planning.situation import Count
 

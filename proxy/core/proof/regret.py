@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from proxy.core.conversation.messages import HEAD_ROLES, TOOL_ROLES, Message
 from proxy.core.dialects.dialect import Content
-from proxy.core.extraction.facts import kind_of as kind_of_word
+from proxy.core.extraction.kinds import kind_of as kind_of_word
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import Plan
 from proxy.core.planning.situation import Situation

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 
-from proxy.core.extraction.facts import LONGEST, facts_in
+from proxy.core.extraction.facts import facts_in
+from proxy.core.extraction.kinds import LONGEST
 from proxy.core.extraction.reading import BINDS, OUTRIGHT, strength_of
 from proxy.core.text.lexicon.rules import (
     ASSENT,
