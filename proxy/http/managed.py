@@ -30,7 +30,7 @@ from proxy.http.asgi import (
     with_headers,
 )
 from proxy.http.limits import Admission, Permit
-from proxy.http.request_head import HEAD, Head, content_length, request_id, to_client, without_ours
+from proxy.http.request_head import HEAD, Head, content_length, request_id, to_client
 from proxy.http.tracing import told_of
 from proxy.telemetry import Metrics, log_content, log_fault, log_request, log_state, logs_state
 from proxy.tracing import current
@@ -255,7 +255,7 @@ class Managed:
             exchange.degraded.append(UNREAD)
 
         async def begin() -> None:
-            headers = without_ours(to_client(sent.response.headers, same_body=not collector.is_stream))
+            headers = to_client(sent.response.headers, same_body=not collector.is_stream, is_managed=True)
             headers += exchange.response_headers()
             passage.has_begun = True
             await passage.send({"type": "http.response.start", "status": passage.status, "headers": headers})

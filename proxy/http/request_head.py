@@ -100,17 +100,19 @@ def to_upstream(
     return passed
 
 
-def to_client(headers: Sequence[Header], *, same_body: bool = True) -> list[Header]:
-    """Return the response headers to send on; `content-length` only if the body stays the `same_body`."""
+def to_client(headers: Sequence[Header], *, same_body: bool = True, is_managed: bool = False) -> list[Header]:
+    """Return the response headers to send on; `content-length` only if the body stays the `same_body`.
+
+    ``is_managed``: without those in which another proxy like this one, behind it, tells of its own requests.
+    """
     dropped = _of_this_connection(headers)
     if not same_body:
         dropped.add(b"content-length")
-    return [header for header in headers if header[0].lower() not in dropped]
-
-
-def without_ours(headers: Sequence[Header]) -> list[Header]:
-    """Return headers without those that another proxy like this one, behind it, tells of its own requests."""
-    return [header for header in headers if not header[0].lower().startswith(OURS)]
+    return [
+        header
+        for header in headers
+        if (name := header[0].lower()) not in dropped and not (is_managed and name.startswith(OURS))
+    ]
 
 
 def _of_this_connection(headers: Sequence[Header]) -> set[bytes]:
