@@ -122,10 +122,14 @@ def test_a_view_with_a_ledger_is_valid_and_no_larger_than_without_one_may_be(dra
 
 
 @given(sessions())
-def test_there_is_one_ledger_and_it_stands_in_the_last_note(drawn: Session) -> None:
-    for done in drawn.turns:
-        assert len(ledgers(done.plan)) <= 1
-        assert not any(gap.ledger for gap in done.plan.gaps[:-1])
+def test_each_ledger_stands_in_its_note_and_an_earlier_one_only_where_nothing_before_it_changed(
+    drawn: Session,
+) -> None:
+    for before, done in pairwise((None, *drawn.turns)):
+        assert done is not None
+        for gap in done.plan.gaps[:-1]:
+            told = [(each.span, each.ledger) for each in before.plan.gaps] if before else []
+            assert not gap.ledger or (gap.span, gap.ledger) in told
         for gap in (gap for gap in done.plan.gaps if gap.note):
             text = Content.of(gap.note).text
             assert gap.ledger in text

@@ -349,10 +349,13 @@ def returned(before: Plan, after: Plan) -> set[int]:
 
 
 def is_worth_a_note(situation: Situation, span: tuple[int, int]) -> bool:
-    """Whether a notice is no longer than these messages, or they would only make a gap larger."""
+    """Whether a notice is no longer than these messages, or they would only make a gap larger.
+
+    A gap before them, whose note may stand with its ledger, would not become larger.
+    """
     plan = situation.plan
-    is_beside_a_gap = plan.covers(span[0] - 1) or plan.covers(span[1])
-    return is_beside_a_gap or is_no_longer(situation, noted_gap(situation, span, (), ()))
+    is_joined = plan.covers(span[1]) or (plan.covers(span[0] - 1) and not plan.ledger)
+    return is_joined or is_no_longer(situation, noted_gap(situation, span, (), ()))
 
 
 def is_for_a_clip(before: Situation, plan: Plan, lost: AbstractSet[int]) -> bool:

@@ -4,7 +4,7 @@ The size of notes and ledger depends on what is cut. So units are chosen several
 tokens set aside for notes and ledger, and the draft whose view comes nearest to the goal is taken.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from proxy.core.budget.budget import Stage
 from proxy.core.planning.gaps import with_notes
-from proxy.core.planning.ledger import add_ledger, lacking_room, room_for
+from proxy.core.planning.ledger import add_ledger, lacking_room, ledgers_stand, plain_of, room_for
 from proxy.core.planning.life import LEAST_FREED, LIFE, Cause, Gate, cause_of
-from proxy.core.planning.plan import Plan, Replacement, Span, view_tokens
+from proxy.core.planning.plan import Gap, Plan, Replacement, Span, view_tokens
 from proxy.core.planning.replacements import clearings, first_user_clip, picture_clearings
 from proxy.core.planning.selection import NOTICE_TOKENS, Selection
 from proxy.core.planning.situation import FREE, Situation
@@ -51,14 +51,24 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
         *,
         strategy: Strategy | None = None,
         acts_now: bool = False,
+        standing: Container[Span] = (),
     ) -> "Draft":
-        """Return the draft with these gaps, each with the quotes of its note, and with new edits."""
-        outline = with_notes(situation, quotes, edits, None, strategy if acts_now else None)
+        """Return the draft with these gaps, each with the quotes of its note, and with new edits.
+
+        The notes of the gaps ``standing`` keep their ledgers.
+        """
+        before = plain_of(situation.plan, situation.count, situation.chain.dialect, standing).gaps
+        outline = with_notes(situation, before, quotes, edits, None, strategy if acts_now else None)
         return cls(situation=situation, stage=stage, outline=outline, strategy=strategy, acts_now=acts_now)
 
     @property
     def spans(self) -> tuple[Span, ...]:
         return self.outline.spans
+
+    @property
+    def in_force(self) -> list[Gap]:
+        """The gaps that are in force already, without their ledgers if all are written anew."""
+        return [gap for gap in self.outline.gaps if gap.span in self.situation.plan.spans]
 
     @property
     def view_tokens(self) -> int:
@@ -161,15 +171,16 @@ def nearest_to_goal(
 ) -> Draft:
     """Return the draft whose view comes nearest to the goal.
 
-    In an emergency, units are chosen again with more set aside while the notes bring the view over the
-    budget. Otherwise they are chosen again with a corrected amount if notes and ledger turn out smaller or
-    larger than what was set aside. ``growth`` and ``most``: see ``growth`` and ``ledger`` of
-    :func:`proxy.core.planning.planner.draft`.
+    Ledgers in force stay if the view then fits the budget with every constraint. In an emergency, units are
+    chosen again with more set aside while the notes bring the view over the budget. Otherwise they are chosen
+    again with a corrected amount if notes and ledger turn out smaller or larger than what was set aside.
+    ``growth`` and ``most``: see ``growth`` and ``ledger`` of :func:`proxy.core.planning.planner.draft`.
     """
-    budget, acts_now = situation.budget, strategy.acts_now(situation)
-    is_counting = strategy.slides or acts_now  # such a strategy decides by count, not by tokens
+    budget, is_counting = situation.budget, _is_counting(situation, strategy)
     is_chosen_once = is_counting or strategy is BY_UNITS
-    ledger, to_come = _ledger_growth(situation, most), _summary_set_aside(situation, stage) + growth
+    may_stand = not is_counting and most is None and ledgers_stand(situation)
+    ledger = _ledger_growth(situation, most, may_stand=may_stand)
+    to_come = _summary_set_aside(situation, stage) + growth
     goal = budget.share(situation.policy.stages.target) - to_come
     set_aside = min(_NOTICES * NOTICE_TOKENS, budget.room // 10) + to_come
     results = (
@@ -180,26 +191,46 @@ def nearest_to_goal(
     found: list[_Try] = []
     while True:
         selection = Selection(situation, stage, set_aside, ledger, results)
-        selection.run(strategy, is_counting=is_counting)
-        decided = Draft.of(
-            situation, stage, selection.quotes(), selection.edits, strategy=strategy, acts_now=acts_now
-        )
+        decided = _chosen(selection, strategy, may_stand=may_stand)
         over = decided.view_tokens - selection.to_clip - budget.share(1)
+        lacking = lacking_room(situation, decided.outline) if most is None else 0
+        if may_stand and selection.standing and max(over, lacking) > 0:
+            may_stand = False
+            continue
         if stage is Stage.EMERGENCY and over > 0 and not selection.is_exhausted:
             set_aside += over
             continue
         size = _ledger_of(decided, most, is_measured=over <= 0, is_bound_enough=is_chosen_once)
         decided = replace(decided, yielded=selection.yielded, ledger=size)
-        lacking = lacking_room(situation, decided.outline) if most is None else 0
         corrected = set_aside + to_come + decided.view_tokens + lacking - selection.view_tokens
         missed = _missed(decided, goal) + _OVER * lacking
         found.append(_Try(missed, decided.outline.cut, decided, corrected))
-        if is_chosen_once or len(found) == _TRIES or over > 0:
-            break
-        if abs(corrected - set_aside) <= _NEAR * budget.room:
+        is_near = abs(corrected - set_aside) <= _NEAR * budget.room
+        if is_near or is_chosen_once or len(found) == _TRIES or over > 0:
             break
         set_aside = _next_set_aside(found, goal)
     return min(found, key=lambda each: each[:2]).draft
+
+
+def _is_counting(situation: Situation, strategy: Strategy) -> bool:
+    """Whether a strategy decides by count now, not by tokens."""
+    return strategy.slides or strategy.acts_now(situation)
+
+
+def _chosen(selection: Selection, strategy: Strategy, *, may_stand: bool) -> Draft:
+    """Choose what is cut, and return it as a draft, in which ledgers stay if they ``may_stand``."""
+    situation = selection.situation
+    selection.run(strategy, is_counting=_is_counting(situation, strategy))
+    standing = selection.standing if may_stand else ()
+    return Draft.of(
+        situation,
+        selection.stage,
+        selection.quotes(standing),
+        selection.edits,
+        strategy=strategy,
+        acts_now=strategy.acts_now(situation),
+        standing=standing,
+    )
 
 
 def _ledger_of(decided: Draft, most: int | None, *, is_measured: bool, is_bound_enough: bool) -> int:
@@ -239,8 +270,10 @@ def _next_set_aside(found: Sequence[_Try], goal: int) -> int:
     return high[1] + (low[1] - high[1]) * (high[0] - goal) // (high[0] - low[0])
 
 
-def _ledger_growth(situation: Situation, most: int | None) -> int:
-    """Counted tokens by which the ledger can grow at most beyond the one in the view."""
+def _ledger_growth(situation: Situation, most: int | None, *, may_stand: bool) -> int:
+    """Counted tokens by which ledgers can grow at most beyond those in the view."""
+    if may_stand:
+        return room_for(situation, situation.plan)
     standing = sum(situation.count(gap.ledger) for gap in situation.plan.gaps if gap.ledger)
     room = room_for(situation, None)
     return max((room if most is None else min(room, most)) - standing - situation.unwritten, 0)

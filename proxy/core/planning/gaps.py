@@ -5,7 +5,7 @@ late for its note, or was written again from the originals, is in the plan as an
 not contain yet; the next epoch rewrites that note.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -13,7 +13,7 @@ from proxy.core.budget.budget import MESSAGE_TOKENS
 from proxy.core.conversation.messages import HEAD_ROLES
 from proxy.core.conversation.notes import Note
 from proxy.core.formats.json import dumps
-from proxy.core.planning.ledger import plain_of
+from proxy.core.planning.ledger import noted
 from proxy.core.planning.plan import Anchor, Gap, Plan, Replacement, Span, runs_of
 from proxy.core.planning.situation import FIXED, Situation
 from proxy.core.planning.strategy import Strategy
@@ -26,25 +26,28 @@ NewTexts = Mapping[Span, tuple[Anchor, ...]]
 
 def with_notes(
     situation: Situation,
+    before: Sequence[Gap],
     quotes: Mapping[Span, tuple[str, ...]],
     edits: Iterable[Replacement],
     texts: NewTexts | None,
     writer: Strategy | None,
 ) -> Plan:
-    """Return a plan, without a ledger, of these gaps and of the edits in force and new ones.
+    """Return a plan of these gaps, and of the edits in force and new ones.
 
-    ``quotes`` maps each gap to the quotes of its note. A note with nothing new to say stays unchanged.
+    ``before``: the gaps in force. Of these a note with nothing new to say stays unchanged, and one with a new
+    summary keeps its ledger; a new note has none. ``quotes`` maps each gap to the quotes of its note.
     ``texts``: None while summaries are not known yet; then notes are notices. ``writer``: a strategy that
     acts by count and may record itself what it cuts.
     """
-    plain = plain_of(situation.plan, situation.count, situation.chain.dialect)
-    standing = {gap.span: gap for gap in plain.gaps}
+    standing = {gap.span: gap for gap in before}
     gaps: list[Gap] = []
     for span, quoted in quotes.items():
-        made = standing.get(span)
-        if made is None or not made.note or (texts and texts.get(span)):
+        old = made = standing.get(span)
+        if old is None or not old.note or (texts and texts.get(span)):
             made = _worthwhile(situation, span, texts, quoted, writer)
-        gaps += [made] if made else (standing[gap.span] for gap in situation.plan.gaps_within(*span))
+            if made and old and old.ledger:
+                made = noted(made, old.ledger, situation.count, situation.chain.dialect)
+        gaps += [made] if made else (gap for gap in before if span[0] <= gap.start and gap.end <= span[1])
     cut, edited = Plan(tuple(gaps)), {edit.position: edit for edit in (*situation.plan.replacements, *edits)}
     return Plan(cut.gaps, tuple(edited[place] for place in sorted(edited) if not cut.covers(place)))
 
@@ -142,9 +145,10 @@ def noted_gap(
     ``failed``: a summary of the gap was requested and could not be obtained.
     """
     chain, (start, end) = situation.chain, span
-    above = start - 1  # the user request whose answer is cut; system messages may stand between
-    while above >= 0 and chain.messages[above].role in HEAD_ROLES:
-        above -= 1
+    above = start - 1  # the user request whose answer is cut; notes and system messages may stand between
+    notes_above = {gap.end: gap.start for gap in situation.plan.gaps if gap.end <= start}
+    while above >= 0 and (above + 1 in notes_above or chain.messages[above].role in HEAD_ROLES):
+        above = notes_above.get(above + 1, above) - 1
     is_answer = above >= 0 and situation.role(above) == "user"
     note = Note(
         count=end - start,

@@ -1,8 +1,12 @@
-"""Put the ledger into the last note of a view, and into no other (laws 3 and 4).
+"""Put the ledger of new cuts into the last note of a view (laws 3 and 4).
 
-An epoch that adds a note after the last one removes the ledger from the old note, whose other text is
-unchanged.
+Notes before the first message that an epoch edits stand as they are, with their ledgers, because the provider
+has cached them; the ledger of the new note has only what they lack. Once they are full, or say what no longer
+holds, the epoch writes all notes anew, with one ledger. So the notes of a view grow and are merged like the
+levels of a log-structured merge tree (O'Neil et al., 1996).
 """
+
+from collections.abc import Container
 
 from msgspec.structs import replace
 
@@ -13,8 +17,9 @@ from proxy.core.extraction.reading import BINDS
 from proxy.core.formats.json import dumps, loads_writable
 from proxy.core.planning.ledger_packing import tokens_of
 from proxy.core.planning.ledger_text import Source, facts_of
-from proxy.core.planning.plan import Gap, Plan, view_tokens
+from proxy.core.planning.plan import Gap, Plan, Span, view_tokens
 from proxy.core.planning.situation import Count, Situation
+from proxy.core.tool_cache.cache import Rules
 
 # --- tool results: cut results that are still fresh are carried whole, so that no call need be repeated ---
 # Each takes one line, as a call and JSON, whatever the tool wrote: so a text with several lines cannot be
@@ -77,8 +82,12 @@ _OF_CUT = 0.5
 """Maximal share of the cut messages' counted tokens that the ledger takes."""
 _OF_VIEW, _LARGE = 3, 32_000
 """Of a larger budget than so many tokens ``ledger.share`` is of at most three times what the view holds."""
-_DETAILS, _CONSTRAINTS = 0.3, 0.85
+_DETAILS, _CONSTRAINTS = 0.4, 0.85
 """Shares of the room: what ``ledger.least`` lets identifiers take, and what it lets constraints take."""
+_ANEW, _ADDED, _FULL = 0.75, 0.25, 0.85
+"""Shares of what all details in a view may take: what a ledger that is written anew has at most, what one
+adds to those that stand, and how much these may have so that they still stand. What a view leaves unused
+below its goal may be filled up to the last."""
 SPARE = 32
 """Counted tokens by which a ledger that a replay does not write may exceed the one before."""
 _WORDS = 24
@@ -94,9 +103,11 @@ def room_for(situation: Situation, plain: Plan | None) -> int:
     if not (rules.constraints or rules.identifiers):
         return 0
     view = situation.budget.limit if plain is None else view_tokens(plain, tokens)
-    details = details_room(situation, view)
-    most = min(rules.tokens, int(_CONSTRAINTS * situation.budget.room))
-    room = max(details, min(most, _needed(situation)) if rules.constraints and most > details else 0)
+    standing = "" if plain is None else plain.ledger
+    details = details_room(situation, view, standing)
+    most = min(rules.tokens, int(_CONSTRAINTS * situation.budget.room)) - _size(situation, standing)
+    needed = _needed(situation, plain) if rules.constraints and most > details else 0
+    room = max(details, min(most, needed))
     room = min(room, int((tokens.total if plain is None else _cut_tokens(situation, plain)) * _OF_CUT))
     return room if room >= _LEAST else 0
 
@@ -112,7 +123,7 @@ def lacking_room(situation: Situation, plain: Plan) -> int:
     room, left = room_for(situation, plain), _left(situation, plain)
     if room <= left or not situation.policy.ledger.constraints:
         return 0
-    return max(min(room, _needed(situation)) - left, 0)
+    return max(min(room, _needed(situation, plain)) - left, 0)
 
 
 def _left(situation: Situation, plain: Plan) -> int:
@@ -124,34 +135,64 @@ def _left(situation: Situation, plain: Plan) -> int:
     return budget.spare(view) if situation.is_below_last_user else budget.share(1) - view
 
 
-def details_room(situation: Situation, view: int) -> int:
-    """Counted tokens that the ledger may have if constraints do not need more.
+def details_room(situation: Situation, view: int, standing: str = "") -> int:
+    """Counted tokens that the next ledger may have if constraints do not need more.
 
-    ``view``: those of the view without it. A cut by count may leave it far below a large budget; then details
-    do not outweigh what it shows.
+    ``view``: those of the view without it. ``standing``: the ledgers in it that stand.
+    """
+    most = _most_details(situation, view)
+    if not standing:
+        return int(_ANEW * most)
+    return max(min(int(_ADDED * most), most - _size(situation, standing)), 0)
+
+
+def _most_details(situation: Situation, view: int) -> int:
+    """Counted tokens that all ledgers in a view may have together if constraints do not need more.
+
+    A cut by count may leave a view far below a large budget; then details do not outweigh what it shows.
     """
     rules, budget = situation.policy.ledger, situation.budget
     share = rules.share * min(budget.limit, max(_OF_VIEW * view, _LARGE))
     return max(int(share), min(rules.tokens, int(_DETAILS * budget.room)))
 
 
-def _needed(situation: Situation) -> int:
-    """Counted tokens of a ledger with every constraint in force, without what is only stated."""
+def _size(situation: Situation, standing: str) -> int:
+    return situation.count(standing) if standing else 0
+
+
+def _needed(situation: Situation, plain: Plan | None = None) -> int:
+    """Counted tokens of a ledger with every constraint in force, without what is only stated.
+
+    Beside ledgers that stand in the plan ``plain``, it needs only those that its view does not have.
+    """
     if situation.unwritten:
         return situation.unwritten + SPARE
-    rules = (rule.sentence for rule in situation.constraints[0])
-    texts = [sentence.text for sentence in rules if sentence.strength >= BINDS]
+    is_added = plain is not None and plain.ledger
+    rules = Source(situation, plain).constraints if plain and is_added else situation.constraints[0]
+    texts = [rule.sentence.text for rule in rules if rule.sentence.strength >= BINDS]
     return tokens_of(texts, situation.count) + _WORDS if texts else 0
 
 
+def ledgers_stand(situation: Situation) -> bool:
+    """Whether the ledgers in force may stay: they have room for more, and all that they say still holds.
+
+    A tool result in a ledger holds only while it is fresh, so where results are cached none stays.
+    """
+    ledger = situation.plan.ledger
+    if not ledger or Rules(situation.policy.tools).is_caching or is_short(situation):
+        return False
+    is_full = situation.count(ledger) > _FULL * _most_details(situation, situation.view_tokens)
+    return not is_full and not Source(situation, situation.plan).is_outdated(ledger)
+
+
 def add_ledger(situation: Situation, plan: Plan, most: int | None = None, *, fills: bool = False) -> Plan:
-    """Return the plan with the ledger of its cuts in its last note, as far as the budget allows.
+    """Return the plan with a ledger in its last note of what no other note's has, as the budget allows.
 
     ``most``: an upper bound of the counted tokens by which that note grows. ``fills``: whether details may
     also take what the view leaves unused below its goal, so that the next epoch comes no sooner than after a
     cut that ends at the goal.
     """
-    plain = plain_of(plan, situation.count, situation.chain.dialect)
+    plain = plain_of(plan, situation.count, situation.chain.dialect, plan.spans[:-1])
     room = room_of(situation, plain)
     room = room if most is None else min(room, most)
     if room < _LEAST:
@@ -159,9 +200,11 @@ def add_ledger(situation: Situation, plan: Plan, most: int | None = None, *, fil
     unused, view = 0, view_tokens(plain, situation.chain.tokens)
     if fills:
         goal = situation.budget.share(situation.policy.stages.target)
-        most = min(goal - view, situation.policy.ledger.tokens, int(_cut_tokens(situation, plain) * _OF_CUT))
+        full = int(_FULL * _most_details(situation, view)) - _size(situation, plain.ledger)
+        most = min(goal - view, full, int(_cut_tokens(situation, plain) * _OF_CUT))
         unused = max(most - room, 0)
-    return _with_ledger(situation, plain, room + unused, details_room(situation, view) + unused)
+    details = details_room(situation, view, plain.ledger)
+    return _with_ledger(situation, plain, room + unused, details + unused)
 
 
 def room_of(situation: Situation, plain: Plan) -> int:
@@ -182,7 +225,7 @@ def _with_ledger(situation: Situation, plain: Plan, room: int, details: int) -> 
     # Reserve room for the introductions of the ledger's parts.
     allowed = room - count(ledger_lines(("",), "", language)) - count(ledger_lines((), " ", language)) - 2
     last = best = plain.gaps[-1]
-    before = _needed(situation) if situation.policy.ledger.constraints else 0
+    before = _needed(situation, plain) if situation.policy.ledger.constraints else 0
     results = _fresh_results(situation, plain, min(details, room - before), language)
     taken = count(results) if results else 0
     allowed, details = allowed - taken, details - taken
@@ -194,17 +237,17 @@ def _with_ledger(situation: Situation, plain: Plan, room: int, details: int) -> 
         ledger = "\n".join(
             filter(None, (ledger_lines(facts.constraints, facts.identifiers, language), results))
         )
-        noted = _noted(last, ledger, count, chain.dialect)
-        excess = noted.tokens - last.tokens - room
-        if excess <= 0 and noted.tokens > best.tokens:
-            best = noted
+        made = noted(last, ledger, count, chain.dialect)
+        excess = made.tokens - last.tokens - room
+        if excess <= 0 and made.tokens > best.tokens:
+            best = made
         if -_SLACK < excess <= 0 or (excess <= 0 and not facts.left_out):
             break
         allowed -= excess + (excess > 0)
     return Plan((*plain.gaps[:-1], best), plain.replacements)
 
 
-def _noted(gap: Gap, ledger: str, count: Count, dialect: Dialect) -> Gap:
+def noted(gap: Gap, ledger: str, count: Count, dialect: Dialect) -> Gap:
     """Return the gap with this ledger in its note; without one if ``ledger`` is empty."""
     message = dialect.read(gap.note)
     text = without_ledger(message.text, gap.ledger) if gap.ledger else message.text
@@ -213,12 +256,13 @@ def _noted(gap: Gap, ledger: str, count: Count, dialect: Dialect) -> Gap:
     return replace(gap, note=note, tokens=MESSAGE_TOKENS + count(text), ledger=ledger)
 
 
-def plain_of(plan: Plan, count: Count, dialect: Dialect) -> Plan:
-    """Return the plan without a ledger in any note."""
-    if not any(gap.ledger for gap in plan.gaps):
-        return plan
-    gaps = (_noted(gap, "", count, dialect) if gap.ledger else gap for gap in plan.gaps)
-    return Plan(tuple(gaps), plan.replacements)
+def plain_of(plan: Plan, count: Count, dialect: Dialect, standing: Container[Span] = ()) -> Plan:
+    """Return the plan without a ledger in any note but those of the gaps ``standing``."""
+    gaps = (
+        noted(gap, "", count, dialect) if gap.ledger and gap.span not in standing else gap
+        for gap in plan.gaps
+    )
+    return Plan(tuple(gaps), plan.replacements) if plan.ledger else plan
 
 
 def _cut_tokens(situation: Situation, plan: Plan) -> int:

@@ -157,7 +157,7 @@ class Packing:
             is_path = is_listed and whole.kind == "path" and not whole.key
             is_below = is_path and name and len(directory) >= _SHARED
             fact = Fact("file", name, directory + slash) if is_below else whole
-            group = _group_of(fact)
+            group = label_of(fact)
             cost = self._count(" " + fact.value)
             if group not in self._groups:
                 cost += self._count(group + ":") + 1
@@ -189,15 +189,23 @@ class Packing:
         return text
 
 
-def _group_of(fact: Fact) -> str:
+def label_of(fact: Fact) -> str:
     """Return the label of the line that contains a fact."""
     return fact.key or _PLURAL[fact.kind]
+
+
+def values_in(ledger: str) -> set[tuple[str, str]]:
+    """The values in the lines of a ledger, each with its label."""
+    found: set[tuple[str, str]] = set()
+    for label, _, values in (line.partition(": ") for line in ledger.splitlines()):
+        found.update((label, value) for value in values.split(", " if ", " in values else " "))
+    return found
 
 
 def _packed(facts: Sequence[Fact]) -> str:
     groups: dict[str, list[str]] = {}
     for fact in facts:
-        groups.setdefault(_group_of(fact), []).append(fact.value)
+        groups.setdefault(label_of(fact), []).append(fact.value)
     lines: list[str] = []
     for label, values in groups.items():
         apart = ", " if any(" " in value for value in values) else " "

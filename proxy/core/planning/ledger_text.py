@@ -19,7 +19,7 @@ from proxy.core.conversation.messages import HEAD_ROLES, TOOL_ROLES
 from proxy.core.extraction.constraints import Rule
 from proxy.core.extraction.facts import Fact
 from proxy.core.extraction.reading import BINDS, Voice
-from proxy.core.planning.ledger_packing import Bullets, Packing, Standing, may_share
+from proxy.core.planning.ledger_packing import Bullets, Packing, Standing, label_of, may_share, values_in
 from proxy.core.planning.plan import Plan
 from proxy.core.planning.situation import Situation
 from proxy.core.text.words import shape_of
@@ -221,13 +221,14 @@ class Source:
 
     @cached_property
     def shown(self) -> Container[str]:
-        """The text of the view, including summaries and quotes in notes; identifiers in it are not repeated.
+        """The text of the view, including that of notes; identifiers in it are not repeated.
 
         Rules are repeated even if a summary has them, because summaries are not reliable, or if a note quotes
         them as requests that were answered, because a rule stays in force.
         """
-        quotes = [text for gap in self.plan.gaps for text in gap.quotes]
-        text = "\n".join([*self._kept_texts(), *(anchor.text for anchor in self.plan.anchors), *quotes])
+        said = [anchor.text for anchor in self.plan.anchors]
+        said += [text for gap in self.plan.gaps for text in gap.quotes]
+        text = "\n".join([*self._kept_texts(), *said, self.plan.ledger])
         shown = self.situation.shown
         if text not in shown:
             shown.clear()
@@ -244,7 +245,7 @@ class Source:
             (rule for rule in standing if not self.plan.shows(rule.position)),
             key=lambda rule: (-rule.sentence.strength, -rule.position),
         )
-        kept = "\n".join(self._kept_texts("user", *HEAD_ROLES)) if wanted else ""
+        kept = "\n".join([*self._kept_texts("user", *HEAD_ROLES), self.plan.ledger]) if wanted else ""
         return [rule for rule in wanted if rule.sentence.text not in kept]
 
     def identifiers(self) -> Iterator[tuple[Fact, bool]]:
@@ -270,6 +271,23 @@ class Source:
         ]
         heapify(scored)
         return scored
+
+    def is_outdated(self, ledger: str) -> bool:
+        """Whether a ledger has a rule that a newer one replaced, or a value that is out of date."""
+        _, replaced = self.situation.constraints
+        if any(old.sentence.text in ledger for old, _ in replaced):
+            return True
+        newest, said, still = self._newest(), values_in(ledger), set[str]()
+        older: dict[str, Fact] = {}
+        for reading in self._readings:
+            for _, facts in reading.facts:
+                for fact in facts:
+                    if fact.thing and fact.value not in newest[fact.thing]:
+                        older[fact.value] = fact
+                    else:
+                        still.add(fact.value)
+        is_replaced = any((label_of(older[value]), value) in said for value in older.keys() - still)
+        return is_replaced or any(value in ledger for value in self._stale())
 
     def _stale(self) -> set[str]:
         """Values that are out of date: newer rules replaced theirs, and nothing has mentioned them since."""

@@ -60,7 +60,7 @@ class Gap(msgspec.Struct, frozen=True, array_like=True):
     quotes: tuple[str, ...] = ()
     """User requests that were already answered, as the note quotes them."""
     ledger: str = ""
-    """The ledger part of the note; empty in every note but the last."""
+    """The ledger part of the note; it repeats nothing of the ledgers in earlier notes."""
 
     @property
     def span(self) -> Span:
@@ -112,6 +112,11 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
     @property
     def spans(self) -> tuple[Span, ...]:
         return tuple(gap.span for gap in self.gaps)
+
+    @property
+    def ledger(self) -> str:
+        """The ledgers of all notes, in order."""
+        return "\n".join(gap.ledger for gap in self.gaps if gap.ledger)
 
     @property
     def anchors(self) -> list[Anchor]:

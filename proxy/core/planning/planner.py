@@ -114,13 +114,13 @@ def _holds(gate: Gate, decided: Draft, situation: Situation) -> bool:
     match gate:
         case Gate.CHANGES:
             has_new_edits = not {*outline.replacements} <= {*situation.plan.replacements}
-            return has_new_edits or decided.spans != situation.plan.spans
+            return has_new_edits or outline.edited != situation.plan.edited
         case Gate.FREES:
             return situation.view_tokens - decided.view_tokens >= LEAST_FREED * situation.budget.room
         case Gate.SHRINKS:
-            before = plain_of(situation.plan, situation.count, situation.chain.dialect)
-            tokens = situation.chain.tokens
-            return view_tokens(outline, tokens) < view_tokens(before, tokens)
+            count, dialect, tokens = situation.count, situation.chain.dialect, situation.chain.tokens
+            before, after = (plain_of(each, count, dialect) for each in (situation.plan, outline))
+            return view_tokens(after, tokens) < view_tokens(before, tokens)
         case Gate.FITS:
             return not situation.budget.is_over(decided.view_tokens)
         case Gate.EARNED | Gate.PAYS | Gate.PREPARED:
@@ -138,17 +138,17 @@ def finish(decided: Draft, summaries: Summaries) -> Plan:
 
 
 def written(decided: Draft, summaries: Summaries) -> Plan:
-    """Return the plan of a draft without its ledger, leaving room for it."""
+    """Return the plan of a draft without the ledger of its last note, leaving room for it."""
     situation, plan, tokens = decided.situation, decided.outline, decided.situation.chain.tokens
     quotes, edits = {gap.span: gap.quotes for gap in plan.gaps}, plan.replacements
     texts = new_texts(situation, quotes, decided.strategy, summaries)
     writer = decided.strategy if decided.acts_now else None
     if texts or writer:
-        plan = with_notes(situation, quotes, edits, texts, writer)
+        plan = with_notes(situation, decided.in_force, quotes, edits, texts, writer)
     while texts and situation.budget.is_over(view_tokens(plan, tokens) + decided.ledger):
         # A summary may be longer than the room set aside for it; a notice always fits.
         texts.pop(max(texts, key=lambda span: sum(len(anchor.text) for anchor in texts[span])))
-        plan = with_notes(situation, quotes, edits, texts, writer)
+        plan = with_notes(situation, decided.in_force, quotes, edits, texts, writer)
     if decided.stage is Stage.EMERGENCY:
         return _fitted(decided, plan)
     return plan
@@ -170,7 +170,8 @@ def _fitted(decided: Draft, plan: Plan) -> Plan:
     found = clipped(plan)
     if not is_over(found):
         return found
-    unquoted = with_notes(situation, dict.fromkeys(plan.spans, ()), plan.replacements, None, None)
+    quotes = dict.fromkeys(plan.spans, ())
+    unquoted = with_notes(situation, decided.in_force, quotes, plan.replacements, None, None)
     shorter = map(clipped, (unquoted, without_notes(situation, plan)))
     return next((each for each in shorter if not is_over(each)), found)
 
@@ -189,7 +190,7 @@ def with_late(situation: Situation, texts: Mapping[Span, str]) -> Plan:
     """
     plan, tokens = situation.plan, situation.chain.tokens
     strategy = strategy_of(situation.policy.strategy.name)
-    plain = plain_of(plan, situation.count, situation.chain.dialect)
+    plain = plain_of(plan, situation.count, situation.chain.dialect, plan.spans[:-1])
     ledger = view_tokens(plan, tokens) - view_tokens(plain, tokens)
     late = Draft(situation=situation, stage=Stage.TRIM, outline=plain, ledger=ledger, strategy=strategy)
     return finish(late, texts)

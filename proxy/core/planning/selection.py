@@ -10,7 +10,7 @@ message does not yield if the last one alone is over the budget: that could not 
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from itertools import pairwise
 
 from proxy.core.budget.budget import Stage
@@ -93,8 +93,8 @@ class Selection:
         ledger: int = 0,
         clearings: Sequence[Clearing] = (),
     ) -> None:
-        self._situation = situation
-        self._stage = stage
+        self.situation = situation
+        self.stage = stage
         self._ledger = ledger
         self._clearings = clearings
         self._clip = next((each for each in clearings if situation.protection[each.unit] != FREE), None)
@@ -118,7 +118,7 @@ class Selection:
 
     @property
     def is_exhausted(self) -> bool:
-        protection = self._situation.protection
+        protection = self.situation.protection
         return all(index in self.cut or protection[index] not in self._levels for index in protection)
 
     def run(self, strategy: Strategy, *, is_counting: bool) -> None:
@@ -127,14 +127,14 @@ class Selection:
         A strategy that ``is_counting`` decides by count, not by tokens. It names its units one by one, so
         classes do not affect its order.
         """
-        situation = self._situation
+        situation = self.situation
         goal = situation.budget.share(situation.policy.stages.target)
         for index in () if is_counting else disposable(situation):
             if strategy.is_enough(situation, self.view_tokens, goal):
                 break
             self.take(index)
         self._clear(goal)
-        order = strategy.order(situation, self._stage)
+        order = strategy.order(situation, self.stage)
         for batch in ((each,) for each in order) if is_counting else _cut_order(situation, order):
             if strategy.is_enough(situation, self.view_tokens, goal):
                 break
@@ -152,7 +152,7 @@ class Selection:
                 self._take(index)
         else:
             self._take_islands()
-        if self._stage is Stage.EMERGENCY:
+        if self.stage is Stage.EMERGENCY:
             self._yield_protections()
 
     def _clear(self, goal: int) -> None:
@@ -167,8 +167,8 @@ class Selection:
                 break
             if clearing is self._clip:
                 continue
-            if clearing.needs_note and not (self.cut or self._situation.plan.gaps):
-                for index in batches(self._situation).get(clearing.unit, (clearing.unit,)):
+            if clearing.needs_note and not (self.cut or self.situation.plan.gaps):
+                for index in batches(self.situation).get(clearing.unit, (clearing.unit,)):
                     self.take(index)
             elif clearing.unit not in self.cut:
                 self._clear_one(clearing)
@@ -182,7 +182,7 @@ class Selection:
 
         If no unit is large enough to be worth a note, drop the clip.
         """
-        situation = self._situation
+        situation = self.situation
         if self._clip is None or self.cut or situation.plan.gaps:
             return
         recent = (index for index in situation.standing if situation.protection[index] == RECENT)
@@ -203,7 +203,7 @@ class Selection:
         """Cut a unit, and also its user request if no other unit of the answer is left."""
         # A request left alone would be carried out again: https://github.com/openai/codex/issues/42611
         self._take(index)
-        situation = self._situation
+        situation = self.situation
         request = situation.requests[index]
         if request is None or situation.protection.get(request) != FREE or request in self.cut:
             return
@@ -225,11 +225,11 @@ class Selection:
         # https://github.com/NousResearch/hermes-agent/issues/51218
         if index not in self.cut:
             self.cut.add(index)
-            self.view_tokens -= self._situation.size(index) - self._saved(index)
+            self.view_tokens -= self.situation.size(index) - self._saved(index)
 
     def _note_before(self, index: int) -> int:
         """Counted tokens of the note before a unit that stands between two gaps: they become one."""
-        plan, unit = self._situation.plan, self._situation.units[index]
+        plan, unit = self.situation.plan, self.situation.units[index]
         if not (index + 1 in self.cut or plan.covers(unit.end)):
             return 0
         if index - 1 in self.cut:
@@ -242,7 +242,7 @@ class Selection:
 
     def _take_islands(self) -> None:
         """Cut small unimportant runs of unprotected units with a gap on either side."""
-        situation, low = self._situation, self._situation.policy.importance.low
+        situation, low = self.situation, self.situation.policy.importance.low
         run: list[int] = []
         is_after_gap = False
         standing = [index for index in situation.standing if index not in self.cut]
@@ -266,7 +266,7 @@ class Selection:
 
         Levels yield in order, and within a level the oldest unit first.
         """
-        situation = self._situation
+        situation = self.situation
         most = situation.budget.share(1)
         if self.view_tokens - self._ledger <= most:
             return
@@ -286,14 +286,25 @@ class Selection:
                 self._take(index)
                 self.view_tokens -= self._note_before(index)
 
-    def quotes(self) -> dict[Span, tuple[str, ...]]:
-        """All gaps from now on, old ones included, as maximal runs, each with the quotes of its note."""
-        situation, units, went = self._situation, self._situation.units, sorted(self.quoted)
+    @property
+    def standing(self) -> tuple[Span, ...]:
+        """The gaps in force before the first message that is edited or cut now, whose notes may stand.
+
+        The last note is not among them, because it gets the new ledger.
+        """
+        situation, gaps = self.situation, self.situation.plan.gaps
+        cut = (situation.units[index].start for index in self.cut)
+        first = min((*cut, *(edit.position for edit in self.edits)), default=0)
+        return tuple(gap.span for gap in (gaps if self.cut else gaps[:-1]) if gap.note and gap.end <= first)
+
+    def quotes(self, standing: Container[Span] = ()) -> dict[Span, tuple[str, ...]]:
+        """All gaps from now on, as maximal runs but for ``standing`` ones, each with its note's quotes."""
+        situation, units, went = self.situation, self.situation.units, sorted(self.quoted)
         pieces = [(units[index].start, units[index].end) for index in self.cut]
         pieces += [gap.span for gap in situation.plan.gaps]
         spans: list[Span] = []
         for start, end in sorted(pieces):
-            if spans and start <= spans[-1][1]:
+            if spans and start <= spans[-1][1] and spans[-1] not in standing:
                 spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
             else:
                 spans.append((start, end))
@@ -315,4 +326,4 @@ class Selection:
         return found
 
     def _quote(self, index: int) -> str:
-        return quote(self._situation.content(self._situation.units[index].start).text)
+        return quote(self.situation.content(self.situation.units[index].start).text)

@@ -188,7 +188,7 @@ class Summary(Section):
     """Whether summaries are also written in shadow, where only operators see them."""
 
 
-_LEAST_LEDGER = 1600
+_LEAST_LEDGER = 2000
 
 
 class Ledger(Section):
@@ -196,7 +196,7 @@ class Ledger(Section):
 
     share: Share = 0.10
     least: Count | Auto = "auto"
-    """Tokens that the ledger may have under any budget; `auto`: 1,600, or 0 if `share` is set."""
+    """Tokens that the ledger may have under any budget; `auto`: 2,000, or 0 if `share` is set."""
     constraints: StrictBool = True
     identifiers: StrictBool = True
 

@@ -87,7 +87,7 @@ class SessionPages:
             "found": found,
             "tools": tools,
             "items": items,
-            "ledger": "\n".join(gap.ledger for gap in situation.plan.gaps if gap.ledger),
+            "ledger": situation.plan.ledger,
         }
         return Shown("kept.html", "Kept with the session", content)
 

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from proxy.core.budget.budget import Budget
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.planning.changes import compacted
-from proxy.core.planning.ledger import details_room
 from proxy.core.planning.plan import EMPTY, Plan, view_tokens
 from proxy.core.planning.planner import finish
 from proxy.core.planning.situation import Situation
@@ -108,7 +107,7 @@ def test_results_take_at_most_half_of_the_room_of_identifiers() -> None:
     lines = told(messages)
     assert 1 < len(lines) < len(many)
     assert lines[-1].startswith('look({"at":59})')
-    assert count("\n".join(lines)) <= details_room(situation(messages, policy()), count("\n".join(many))) / 2
+    assert count("\n".join(lines)) <= policy().ledger.tokens / 2
 
 
 def test_without_a_share_for_the_ledger_there_are_none() -> None:

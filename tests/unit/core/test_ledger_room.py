@@ -60,9 +60,9 @@ RULES = [
 ]
 
 
-def test_under_a_small_budget_details_have_up_to_three_tenths() -> None:
+def test_under_a_small_budget_details_have_up_to_four_tenths() -> None:
     told, budget = small([])
-    assert 0.15 * budget.limit < count(told) <= 0.3 * budget.room
+    assert 0.15 * budget.limit < count(told) <= 0.4 * budget.room
 
 
 def test_details_also_fill_what_a_cut_leaves_unused_below_its_goal() -> None:
@@ -72,7 +72,7 @@ def test_details_also_fill_what_a_cut_leaves_unused_below_its_goal() -> None:
     decided = draft(drawn, Stage.COMPACT)
     assert decided is not None
     plan, by_share = finish(decided, {}), add_ledger(drawn, decided.outline)
-    assert count(ledger(plan)) > 1.25 * count(ledger(by_share))
+    assert count(ledger(plan)) > 1.1 * count(ledger(by_share))
     assert view_tokens(plan, drawn.chain.tokens) <= drawn.budget.share(drawn.policy.stages.target)
 
 

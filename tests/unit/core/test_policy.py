@@ -189,7 +189,7 @@ def test_a_summary_never_takes_more_than_an_eighth_of_the_budget(budget: int, mo
 @pytest.mark.parametrize(
     ("ledger", "expected"),
     [
-        ({}, 1600),
+        ({}, 2000),
         ({"least": 0}, 0),
         ({"share": 0.05}, 0),
         ({"share": 0.2}, 0),
