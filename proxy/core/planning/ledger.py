@@ -7,6 +7,7 @@ levels of a log-structured merge tree (O'Neil et al., 1996).
 """
 
 from collections.abc import Container
+from itertools import pairwise
 
 from msgspec.structs import replace
 
@@ -72,6 +73,8 @@ def _compact(text: str) -> str:
 # --- the ledger's room and its place ---
 
 
+_BESIDE = 0.08
+"""Share of the budget that notes right behind others may take beside their ledgers; merged they need less."""
 _LEAST = 24
 """Counted tokens below which a ledger is not worth its introduction."""
 _TRIES = 3
@@ -174,14 +177,18 @@ def _needed(situation: Situation, plain: Plan | None = None) -> int:
 
 
 def ledgers_stand(situation: Situation) -> bool:
-    """Whether the ledgers in force may stay: they have room for more, and all that they say still holds.
+    """Whether the notes in force may stay: they leave room, and all that their ledgers say still holds.
 
     A tool result in a ledger holds only while it is fresh, so where results are cached none stays.
     """
-    ledger = situation.plan.ledger
+    plan, count = situation.plan, situation.count
+    ledger = plan.ledger
     if not ledger or Rules(situation.policy.tools).is_caching or is_short(situation):
         return False
-    is_full = situation.count(ledger) > _FULL * _most_details(situation, situation.view_tokens)
+    is_full = count(ledger) > _FULL * _most_details(situation, situation.view_tokens)
+    adjoining = (gap for before, gap in pairwise(plan.gaps) if before.end == gap.start)
+    beside = sum(gap.tokens - count(gap.ledger) for gap in adjoining)
+    is_full = is_full or beside > _BESIDE * situation.budget.limit
     return not is_full and not Source(situation, situation.plan).is_outdated(ledger)
 
 
