@@ -87,7 +87,7 @@ _OF_VIEW, _LARGE = 3, 32_000
 """Of a larger budget than so many tokens ``ledger.share`` is of at most three times what the view holds."""
 _DETAILS, _CONSTRAINTS = 0.4, 0.85
 """Shares of the room: what ``ledger.least`` lets identifiers take, and what it lets constraints take."""
-_ANEW, _ADDED, _FULL = 0.75, 0.25, 0.85
+_ANEW, _ADDED, _FULL = 0.75, 0.15, 0.95
 """Shares of what all details in a view may take: what a ledger that is written anew has at most, what one
 adds to those that stand, and how much these may have so that they still stand. What a view leaves unused
 below its goal may be filled up to the last."""
