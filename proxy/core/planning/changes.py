@@ -19,7 +19,7 @@ from proxy.core.budget.budget import Stage
 from proxy.core.conversation.notes import quote
 from proxy.core.planning.draft import Draft
 from proxy.core.planning.gaps import part_of
-from proxy.core.planning.ledger import add_ledger
+from proxy.core.planning.ledger import add_ledger, plain_of
 from proxy.core.planning.plan import Account, Epoch, Gap, Plan, Verb, Verdict, runs_of, view_tokens
 from proxy.core.planning.planner import finish
 from proxy.core.planning.reasoning import first_change, signed_in
@@ -113,7 +113,9 @@ def restored(situation: Situation, wanted: Collection[int] | None) -> Plan:
             gaps += [part] if part is not None else []
     edits = tuple(edit for edit in situation.plan.replacements if edit.position not in back)
     left = Plan(tuple(gaps), edits)
-    return left if left == situation.plan else add_ledger(situation, left)
+    if left == situation.plan:
+        return left
+    return add_ledger(situation, plain_of(left, situation.count, situation.chain.dialect))
 
 
 # --- any change as an epoch ---

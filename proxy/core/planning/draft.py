@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from proxy.core.budget.budget import Stage
 from proxy.core.planning.gaps import with_notes
-from proxy.core.planning.ledger import add_ledger, lacking_room, ledgers_stand, plain_of, room_for
+from proxy.core.planning.ledger import add_ledger, lacking_room, notes_stand, plain_of, room_for
 from proxy.core.planning.life import LEAST_FREED, LIFE, Cause, Gate, cause_of
 from proxy.core.planning.plan import Gap, Plan, Replacement, Span, view_tokens
 from proxy.core.planning.replacements import clearings, first_user_clip, picture_clearings
@@ -178,7 +178,7 @@ def nearest_to_goal(
     """
     budget, is_counting = situation.budget, _is_counting(situation, strategy)
     is_chosen_once = is_counting or strategy is BY_UNITS
-    may_stand = not is_counting and most is None and ledgers_stand(situation)
+    may_stand = not is_counting and most is None and notes_stand(situation)
     ledger = _ledger_growth(situation, most, may_stand=may_stand)
     to_come = _summary_set_aside(situation, stage) + growth
     goal = budget.share(situation.policy.stages.target) - to_come

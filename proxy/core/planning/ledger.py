@@ -18,6 +18,7 @@ from proxy.core.extraction.reading import BINDS
 from proxy.core.formats.json import dumps, loads_writable
 from proxy.core.planning.ledger_packing import tokens_of
 from proxy.core.planning.ledger_text import Source, facts_of
+from proxy.core.planning.life import distance
 from proxy.core.planning.plan import Gap, Plan, Span, view_tokens
 from proxy.core.planning.situation import Count, Situation
 from proxy.core.tool_cache.cache import Rules
@@ -74,7 +75,9 @@ def _compact(text: str) -> str:
 
 
 _BESIDE = 0.08
-"""Share of the budget that notes right behind others may take beside their ledgers; merged they need less."""
+"""Share of the budget that notes right behind others may take beside their ledgers."""
+_CACHED_SHARE = 0.1
+"""Price of a cached token relative to a fresh one, where prices do not count."""
 _LEAST = 24
 """Counted tokens below which a ledger is not worth its introduction."""
 _TRIES = 3
@@ -176,20 +179,36 @@ def _needed(situation: Situation, plain: Plan | None = None) -> int:
     return tokens_of(texts, situation.count) + _WORDS if texts else 0
 
 
-def ledgers_stand(situation: Situation) -> bool:
-    """Whether the notes in force may stay: they leave room, and all that their ledgers say still holds.
+def notes_stand(situation: Situation) -> bool:
+    """Whether the notes in force may stand: they leave room, it pays, and all that their ledgers say holds.
 
-    A tool result in a ledger holds only while it is fresh, so where results are cached none stays.
+    A tool result in a ledger holds only while it is fresh, and what has become ephemeral is in no ledger, so
+    where a policy has either no note stands.
     """
-    plan, count = situation.plan, situation.count
-    ledger = plan.ledger
-    if not ledger or Rules(situation.policy.tools).is_caching or is_short(situation):
+    plan, policy = situation.plan, situation.policy
+    ephemeral = any(rule.class_ == "ephemeral" for rule in policy.retention)
+    if not plan.ledger or ephemeral or Rules(policy.tools).is_caching or is_short(situation):
         return False
-    is_full = count(ledger) > _FULL * _most_details(situation, situation.view_tokens)
-    adjoining = (gap for before, gap in pairwise(plan.gaps) if before.end == gap.start)
-    beside = sum(gap.tokens - count(gap.ledger) for gap in adjoining)
-    is_full = is_full or beside > _BESIDE * situation.budget.limit
-    return not is_full and not Source(situation, situation.plan).is_outdated(ledger)
+    if situation.count(plan.ledger) > _FULL * _most_details(situation, situation.view_tokens):
+        return False
+    return _standing_pays(situation) and not Source(situation, plan).is_outdated(plan.ledger)
+
+
+def _standing_pays(situation: Situation) -> bool:
+    """Whether it saves tokens that notes stand, and does not fill the view with words of theirs.
+
+    The provider need not read them again, but a note beside them has words of its own, beside its ledger, and
+    each request until the next epoch sends these.
+    """
+    gaps, budget, policy = situation.plan.gaps, situation.budget, situation.policy
+    words = {gap: gap.tokens - _size(situation, gap.ledger) for gap in gaps}
+    if sum(words[gap] for before, gap in pairwise(gaps) if before.end == gap.start) > _BESIDE * budget.limit:
+        return False
+    prices = situation.conditions.prices
+    share = _CACHED_SHARE if prices is None else prices.under(policy.economy).read_share
+    requests = distance(budget, policy.stages) / max(situation.pace, 1.0)
+    saved = (1 - share) * sum(gap.tokens for gap in gaps)
+    return saved > share * requests * sum(words.values()) / len(gaps)
 
 
 def add_ledger(situation: Situation, plan: Plan, most: int | None = None, *, fills: bool = False) -> Plan:

@@ -18,7 +18,7 @@ import msgspec
 from proxy.core.conversation.messages import HEAD_ROLES, TOOL_ROLES
 from proxy.core.extraction.constraints import Rule
 from proxy.core.extraction.facts import Fact
-from proxy.core.extraction.reading import BINDS, Voice
+from proxy.core.extraction.reading import BINDS, Voice, untitled
 from proxy.core.planning.ledger_packing import Bullets, Packing, Standing, label_of, may_share, values_in
 from proxy.core.planning.plan import Plan
 from proxy.core.planning.situation import Situation
@@ -275,7 +275,7 @@ class Source:
     def is_outdated(self, ledger: str) -> bool:
         """Whether a ledger has a rule that a newer one replaced, or a value that is out of date."""
         _, replaced = self.situation.constraints
-        if any(old.sentence.text in ledger for old, _ in replaced):
+        if any(untitled(old.sentence.text) in ledger for old, _ in replaced):
             return True
         newest, said, still = self._newest(), values_in(ledger), set[str]()
         older: dict[str, Fact] = {}
