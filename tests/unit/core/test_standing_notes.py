@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
+
 from proxy.core.budget.budget import Budget
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.planning.plan import Gap, Plan
@@ -105,9 +107,26 @@ def test_a_state_that_a_newer_one_replaced_stands_in_no_ledger() -> None:
         assert turn.plan.ledger.count("quay-") <= 1
 
 
-def test_where_tool_results_are_cached_there_is_one_ledger_since_a_result_in_it_may_expire() -> None:
-    policy = Policy.model_validate({"keep": BARE, "tools": [{"match": "look", "cache_exchanges": 3}]})
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"tools": [{"match": "look", "cache_exchanges": 3}]},
+        {"retention": [{"match": {"content": "secret"}, "class": "ephemeral"}]},
+    ],
+)
+def test_where_what_a_ledger_has_may_expire_there_is_always_one(rules: dict[str, object]) -> None:
+    policy = Policy.model_validate({"keep": BARE, **rules})
     assert {len(carrying(turn.plan)) for turn in epochs(logged(60), policy)} == {1}
+
+
+def test_in_a_chat_of_small_requests_notes_are_merged_since_reading_one_afresh_costs_less() -> None:
+    said = [user("Boat K77X waits at quay 12 for Anna Berg."), assistant("Noted.")]
+    talk = [(user(f"{prose('en', 6, n)}?"), assistant(prose("en", 9, n))) for n in range(600)]
+    plans = [
+        turn.plan for turn in epochs([*said, *(each for pair in talk for each in pair), user("and now?")])
+    ]
+    assert len(plans) > 2
+    assert {len(plan.gaps) for plan in plans} == {1}
 
 
 def test_a_note_behind_another_says_what_became_of_the_request_above_both() -> None:
