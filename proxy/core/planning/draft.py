@@ -176,7 +176,8 @@ def nearest_to_goal(
     again with a corrected amount if notes and ledger turn out smaller or larger than what was set aside.
     ``growth`` and ``most``: see ``growth`` and ``ledger`` of :func:`proxy.core.planning.planner.draft`.
     """
-    budget, is_counting = situation.budget, _is_counting(situation, strategy)
+    budget, acts_now = situation.budget, strategy.acts_now(situation)
+    is_counting = strategy.slides or acts_now  # such a strategy decides by count, not by tokens
     is_chosen_once = is_counting or strategy is BY_UNITS
     may_stand = not is_counting and most is None and notes_stand(situation)
     ledger = _ledger_growth(situation, most, may_stand=may_stand)
@@ -191,10 +192,10 @@ def nearest_to_goal(
     found: list[_Try] = []
     while True:
         selection = Selection(situation, stage, set_aside, ledger, results)
-        decided = _chosen(selection, strategy, may_stand=may_stand)
+        decided = _chosen(selection, strategy, acts_now=acts_now, may_stand=may_stand)
         over = decided.view_tokens - selection.to_clip - budget.share(1)
         lacking = lacking_room(situation, decided.outline) if most is None else 0
-        if may_stand and selection.standing and max(over, lacking) > 0:
+        if may_stand and selection.standing_gaps and max(over, lacking) > 0:
             may_stand = False
             continue
         if stage is Stage.EMERGENCY and over > 0 and not selection.is_exhausted:
@@ -203,32 +204,25 @@ def nearest_to_goal(
         size = _ledger_of(decided, most, is_measured=over <= 0, is_bound_enough=is_chosen_once)
         decided = replace(decided, yielded=selection.yielded, ledger=size)
         corrected = set_aside + to_come + decided.view_tokens + lacking - selection.view_tokens
-        missed = _missed(decided, goal) + _OVER * lacking
-        found.append(_Try(missed, decided.outline.cut, decided, corrected))
-        is_near = abs(corrected - set_aside) <= _NEAR * budget.room
-        if is_near or is_chosen_once or len(found) == _TRIES or over > 0:
+        found.append(_Try(_missed(decided, goal) + _OVER * lacking, decided.outline.cut, decided, corrected))
+        is_last = is_chosen_once or len(found) == _TRIES or over > 0
+        if is_last or abs(corrected - set_aside) <= _NEAR * budget.room:
             break
         set_aside = _next_set_aside(found, goal)
     return min(found, key=lambda each: each[:2]).draft
 
 
-def _is_counting(situation: Situation, strategy: Strategy) -> bool:
-    """Whether a strategy decides by count now, not by tokens."""
-    return strategy.slides or strategy.acts_now(situation)
-
-
-def _chosen(selection: Selection, strategy: Strategy, *, may_stand: bool) -> Draft:
+def _chosen(selection: Selection, strategy: Strategy, *, acts_now: bool, may_stand: bool) -> Draft:
     """Choose what is cut, and return it as a draft, in which ledgers stay if they ``may_stand``."""
-    situation = selection.situation
-    selection.run(strategy, is_counting=_is_counting(situation, strategy))
-    standing = selection.standing if may_stand else ()
+    selection.run(strategy, is_counting=strategy.slides or acts_now)
+    standing = selection.standing_gaps if may_stand else ()
     return Draft.of(
-        situation,
+        selection.situation,
         selection.stage,
         selection.quotes(standing),
         selection.edits,
         strategy=strategy,
-        acts_now=strategy.acts_now(situation),
+        acts_now=acts_now,
         standing=standing,
     )
 

@@ -287,7 +287,7 @@ class Selection:
                 self.view_tokens -= self._note_before(index)
 
     @property
-    def standing(self) -> tuple[Span, ...]:
+    def standing_gaps(self) -> tuple[Span, ...]:
         """The gaps in force before the first message that is edited or cut now, whose notes may stand.
 
         The last note is not among them, because it gets the new ledger.

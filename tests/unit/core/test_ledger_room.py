@@ -72,7 +72,7 @@ def test_details_also_fill_what_a_cut_leaves_unused_below_its_goal() -> None:
     decided = draft(drawn, Stage.COMPACT)
     assert decided is not None
     plan, by_share = finish(decided, {}), add_ledger(drawn, decided.outline)
-    assert count(ledger(plan)) > 1.1 * count(ledger(by_share))
+    assert count(ledger(plan)) > 1.25 * count(ledger(by_share))
     assert view_tokens(plan, drawn.chain.tokens) <= drawn.budget.share(drawn.policy.stages.target)
 
 
@@ -103,7 +103,7 @@ def test_what_is_only_stated_pushes_out_neither_rules_nor_details() -> None:
     stated = [f"Actually berth {number} belongs to the {name} side." for number, name in enumerate(NAMES)]
     told, _ = small([*stated, *RULES[:3]])
     assert all(f"- {rule}" in told for rule in RULES[:3])
-    assert 0 < told.count("- Actually berth") < len(stated) / 3
+    assert 0 < told.count("- Actually berth") <= len(stated) / 4
     without, _ = small(RULES[:3])
     assert told.count("X") > 0.6 * without.count("X")
 
