@@ -12,12 +12,18 @@ from starlette.types import Send
 from proxy.core.dialects.answers import StreamFilter
 from proxy.core.dialects.dialect import Dialect
 from proxy.engine.recording.collector import Collector
-from proxy.errors import HistoryNotSaved, UpstreamError, UpstreamTimeout, UpstreamTruncated
+from proxy.errors import (
+    HistoryNotSaved,
+    UpstreamError,
+    UpstreamInvalidResponse,
+    UpstreamTimeout,
+    UpstreamTruncated,
+)
 
 Begin = Callable[[], Awaitable[None]]
 """Sends the head of the answer."""
 Acknowledged = Callable[[], Awaitable[None]]
-"""Waits until an appended turn is stored. Raises HistoryNotSaved."""
+"""Waits until an appended turn is stored. Raises HistoryNotSaved and UpstreamInvalidResponse."""
 
 
 async def pump(
@@ -134,7 +140,7 @@ async def _until_stored(
             break
     try:
         await acknowledged()
-    except HistoryNotSaved as error:
+    except (HistoryNotSaved, UpstreamInvalidResponse) as error:
         yield dialect.error_event(error.body())
         async for _ in chunks:
             pass

@@ -119,25 +119,11 @@ def odd(delta: Message, finish: str | None = None) -> Message:
 @pytest.mark.parametrize(
     "answer",
     [
-        plainly(200, [EVENTS], DONE),
-        plainly(200, [EVENTS], b'data: {"choices":[{"index":0,"delta":{"content":NaN}}]}\n\n' + DONE),
         plainly(200, [EVENTS], sse(odd({"content": "a"})) + sse(odd({"content": [1]}, "stop")) + DONE),
         plainly(200, [JSON], b'{"choices":[{"message":{"role":"assistant","content":5}}]}'),
-        plainly(200, [JSON], b"{}"),
-        plainly(200, [JSON], b'{"choices":[{"message":{"role":"assistant","content":NaN}}]}'),
-        plainly(200, [(b"Content-Type", b"text/html")], b"<p>no"),
         plainly(200, [JSON, (b"Content-Encoding", b"br")], b"no"),
     ],
-    ids=[
-        "an empty stream",
-        "a damaged stream",
-        "an odd delta",
-        "an odd message",
-        "no choices",
-        "no JSON",
-        "HTML",
-        "compressed by br",
-    ],
+    ids=["an odd delta", "an odd message", "compressed by br"],
 )
 async def test_an_answer_that_cannot_be_kept_is_called_unsaved(
     appender: Appender, model: Model, answer: Behaviour
@@ -146,6 +132,30 @@ async def test_an_answer_that_cannot_be_kept_is_called_unsaved(
     model.replies.append(answer)
     response = await appender.ask("second")
     assert "history_not_saved" in response.text
+    assert "[DONE]" not in response.text
+    await appender.ask("third")
+    assert contents(model.views()[2])[::2] == ["first", "third"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (plainly(200, [EVENTS], DONE), 200),
+        (plainly(200, [EVENTS], b'data: {"choices":[{"index":0,"delta":{"content":NaN}}]}\n\n' + DONE), 200),
+        (plainly(200, [JSON], b'{"choices":[{"message":{"role":"assistant","content":NaN}}]}'), 502),
+        (plainly(200, [JSON], b"{}"), 502),
+        (plainly(200, [(b"Content-Type", b"text/html")], b"<p>no"), 502),
+    ],
+    ids=["an empty stream", "a damaged stream", "no JSON", "no choices", "HTML"],
+)
+async def test_an_answer_without_a_message_is_the_fault_of_the_upstream(
+    appender: Appender, model: Model, answer: Behaviour, status: int
+) -> None:
+    await appender.ask("first")
+    model.replies.append(answer)
+    response = await appender.ask("second")
+    assert response.status_code == status
+    assert "upstream_invalid_response" in response.text
     assert "[DONE]" not in response.text
     await appender.ask("third")
     assert contents(model.views()[2])[::2] == ["first", "third"]

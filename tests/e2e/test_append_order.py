@@ -184,3 +184,16 @@ async def test_a_paused_session_lets_appended_turns_wait_and_no_others(
     assert (await post(url, f"sessions/{session['id']}/resume"))["blocked"] is None
     assert (await waiting).status_code == 200
     assert contents(model.views()[-1])[0] == "first"
+
+
+async def test_a_turn_that_waits_for_too_long_learns_that_its_session_is_paused(
+    model: Model, tmp_path: Path, appenders: Appenders
+) -> None:
+    policy = write_policy(tmp_path, "p", '[append]\nwait = "100ms"\n')
+    async with proxying(model.url, policy=str(policy)) as url:
+        appender = appenders(url)
+        await appender.ask("first")
+        await post(url, f"sessions/{(await only_session(url))['id']}/pause")
+        refused = await appender.ask("second")
+        assert (refused.status_code, error_code(refused)) == (429, "session_busy")
+        assert "paused" in refused.json()["error"]["message"]

@@ -6,7 +6,7 @@ apart from repeated words: "yes" twice is two turns, a retried "yes" is one.
 
 import hashlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 import msgspec
@@ -28,6 +28,7 @@ from proxy.errors import (
     HistoryNotSaved,
     HistoryUnavailable,
     IdempotencyKeyReused,
+    SessionBusy,
     SessionExpired,
     SessionRequired,
     StoreUnavailable,
@@ -142,6 +143,7 @@ _DOUBT = 300.0
 """Seconds for which a turn that could not be confirmed holds up the next turn of its session."""
 _REMEMBERED = 86_400.0
 """Seconds for which a turn is found by its Idempotency-Key."""
+_PAUSED = "This session is paused: send the turn again once it is resumed."
 
 
 class StoredAnswer(msgspec.Struct, frozen=True):
@@ -199,11 +201,20 @@ class Appends:
                     stored = await self._histories.read(key)
                 answer = await self._stored_answer(body, key, stored, incoming.envelope.headers)
                 yield answer or self._complete(incoming, body, extension, key, stored)
+        except SessionBusy as error:
+            with suppress(StoreUnavailable):
+                session = (await self._histories.read(key)).session
+                if session is not None and session.blocked == "paused":
+                    raise SessionBusy(_PAUSED) from error
+            raise
         except StoreUnavailable as error:
             raise HistoryUnavailable from error
 
     async def acknowledged(self, exchange: Exchange, collector: Collector) -> None:
-        """Wait until a turn is stored. Raises HistoryNotSaved if that fails; its client may send it again."""
+        """Wait until a turn is stored; its client may send it again if that fails.
+
+        Raises HistoryNotSaved, and UpstreamInvalidResponse for an answer without a message.
+        """
         try:
             await self._recorder.acknowledged(exchange, collector)
         except HistoryNotSaved:

@@ -33,7 +33,7 @@ from proxy.engine.recording.backlog import Backlog, Unwritten
 from proxy.engine.recording.collector import Collector
 from proxy.engine.recording.turn_bill import bill_of
 from proxy.engine.sessions.recognition import Recognition
-from proxy.errors import HistoryNotSaved, StoreUnavailable
+from proxy.errors import HistoryNotSaved, StoreUnavailable, UpstreamInvalidResponse
 from proxy.ports import Clock, Recorded, SessionKey, TokenCounter, TurnStore
 from proxy.telemetry import Metrics, log_fault, log_warning
 from proxy.tracing import current
@@ -133,8 +133,9 @@ class Recorder:
     async def acknowledged(self, exchange: Exchange, collector: Collector) -> None:
         """Record an appended turn. Raises HistoryNotSaved where its client must be told that it is lost.
 
-        That is so where the store has not confirmed the answer in time, and where there was no answer to
-        keep, unless the answer itself has reported an error.
+        That is so where the store has not confirmed the answer in time, and where some of the answer could
+        not be read, unless the answer itself has reported an error. Raises UpstreamInvalidResponse for an
+        answer without a message.
         """
         task = self.begin(exchange, collector)
         done, _ = await asyncio.wait({task}, timeout=self.patience)
@@ -144,6 +145,8 @@ class Recorder:
         recorded = task.result() if done and task.exception() is None else None
         if recorded is Recorded.MOVED:
             raise HistoryNotSaved(_OVERTAKEN)
+        if answer.message is None and collector.is_readable:
+            raise UpstreamInvalidResponse("it has no message")
         if recorded is not Recorded.KEPT or not (exchange.answer and answer.complete):
             raise HistoryNotSaved
 
