@@ -32,7 +32,7 @@ from proxy.engine.flow import Decision, Exchange
 from proxy.engine.foreground import Foreground
 from proxy.engine.models.asking import Asking, Caller, Unanswered
 from proxy.engine.planning.decisions import Decisions
-from proxy.engine.recording.turn_bill import plan_before, prices_of
+from proxy.engine.recording.turn_bill import plan_before
 from proxy.errors import StoreUnavailable, UnabridgedError
 from proxy.ports import BillStore, Clock, Header, TokenCounter
 from proxy.ports.bill_store import HOUR
@@ -252,6 +252,6 @@ def _unproven(why: Unproven) -> Evidence:
 
 
 def _cost(exchange: Exchange, prompt: Prompt, output: int) -> _Cost:
-    prices = prices_of(exchange.request)
-    paid = prices if prices.is_known else None
+    prices = exchange.request.conditions.prices
+    paid = prices if prices is not None and prices.is_known else None
     return _Cost(money(prompt, output, paid), prompt.tokens + output, is_priced=paid is not None)

@@ -99,10 +99,10 @@ def account_of(
     cost. ``view``: counted tokens of its view, if the plan does not have all of its notes yet.
     ``summarised``: spans covered by summaries that are not in the plan, with the counted tokens of each.
     """
-    if situation.conditions.prices is None:
+    prices = situation.conditions.prices
+    if prices is None:
         return None
-    rules, tokens = situation.policy.economy, situation.chain.tokens
-    prices, written = situation.conditions.prices.under(rules), view_tokens(plan, tokens)
+    written = view_tokens(plan, situation.chain.tokens)
     view = written if view is None else view
     freed = situation.view_tokens - view
     account = Account(
@@ -116,7 +116,7 @@ def account_of(
         tail=_tail(situation, plan, view - written),
         summaries=_lacking_summaries(situation, plan, summarised or {}, prices),
     )
-    if not (must_pay and rules.enabled):
+    if not (must_pay and situation.policy.economy.enabled):
         return account
     if is_cold(situation):
         return replace(account, verdict=Verdict.COLD)
@@ -215,9 +215,8 @@ def late_account(situation: Situation, plan: Plan) -> Account:
 
 
 def prices_in(situation: Situation) -> Prices | None:
-    """Return the prices as adjusted by the policy; None if they are unknown or it ignores cost."""
-    rules, prices = situation.policy.economy, situation.conditions.prices
-    return prices.under(rules) if prices is not None and rules.enabled else None
+    """Return the prices; None if they are unknown, or the policy ignores cost."""
+    return situation.conditions.prices if situation.policy.economy.enabled else None
 
 
 def is_cold(situation: Situation) -> bool:
@@ -249,12 +248,11 @@ def cheaper_reading(situation: Situation, afresh: int) -> Reading | None:
     Otherwise return None. Unknown prices are those of a server that caches prefixes at hardly any cost. This
     applies even if the policy ignores cost in deciding when epochs begin.
     """
-    conditions = situation.conditions
+    conditions, prices = situation.conditions, situation.conditions.prices
     if not situation.policy.summary.cached_prefix or conditions.is_new_head:
         return None
-    if conditions.prices is None or conditions.idle is None:
+    if prices is None or conditions.idle is None:
         return None
-    prices = conditions.prices.under(situation.policy.economy)
     tokens, seconds = _sent_last(situation), _RELIABLE * prices.ttl - conditions.idle
     prompt = Prompt(tokens, prices.cached_prefix(tokens))
     if not prompt.cached or seconds <= 0:

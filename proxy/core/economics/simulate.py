@@ -106,8 +106,8 @@ def replay(
 
     ``summary_tokens``: usual counted tokens of a summary.
     """
-    plan, epoch, past = EMPTY, 0, NO_PAST
-    is_warm = idle < prices.under(policy.economy).ttl
+    plan, epoch, past, prices = EMPTY, 0, NO_PAST, prices.under(policy.economy)
+    is_warm = idle < prices.ttl
     meters = SummaryMeter(), SummaryMeter(summary_tokens)
     for number, length in enumerate(chain.requests, 1):
         prefix = chain.prefix(length)

@@ -205,7 +205,7 @@ def _standing_pays(situation: Situation) -> bool:
     if sum(words[gap] for before, gap in pairwise(gaps) if before.end == gap.start) > _BESIDE * budget.limit:
         return False
     prices = situation.conditions.prices
-    share = _CACHED_SHARE if prices is None else prices.under(policy.economy).read_share
+    share = _CACHED_SHARE if prices is None else prices.read_share
     requests = distance(budget, policy.stages) / max(situation.pace, 1.0)
     saved = (1 - share) * sum(gap.tokens for gap in gaps)
     return saved > share * requests * sum(words.values()) / len(gaps)

@@ -57,7 +57,7 @@ class Conditions(msgspec.Struct, frozen=True):
     boundary: bool = False
     """Whether the client says that its newest message begins something new."""
     prices: Prices | None = None
-    """Token prices, and how the provider caches prefixes; None if cost is not considered."""
+    """Token prices and rules of the provider's cache, as adjusted by the policy; None if unknown."""
     is_new_head: bool = False
     """Whether the head differs from the previous request's, so the provider's cached prefix is useless."""
     since: int = 0
@@ -79,7 +79,7 @@ def affordable_summary(policy: Policy, budget: Budget, prices: Prices | None, pa
     rules, stages = policy.economy, policy.stages
     if prices is None or not prices.is_known or not rules.enabled or policy.summary.model:
         return policy.summary_tokens(budget.limit)
-    prices, grown, pace = prices.under(rules), float(distance(budget, stages)), max(pace, 1.0)
+    grown, pace = float(distance(budget, stages)), max(pace, 1.0)
     if stages.max_units:
         grown = min(grown, stages.max_units * pace)
     saved = prices.read_share * grown * grown / (2 * pace)

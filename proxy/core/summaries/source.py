@@ -253,7 +253,7 @@ def worthwhile_originals(situation: Situation, anchor: Anchor, room: int) -> Sou
 
 def _pays(situation: Situation, anchor: Anchor, pieces: int, tokens: int) -> bool:
     chain, budget, stages = situation.chain, situation.budget, situation.policy.stages
-    prices = (situation.conditions.prices or UNKNOWN_PRICES).under(situation.policy.economy)
+    prices = situation.conditions.prices or UNKNOWN_PRICES.under(situation.policy.economy)
     requests = sum(message.role == "assistant" for message in chain.messages[anchor.start : anchor.end])
     gone = max(chain.tokens.between(*anchor.span), 1)
     since = min((_GENERATIONS + 1) * distance(budget, stages) / gone, 1)

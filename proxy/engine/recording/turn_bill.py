@@ -8,7 +8,7 @@ would have been saved.
 
 from msgspec.structs import replace
 
-from proxy.core.budget.prices import Prices, Prompt
+from proxy.core.budget.prices import UNKNOWN_PRICES, Prices, Prompt
 from proxy.core.dialects.answers import Usage
 from proxy.core.economics.bill import Bill, bounded, kept_prompt, money, prompt_of
 from proxy.core.planning.plan import EMPTY, Plan
@@ -21,36 +21,35 @@ def bill_of(exchange: Exchange, usage: Usage | None, counted: int) -> Bill:
     Of several requests to the upstream the last is the answer's; those before it are hidden.
     """
     request, rounds, decision = exchange.request, exchange.rounds, exchange.decision
-    budget, prices = request.budget, prices_of(request)
+    budget, history = request.budget, request.history
+    prices = request.conditions.prices or UNKNOWN_PRICES
     paid = prices if prices.is_known else None
-    total = usage if usage is not None and usage.prompt_tokens else None
-    reported = total if total is None or rounds is None else _last(total, rounds.spent)
-    reported_output = reported.completion_tokens if reported is not None else None
-    output = budget.real(counted) if reported_output is None else bounded(reported_output)
     plan = EMPTY if request.incoming.is_shadow else decision.plan
+    reported = usage if usage is not None and usage.prompt_tokens else None
+    if reported is not None and rounds is not None:
+        reported = _last(reported, rounds.spent)
+    answered = reported.completion_tokens if reported is not None else None
+    output = budget.real(counted) if answered is None else bounded(answered)
     sent = _sent(exchange, prices, plan, reported)
+    whole, cut = sent, exchange.full_tokens - exchange.sent_tokens
     recalled = budget.real(rounds.ours_sent) if rounds is not None and reported is not None else 0
-    whole = _whole(exchange, prices, plan, sent, recalled)
+    if plan != EMPTY or recalled or history.hidden:
+        less = history.ours(request.chain.sent_before)
+        whole = _estimated(request, prices, max(sent.tokens + cut - recalled, 0), EMPTY, EMPTY, less)
     fits = whole is sent or budget.window.limit is None or whole.tokens + output <= budget.window.limit
     bill = Bill.of_request(sent, output, whole, paid, fits=fits)
+    also = {"estimated": int(reported is None), "epochs": int(decision.begins_epoch(request))}
     if plan != decision.plan:
-        cut = exchange.full_tokens - exchange.sent_tokens
-        left, before = max(sent.tokens - cut, 0), plan_before(exchange)
-        view = _estimated(request, prices, left, before, decision.plan)
-        bill = replace(
-            bill,
-            shadow_cut=sent.tokens - view.tokens,
-            shadow=money(sent, 0, paid) - money(view, 0, paid),
-        )
-    bill = replace(bill, estimated=int(reported is None), epochs=int(decision.begins_epoch(request)))
+        before = plan_before(exchange)
+        view = _estimated(request, prices, max(sent.tokens - cut, 0), before, decision.plan)
+        also["shadow_cut"] = sent.tokens - view.tokens
+        also["shadow"] = money(sent, 0, paid) - money(view, 0, paid)
     if rounds is not None:
-        bill = replace(
-            bill,
-            hidden=money(prompt_of(rounds.spent), bounded(rounds.spent.completion_tokens), paid),
-            unpriced=bill.unpriced + (rounds.count if reported is None else 0),
-            tool_calls=rounds.answered,
-        )
-    return bill
+        hidden = prompt_of(rounds.spent), bounded(rounds.spent.completion_tokens)
+        also["hidden"] = money(*hidden, paid)
+        also["unpriced"] = bill.unpriced + (rounds.count if reported is None else 0)
+        also["tool_calls"] = rounds.answered
+    return replace(bill, **also)
 
 
 def _sent(exchange: Exchange, prices: Prices, plan: Plan, reported: Usage | None) -> Prompt:
@@ -64,19 +63,6 @@ def _sent(exchange: Exchange, prices: Prices, plan: Plan, reported: Usage | None
     return _estimated(exchange.request, prices, tokens, before, plan)
 
 
-def _whole(exchange: Exchange, prices: Prices, plan: Plan, sent: Prompt, recalled: int) -> Prompt:
-    """Return what doing nothing would have sent: ``sent``, if nothing of it was cut or recalled.
-
-    ``recalled``: tokens of ``sent`` that the model recalled within this turn.
-    """
-    request = exchange.request
-    if plan == EMPTY and not recalled and not request.history.hidden:
-        return sent
-    tokens = max(sent.tokens + exchange.full_tokens - exchange.sent_tokens - recalled, 0)
-    less = request.history.ours(request.chain.sent_before)
-    return _estimated(request, prices, tokens, EMPTY, EMPTY, less)
-
-
 def _estimated(
     request: Request, prices: Prices, tokens: int, before: Plan, plan: Plan, less: int = 0
 ) -> Prompt:
@@ -85,11 +71,6 @@ def _estimated(
     if conditions.idle is None or conditions.is_new_head or conditions.idle >= prices.ttl:
         return Prompt(tokens, 0)  # the provider has nothing in its cache
     return Prompt(tokens, min(kept_prompt(request.chain, before, plan, request.budget, prices, less), tokens))
-
-
-def prices_of(request: Request) -> Prices:
-    """Return the prices of a request's model, as adjusted by its policy."""
-    return request.model.prices.under(request.incoming.policy.economy)
 
 
 def _last(total: Usage, hidden: Usage) -> Usage:

@@ -71,8 +71,9 @@ def test_dollars_are_for_a_million_tokens():
 def summarised(*, idle: float | None = 10.0, policy: Policy | None = None, end: int = 30) -> SummaryCalls:
     """The call for one gap of a conversation that goes on after so many seconds."""
     chain = chain_from([*EXCHANGES, user("And?")])
-    conditions = Conditions(idle=idle, prices=UNKNOWN_PRICES)
-    situation = Situation(chain, EMPTY, policy or Policy(), BUDGET, count, conditions=conditions)
+    policy = policy or Policy()
+    conditions = Conditions(idle=idle, prices=UNKNOWN_PRICES.under(policy.economy))
+    situation = Situation(chain, EMPTY, policy, BUDGET, count, conditions=conditions)
     return SummaryMeter().calls(situation, Plan((Gap(0, end, b"note", 50),)))
 
 

@@ -31,6 +31,8 @@ def situation(exchanges: int = 20, conditions: Conditions = WARM, **rules: float
     said = [(user(prose("en", 100, n)), assistant(prose("en", 300, n))) for n in range(exchanges)]
     chain = chain_from([message for pair in said for message in pair] + [user("and now?")])
     policy = Policy(economy=Economy.model_validate(rules))
+    if conditions.prices is not None:
+        conditions = replace(conditions, prices=conditions.prices.under(policy.economy))
     return Situation(chain, Plan(), policy, Budget(10_000, 1.0, 100), count, conditions=conditions)
 
 
