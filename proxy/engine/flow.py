@@ -205,7 +205,8 @@ class Exchange(msgspec.Struct, kw_only=True):
         view, whole = head + self.decision.view_tokens, request.counted_tokens
         self.counted_tokens = whole if request.incoming.is_shadow else view
         self.sent_tokens = ceil(view * ratio)
-        self.full_tokens = ceil((whole - request.history.ours()) * ratio)
+        ours = request.history.ours() if request.history.hidden else 0
+        self.full_tokens = ceil((whole - ours) * ratio)
         self.body = self.plain_body
         self.adds_usage = self.adds_cache_key = False
 
