@@ -8,124 +8,20 @@ what the view still shows. Tool text never becomes a constraint: the role says w
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from heapq import heapify, heappop
-from math import fsum, log, log2
+from math import log2
 from typing import get_args
-
-import msgspec
 
 from proxy.core.conversation.messages import HEAD_ROLES, TOOL_ROLES
 from proxy.core.extraction.constraints import Rule
 from proxy.core.extraction.facts import Fact
 from proxy.core.extraction.reading import BINDS, Voice, untitled
+from proxy.core.planning.ledger_odds import AGE, FEW, LEAST_ODDS, RESULTS, Mentions
 from proxy.core.planning.ledger_packing import Bullets, Packing, Standing, label_of, may_share, values_in
 from proxy.core.planning.plan import Plan
 from proxy.core.planning.situation import Situation
 from proxy.core.text.words import shape_of
-
-# --- the odds that a later turn needs a fact, as observed in recorded sessions of agents and chats ---
-# The weights are close to those of a logistic regression, but for what sessions of other agents showed of
-# files, paths and versions. Values that a call has used are used again; single values under a key were asked
-# for; one of a thousand values in a log was not.
-
-
-_KIND = {
-    "file": 2.4,
-    "path": 2.3,
-    "class": 1.5,
-    "function": 1.2,
-    "constant": 0.9,
-    "test": 2.5,
-    "symbol": 1.2,
-    "member": 0.0,
-    "date": 1.0,
-    "version": -1.4,
-    "url": 0.5,
-    "phone": 0.4,
-    "email": 0.2,
-    "name": 0.2,
-    "code": 0.4,
-    "error": -0.2,
-    "id": -0.6,
-    "time": -0.6,
-    "quoted": -1.0,
-    "amount": -1.4,
-    "number": -1.6,
-    "text": -1.7,
-}
-_VOICE: dict[Voice, float] = {"user": 0.3, "system": 0.0, "assistant": -0.2, "argument": 0.0, "result": -0.6}
-_RESULTS: frozenset[Voice] = frozenset({"result"})
-_USED, _USED_OFTEN, _USED_AGE = 2.8, 0.7, -0.43
-_FEW = 24
-"""Number of values in a call's arguments up to which each counts as used; more suggest program code."""
-_KEYED, _KEYED_QUANTITY = 1.9, 0.9
-_NAMED_BY_TOOL = -1.0
-_AGE, _CROWD = -0.2, -0.38
-_CROWDED = 1_000
-_BY_CROWD = [_CROWD * log(1 + crowd) for crowd in range(_CROWDED + 1)]
-_DENSITY = 0.8
-_LONG = 48
-"""Length in characters from which on a value gets no less: long paths have few tokens for their letters."""
-_LEAST_ODDS = -3.4
-"""Odds, age apart, below which a fact is not worth its room: nearly all that was needed was above."""
-_MANY = 150
-"""Number of values in one message from which on it is a listing."""
-_LETTERS = 3
-"""Approximate characters per token."""
-
-
-class Mentions(msgspec.Struct, gc=False):
-    """Where one exact value was mentioned."""
-
-    fact: Fact
-    last: int
-    """Position of the newest message that mentions it."""
-    crowd: int
-    """The smallest number of values in any message that mentions it."""
-    voices: frozenset[Voice]
-    used: float = 0.0
-    """How many calls have used it; calls with many values count less."""
-    returned: bool = False
-    """Whether more than one message mentions it."""
-
-    @property
-    def is_listed(self) -> bool:
-        """Whether it was mentioned only in listings, and no call has used it."""
-        return not self.used and self.crowd >= _MANY
-
-    def odds(self, age: float) -> float:
-        """Log odds, up to a constant; long values get less.
-
-        ``age``: binary logarithm of the number of messages since the newest mention.
-        """
-        score = _AGE * age
-        if self.used and self.fact.kind != "text":  # prose in a call is seldom told again
-            score += min(self.used, 1.0) * (_USED + _USED_AGE * min(age, 6))
-            score += _USED_OFTEN * log2(1 + self.used)
-        fact = self.fact
-        base = _at_any_age(fact.kind, self.voices, is_keyed=bool(fact.key))
-        return score + (base + _BY_CROWD[min(self.crowd, _CROWDED)] - _by_length(len(fact.value)))
-
-
-@lru_cache(1 << 10)
-def _at_any_age(kind: str, voices: frozenset[Voice], *, is_keyed: bool) -> float:
-    """The part of the log odds that depends neither on age nor on crowd and length."""
-    score = _KIND[kind] + fsum(_VOICE[voice] for voice in voices)
-    if is_keyed:
-        score += _KEYED_QUANTITY if kind in ("number", "amount") else _KEYED
-    if kind == "name" and voices == _RESULTS:
-        score += _NAMED_BY_TOOL
-    return score
-
-
-@lru_cache(1 << 10)
-def _by_length(length: int) -> float:
-    return _DENSITY * log(max(min(length, _LONG) / _LETTERS, 1.0))
-
-
-# --- which facts of the cut messages the ledger carries, and how it words them ---
-
 
 _RULES_SHARE = 0.8
 """Share that constraints may take first in a ledger no larger than identifiers alone may make it."""
@@ -267,7 +163,7 @@ class Source:
             (-odds, -each.last, value, each.fact, each.is_listed)
             for value, each in self._mentions().items()
             if value not in stale
-            and (odds := each.odds(age := log2(1 + length - each.last))) >= _LEAST_ODDS + _AGE * age
+            and (odds := each.odds(age := log2(1 + length - each.last))) >= LEAST_ODDS + AGE * age
         ]
         heapify(scored)
         return scored
@@ -313,7 +209,7 @@ class Source:
         for place in sorted(self.plan.edited):
             crowd = readings[place].crowd
             for voice, facts in readings[place].facts:
-                used = min((_FEW / crowd) ** 2, 1.0) if voice == "argument" else 0.0
+                used = min((FEW / crowd) ** 2, 1.0) if voice == "argument" else 0.0
                 for fact in facts:
                     value = fact.value
                     if fact.thing and value not in newest[fact.thing]:
@@ -355,7 +251,7 @@ class Source:
         passing: dict[str, list[Mentions]] = {}
         returned: Counter[str] = Counter()
         for each in found.values():
-            fact, is_passing = each.fact, each.voices == _RESULTS and not each.returned
+            fact, is_passing = each.fact, each.voices == RESULTS and not each.returned
             if is_passing and (fact.key or fact.kind in _MEASURES):
                 passing.setdefault(fact.key.casefold() or fact.kind, []).append(each)
             elif fact.key:
@@ -374,7 +270,7 @@ class Source:
         """Drop unlabelled values that most tool results have one of, equal except for their digits."""
         alike: dict[str, list[Mentions]] = {}
         for value, each in found.items():
-            if not (each.fact.key or each.returned) and each.voices == _RESULTS:
+            if not (each.fact.key or each.returned) and each.voices == RESULTS:
                 alike.setdefault(shape_of(value), []).append(each)
         for values in alike.values():
             if len(values) >= max(_COUNTERS, int(_MOST_RESULTS * self._results)) and _is_single(values):
