@@ -104,30 +104,26 @@ def account_of(
         return None
     written = view_tokens(plan, situation.chain.tokens)
     view = written if view is None else view
-    freed = situation.view_tokens - view
+    freed, rules = situation.view_tokens - view, situation.policy.economy
+    calls = max(freed, 0) / (2 * situation.pace) if situation.pace else 0.0
+    if rules.expected_turns != "auto":
+        calls = float(rules.expected_turns)
     account = Account(
         verdict=Verdict.DUE,
         idle=situation.conditions.idle,
         ttl=prices.ttl,
         cached=round(prices.read_share, 4),
         written=round(prices.write_share, 4),
-        calls=round(_calls_to_come(situation, freed), 2),
+        calls=round(calls, 2),
         freed=freed,
         tail=_tail(situation, plan, view - written),
         summaries=_lacking_summaries(situation, plan, summarised or {}, prices),
     )
-    if not (must_pay and situation.policy.economy.enabled):
+    if not (must_pay and rules.enabled):
         return account
     if is_cold(situation):
         return replace(account, verdict=Verdict.COLD)
     return replace(account, verdict=Verdict.PAYS if account.saving > account.cost else Verdict.WAITS)
-
-
-def _calls_to_come(situation: Situation, freed: int) -> float:
-    expected = situation.policy.economy.expected_turns
-    if expected != "auto":
-        return float(expected)
-    return max(freed, 0) / (2 * situation.pace) if situation.pace else 0.0
 
 
 def _tail(situation: Situation, plan: Plan, unwritten: int) -> int:

@@ -137,7 +137,11 @@ class _Spliced:
                 yield passed
             if not await course.rounds.settle(editor):
                 break
-            following = await self._go_on(chunks)
+            with contextlib.suppress(TimeoutError, UpstreamError):  # the rest of the round
+                async with asyncio.timeout(_DRAINED):
+                    async for _ in chunks:
+                        pass
+            following = await course.go_on(self._sent, editor)
             if following is None:
                 chunks = replace(self._sent, begun=b"", is_over=True).chunks()  # they were read before
                 break
@@ -167,14 +171,6 @@ class _Spliced:
             yield left
         if fault is not None:
             raise fault
-
-    async def _go_on(self, chunks: AsyncIterator[bytes]) -> Sent | None:
-        """Send the next request, once the round's last bytes have been read; None where the answer ends."""
-        with contextlib.suppress(TimeoutError, UpstreamError):
-            async with asyncio.timeout(_DRAINED):
-                async for _ in chunks:
-                    pass
-        return await self._course.go_on(self._sent, self._editor)
 
     async def _refusal(self, sent: Sent) -> bytes:
         """Return an error event if the upstream does not continue, else empty."""

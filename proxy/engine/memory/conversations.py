@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from proxy.cache import Lru, Memory
 from proxy.core.conversation.extension import Injection
-from proxy.core.conversation.records import Node, Session, way_to
+from proxy.core.conversation.records import Session, way_to
 from proxy.core.dialects.dialect import Dialect
 from proxy.core.memory.utterances import Utterance, utterances_of
 from proxy.core.planning.chain import Chain
@@ -78,7 +78,12 @@ class Conversations:
         stored_injection = await self.store.injection(key)
 
         def read() -> Conversation:
-            branch = _newest_branch(stored.nodes, session.tip)
+            # Up to the newest turn; if its answer broke off, up to the message before the answer.
+            broken = [node for node in stored.nodes.values() if not node.complete]
+            cut = max(broken, key=lambda node: node.at, default=None)
+            branch = way_to(stored.nodes, cut.parent) if cut is not None else []
+            if not branch or (session.tip and all(node.hash != session.tip for node in branch)):
+                branch = way_to(stored.nodes, session.tip)
             chain = Chain.stored(branch, dialect)
             elsewhere = [dialect.read(raw).text for raw in session.head]
             if stored_injection is not None:
@@ -92,12 +97,3 @@ class Conversations:
             return Conversation(session, chain.hashes, lines, chain.exchanges)
 
         return await asyncio.to_thread(read)
-
-
-def _newest_branch(nodes: Mapping[bytes, Node], tip: bytes) -> list[Node]:
-    """Return the messages up to the newest turn; if its answer broke off, up to the one before the answer."""
-    broken = [node for node in nodes.values() if not node.complete]
-    cut = max(broken, key=lambda node: node.at, default=None)
-    way = way_to(nodes, cut.parent) if cut is not None else []
-    is_newest = not tip or any(node.hash == tip for node in way)
-    return way if way and is_newest else way_to(nodes, tip)

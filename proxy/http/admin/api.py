@@ -135,7 +135,10 @@ class AdminAPI:
                         check_credentials(request.scope["headers"])
                     else:
                         self._auth.check(request)
-                    _check_query(request, asked.query)
+                    names = [each.name for each in asked.query]
+                    for unknown in (each for each in request.query_params if each not in names):
+                        hint = did_you_mean(unknown, names) or "."
+                        raise UnknownParameter(f"There is no parameter `{unknown}`{hint}", param=unknown)
                     answer = await asked.endpoint(request, await _body(request, asked.body))
                 except UnabridgedError as error:
                     headers = {"X-Request-Id": request_id(request.scope)}
@@ -155,14 +158,6 @@ class AdminAPI:
     async def openapi(self, request: Request, body: NoBody) -> Document:
         """Read this document."""
         return Document(**document(self._operations))
-
-
-def _check_query(request: Request, known: Sequence[Query]) -> None:
-    """Raise UnknownParameter, which names a similar one, for a parameter that is not ``known``."""
-    names = [each.name for each in known]
-    for unknown in (each for each in request.query_params if each not in names):
-        hint = did_you_mean(unknown, names) or "."
-        raise UnknownParameter(f"There is no parameter `{unknown}`{hint}", param=unknown)
 
 
 async def raw_body(request: Request) -> bytes:
