@@ -106,3 +106,19 @@ def test_results_that_were_handed_in_are_taken_note_of_before_a_user_speaks():
 
 def test_what_is_remembered_and_what_was_handed_in_join_the_request_after_them():
     assert after([NOTE, HANDED], "ua") == [("user", ["note", "handed in", "u0"]), ("assistant", ["a1"])]
+
+
+# --- results of tools ---
+
+
+def test_a_short_answer_parts_a_note_from_the_result_before_it():
+    raws = [message("user", "u"), CALL, RESULT, message("assistant", "a"), message("user", "and?")]
+    plan = Plan((Gap(3, 4, NOTE, 1),))
+    sent = CHAT.alternating(apply(plan, raws), plan.note_places)
+    assert [loads(raw)["role"] for raw in sent] == ["user", "assistant", "tool", "assistant", "user"]
+    assert texts(sent[-1]) == ["note", "and?"]
+
+
+def test_a_request_that_the_client_put_after_a_result_stays_there():
+    raws = [message("user", "u"), CALL, RESULT, message("user", "and?")]
+    assert CHAT.alternating(raws, set()) == raws

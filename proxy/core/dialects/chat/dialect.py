@@ -109,16 +109,17 @@ class ChatCompletions:
 
         Such a run becomes one user message with the parts of all, unchanged. Adjacent user messages of the
         client's own stay separate, unless a note joins them. The same holds for the prelude, which a caller
-        handed in. If the prelude ends with tool results and a user message follows, a short assistant message
-        goes between them: models that insist on alternation accept no user message after a tool result.
+        handed in. Where a note follows a tool result, or a user message the results at the prelude's end, a
+        short assistant message goes between them: models that insist on alternation accept no user message
+        after a tool result.
         """
         merged, holds_note = list(prelude), bool(prelude)
         if len(prelude) > 1 and _is_user(prelude[0]) and _is_user(prelude[1]):
             merged[:2] = [_joined(prelude[0], prelude[1])]
-        if view and prelude and Content.of(prelude[-1]).role == "tool" and _is_user(view[0]):
-            merged.append(_WELL)
         for place, raw in enumerate(view):
-            is_note = place in notes
+            is_note, is_after_prelude = place in notes, not place and bool(prelude)
+            if (is_note or is_after_prelude) and merged and _is_user(raw) and _is_result(merged[-1]):
+                merged.append(_WELL)
             if merged and (is_note or holds_note) and _is_user(merged[-1]) and _is_user(raw):
                 merged[-1] = _joined(merged[-1], raw)
                 holds_note = True
@@ -200,6 +201,10 @@ _WELL = dumps({"role": "assistant", "content": "OK."})
 
 def _is_user(raw: bytes) -> bool:
     return Content.of(raw).role == "user"
+
+
+def _is_result(raw: bytes) -> bool:
+    return Content.of(raw).role in ("tool", "function")
 
 
 def _joined(first: bytes, second: bytes) -> bytes:
