@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
@@ -177,3 +178,19 @@ async def test_a_first_turn_that_was_cut_off_and_edited_is_history_once_it_is_an
     await chat.ask("first, edited")
     await appender.ask("second")
     assert contents(model.views()[2]) == ["first, edited", "One.", "second"]
+
+
+@pytest.mark.parametrize("is_stream", [True, False], ids=["streamed", "whole"])
+async def test_an_answer_that_only_reasons_is_sent_again_with_an_empty_content(
+    appender: Appender, model: Model, is_stream: bool
+) -> None:
+    thought = {"role": "assistant", "content": None, "reasoning_content": "Let me"}
+    if is_stream:
+        appender.members["stream"] = True
+        model.replies.append(plainly(200, [EVENTS], sse(odd(thought)) + sse(odd({}, "length")) + DONE))
+    else:
+        answer = {"choices": [{"index": 0, "message": thought, "finish_reason": "length"}]}
+        model.replies.append(plainly(200, [JSON], json.dumps(answer).encode()))
+    await appender.ask("first")
+    await appender.ask("second")
+    assert model.views()[1][1] == {**thought, "content": ""}

@@ -40,6 +40,8 @@ ANSWER_LIMIT = 64 * 1024 * 1024
 SHARED = ("id", "created", "model")
 """Members with the same value in all chunks of a stream, and in all rounds of an answer."""
 _DONE = b"data: [DONE]\n\n"
+_SAID = ("content", "tool_calls", "function_call", "refusal", "audio")
+_NOTHING = (b"null", b'""', b"[]")
 
 
 class _Choice(msgspec.Struct, gc=False):
@@ -156,17 +158,24 @@ class StreamCollector:
 
 
 def read_completion(body: bytes) -> Answer:
-    """Read an answer that was not streamed. Its message is the upstream's own slice of the body."""
+    """Read an answer that was not streamed. Its message is the upstream's own slice of the body.
+
+    But it gets what requests need and it lacks: a role, and an empty content where it says nothing.
+    """
     completion, is_whole = _read(body)
     if completion is None:
         return Answer()
     choices = completion.choices or []
     choice = next((each for each in choices if not each.index), _Choice())  # some upstreams do not number it
     fields, written = members(choice.message), bytes(choice.message)
-    if fields is not None and not string(fields.get("role")):  # requests need a role in each message
-        written = object_of(
-            [("role", b'"assistant"'), *((n, raw) for n, raw in fields.items() if n != "role")]
-        )
+    if fields is not None:
+        lacking = dict[str, Raw]()
+        if not string(fields.get("role")):  # requests need a role in each message
+            lacking["role"] = Raw(b'"assistant"')
+        if all(bytes(fields.get(name, NULL)) in _NOTHING for name in _SAID):  # and the API refuses null then
+            lacking["content"] = Raw(b'""')
+        if lacking:
+            written = object_of(({"role": NULL} | fields | lacking).items())
     written = well_formed(written)
     error = _error_of(completion, body) if completion.error != NULL else None
     has_calls, is_odd = _checked(fields or {})
