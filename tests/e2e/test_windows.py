@@ -173,6 +173,17 @@ async def test_a_refusal_for_length_teaches_the_window_unseen_by_the_client(
         assert len(model.chats) == 3, "what was learned acts at once"
 
 
+async def test_what_is_sent_after_a_refusal_has_not_the_idempotency_key_of_the_first_body(
+    model: Model, chats: Chats, url: str
+) -> None:
+    chat = long_chat(chats, url, stream=False, Idempotency_Key="k-1", Content_Digest="sha-256=:abc=:")
+    model.replies += [as_json(REFUSALS["OpenAI"]), said("Here is all of it.")]
+    assert (await chat.ask(question(30))).status_code == 200
+    first, second = model.chats
+    assert (first.value("idempotency-key"), first.value("content-digest")) == (b"k-1", b"sha-256=:abc=:")
+    assert (second.value("idempotency-key"), second.value("content-digest")) == (None, None)
+
+
 async def test_log_and_metrics_tell_what_was_sent_after_a_refusal_for_length(
     model: Model, chats: Chats, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -28,6 +28,9 @@ from proxy.ports import Clock, Upstream, UpstreamResponse, coding_of, is_stream
 _OK = 200
 _REFUSALS = frozenset({400, 413, 422, 500})
 _BEGUN_BYTES = 2**20
+_OF_BODY = frozenset({b"content-md5", b"content-digest", b"digest", b"repr-digest"})
+"""Headers with a digest of the client's own body (RFC 9530)."""
+_IDEMPOTENCY = b"idempotency-key"
 _COMMENTS = 1.0
 """Seconds for which comments are held back; passed on, they keep a client waiting that would leave
 otherwise."""
@@ -76,9 +79,10 @@ class Sender:
         shadow the refusal is the answer. Raises UpstreamUnreachable, UpstreamTimeout,
         UpstreamInvalidResponse.
         """
-        budget = exchange.request.budget
+        budget, is_first = exchange.request.budget, True
         while True:
-            sent = await self.forward(exchange.request.incoming, exchange.body)
+            sent = await self.forward(exchange.request.incoming, exchange.body, is_first=is_first)
+            is_first = False
             try:
                 if sent.response.status == _OK:
                     self._answered(exchange)
@@ -92,13 +96,18 @@ class Sender:
                 return sent
             await sent.response.aclose()
 
-    async def forward(self, incoming: Incoming, body: bytes) -> Sent:
+    async def forward(self, incoming: Incoming, body: bytes, *, is_first: bool) -> Sent:
         """Send a body as the client's request, and read all of an error, or the first event of a stream.
 
-        Raises UpstreamUnreachable, UpstreamTimeout.
+        A body after the first has none of the headers that are the first one's: its idempotency key would
+        bring the first one's answer again. Raises UpstreamUnreachable, UpstreamTimeout.
         """
         envelope = incoming.envelope
-        response = await self.upstream.send("POST", envelope.target, envelope.forwarded, body)
+        dropped = {*(_OF_BODY if body != incoming.body else ()), *(() if is_first else (_IDEMPOTENCY,))}
+        headers = envelope.forwarded
+        if dropped:
+            headers = [header for header in headers if header[0].lower() not in dropped]
+        response = await self.upstream.send("POST", envelope.target, headers, body)
         try:
             if response.status == _OK:
                 is_event = is_stream(response)

@@ -86,7 +86,7 @@ class _Course:
         await sent.response.aclose()
         body, sender = self.rounds.next_body(self.exchange.body), self.loop.sender
         with step(ROUND):
-            following = _unpacked(await sender.forward(self.exchange.request.incoming, body))
+            following = _unpacked(await sender.forward(self.exchange.request.incoming, body, is_first=False))
         refusal, before = sender.refusal(self.exchange, following), self.rounds.before
         sender.learn_window(self.exchange, refusal, self.rounds.tokens)
         if (refusal.overflow is not None or refusal.is_invalid) and before is not None:
