@@ -53,6 +53,8 @@ class Content(ABC):
     """Name of the speaker, or of the tool."""
     refusal: str = ""
     """The text of an assistant's refusal."""
+    audio: str = ""
+    """The id of an answer in audio."""
     is_exact: bool = True
     """Whether nothing was replaced: the original message had no lone surrogates."""
 

@@ -247,6 +247,14 @@ def test_another_order_of_parts_is_another_message():
 # --- odd ones
 
 
+@pytest.mark.parametrize("member", [{"refusal": "I cannot. {}"}, {"audio": {"id": "audio_{}"}}])
+def test_answers_that_only_refuse_or_speak_are_told_apart(member: dict[str, Any]):
+    one, other = (json.loads(json.dumps(member).replace("{}", number)) for number in "12")
+    said_nothing: dict[str, Any] = {"role": "assistant", "content": None}
+    assert len({identity(said_nothing), identity(said_nothing | one), identity(said_nothing | other)}) == 3
+    assert identity(ANSWER | one) == identity(ANSWER)
+
+
 @pytest.mark.parametrize("depth", [50, 300, 450, 700, 900])
 def test_a_deeply_nested_part_has_an_identity(depth: int):
     raw = b'{"role":"user","content":[{"type":"x","d":' + b"[" * depth + b"]" * depth + b"}]}"

@@ -14,7 +14,18 @@ from proxy.core.formats.splice import JSONObject, element_slices
 class Content(dialect.Content):
     """A decoded message; everything that is asked of its members is read in one pass."""
 
-    __slots__ = ("_raw", "calls", "is_exact", "members", "name", "parts", "refusal", "result_of", "role")
+    __slots__ = (
+        "_raw",
+        "audio",
+        "calls",
+        "is_exact",
+        "members",
+        "name",
+        "parts",
+        "refusal",
+        "result_of",
+        "role",
+    )
 
     def __init__(self, members: Mapping[str, Any], raw: bytes = b"") -> None:
         role, content = members.get("role"), members.get("content")
@@ -22,6 +33,7 @@ class Content(dialect.Content):
         self.role = role if isinstance(role, str) else ""
         self.name = text_or_empty(members["name"]) if "name" in members else ""
         self.refusal = text_or_empty(members["refusal"]) if "refusal" in members else ""
+        self.audio = text_or_empty(as_mapping(members["audio"]).get("id")) if "audio" in members else ""
         self.parts: Sequence[Mapping[str, Any]] = ()
         if isinstance(content, str):
             self.parts = ({"type": "text", "text": content},)
