@@ -158,15 +158,17 @@ class StreamEditor(Editor):
         return b"".join(passed)
 
     def rest(self) -> bytes:
-        left = self._events.rest()
+        left, whole = self._events.rest(), b""
+        if left.endswith((b"\r\r", b"\n\r")):  # a whole event: no LF has followed its last CR
+            whole, left = self._event(left), b""
         if self._passes_all or _is_done(left):
-            return self._event(left)
+            return whole + self._event(left)
         self.is_over = True
         if b"tool_calls" in left:  # half an event means nothing to a client, and this one may not be its own
             left = b""
         if not self.has_ended:
-            return self._release() + left
-        return b"" if self._waits else left
+            return whole + self._release() + left
+        return whole + (b"" if self._waits else left)
 
     def settle(self, hidden: Collection[ToolCall]) -> None:
         self._calls.settle(hidden)

@@ -226,6 +226,11 @@ def test_a_final_event_without_its_blank_line_ends_the_answer():
     assert told.whole == ROLE + chunk({"content": "It is so."}) + STOP + DONE
 
 
+def test_a_last_event_that_ends_with_a_carriage_return_is_whole():
+    events = [each.replace(b"\n", b"\r") for each in (ROLE, OTHER[0], CALLS)]
+    assert streamed([events], lambda _: False).whole == b"".join(events)
+
+
 def test_from_an_endless_event_on_the_bytes_flow():
     editor = StreamEditor(RULES, limit=1000)
     endless = b'data: {"x": "' + b"x" * 600
