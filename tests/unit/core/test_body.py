@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from proxy.core.dialects.chat.body import Body, read_body
@@ -376,3 +378,17 @@ def test_a_tool_is_added_to_the_last_of_two_lists_of_tools():
 )
 def test_the_model_is_read_without_the_rest(body: bytes, model: str) -> None:
     assert CHAT.model_of(body) == model
+
+
+def test_a_person_with_half_a_character_in_the_name_can_be_stored():
+    body = read(rb'{"model":"m","user":"u\ud800","messages":[' + HELLO + b"]}")
+    assert body.person.encode() == "u\ufffd".encode()
+
+
+@pytest.mark.parametrize("member", [b"model", b"user"])
+def test_a_name_that_is_no_text_is_none_or_the_body_too_deep(member: bytes):
+    for depth in range(500, 1_000):
+        deep = b"[" * depth + b"]" * depth
+        with suppress(JSONTooDeep):
+            body = read(b'{"%b":%b,"messages":[%b]}' % (member, deep, HELLO))
+            assert (body.model, body.person) == ("", "")

@@ -17,7 +17,7 @@ from typing import Any, cast
 import msgspec
 
 from proxy.core.dialects import dialect
-from proxy.core.formats.json import as_mapping, dumps, loads, text_or_empty, writable
+from proxy.core.formats.json import as_mapping, dumps, loads, writable
 from proxy.core.formats.splice import (
     OPENING,
     JSONObject,
@@ -44,7 +44,7 @@ _MEMBER_BYTES = 512
 """Estimated bytes of memory for a member that is held twice."""
 _PARAMETERS = (
     *("n", "tool_choice", "function_call", "max_completion_tokens", "max_tokens"),
-    *("safety_identifier", "user", "stream", "stream_options"),
+    *("stream", "stream_options"),
 )
 """Members that are read from every body, besides the model."""
 _HEAD_MEMBERS = ("tools", "functions", "response_format")
@@ -62,8 +62,8 @@ class Body(dialect.Body):
         self.messages = messages
         said = {name: self.get(name) for name in _PARAMETERS if name in members}.get
         several, choice = said("n"), said("tool_choice")
-        self.model = text_or_empty(loads(writable(bytes(members.get("model", b"null")))))
-        self.person = text_or_empty(said("safety_identifier")) or text_or_empty(said("user"))
+        self.model = _text_of(members, "model")
+        self.person = _text_of(members, "safety_identifier") or _text_of(members, "user")
         self.is_streamed = said("stream") is True
         self.wants_usage = bool(as_mapping(said("stream_options")).get("include_usage"))
         self.wants_several = isinstance(several, int) and several > 1
@@ -133,6 +133,12 @@ class Body(dialect.Body):
         last = raw.rfind(b"}", start, end) + 1
         members = {name: b"" if name == "messages" else bytes(value) for name, value in self.members.items()}
         return Beginning(raw[: start + 1], last, self.messages, raw[last:], members, spans)
+
+
+def _text_of(members: Members, name: str) -> str:
+    """Return a member's text with U+FFFD for lone surrogates, so that it can be stored; empty for others."""
+    raw = writable(bytes(members.get(name, b"")))
+    return loads(raw) if raw.startswith(b'"') else ""
 
 
 class Beginning(msgspec.Struct, frozen=True):
