@@ -113,14 +113,14 @@ class InvalidPolicy(RequestError, message="There is no policy of that name."): .
 
 
 class ContextLengthExceeded(RequestError, code="context_length_exceeded"):
-    """What cannot be cut does not fit. `needed`, `kept` and `limit` are tokens."""
+    """What is left after all cuts does not fit. `needed`, `kept` and `limit` are tokens."""
 
     def __init__(self, *, needed: int, kept: int, limit: int) -> None:
         self.needed: int = needed
         self.kept: int = kept
         self.limit: int = limit
         super().__init__(
-            f"This conversation needs {needed} tokens; {kept} of them cannot be cut, the limit is {limit}.",
+            f"This conversation needs {needed} tokens, and {kept} with its cuts; the limit is {limit}.",
             param="messages",
         )
 
