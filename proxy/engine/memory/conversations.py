@@ -1,7 +1,7 @@
 """Read from stored transcripts what was said in sessions and may be remembered."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from proxy.cache import Lru, Memory
@@ -49,10 +49,19 @@ class Conversations:
         )
         """Lines of sessions, by session key, time of the last turn, the policy's digest and scope tags."""
 
+    async def living(self, keys: Iterable[SessionKey]) -> set[SessionKey]:
+        """Return the sessions that the store still has: others are deleted or have expired.
+
+        What is cached of these is not to be told any more. Raises StoreUnavailable.
+        """
+        asked = [*keys]
+        found = await asyncio.gather(*map(self.store.session, asked))
+        return {key for key, session in zip(asked, found, strict=True) if session is not None}
+
     async def utterances_of(
         self, key: SessionKey, updated: float, policy: Policy, tags: frozenset[str]
     ) -> Sequence[Utterance]:
-        """Return the lines of a session whose last turn has this time; none if the session is gone.
+        """Return the lines of a living session whose last turn has this time.
 
         ``tags`` are those of the memory for which it is read.
         """

@@ -141,7 +141,11 @@ class MemoryReader:
             threads = await store.threads(each.scope, _SEARCHED if each.tags else 0)
             sessions += [(thread.updated, key, each) for key, thread in threads.items() if key != other_than]
         lines, windows = list[Utterance](), list[range]()
-        for updated, key, each in sorted(sessions, key=lambda one: -one[0])[:_SEARCHED]:
+        newest = sorted(sessions, key=lambda one: -one[0])[:_SEARCHED]
+        living = await self.sources.living(key for _, key, _ in newest)
+        for updated, key, each in newest:
+            if key not in living:
+                continue
             first = len(lines)
             lines += await self.sources.utterances_of(key, updated, each.policy, each.tags)
             places = range(first, len(lines))

@@ -14,6 +14,7 @@ import pytest
 from proxy.core.recall.tool import NAME
 from tests.support.append_client import Appenders
 from tests.support.clients import ADMIN, Chats, admin, user
+from tests.support.operator import ask
 from tests.support.remembering import (
     ALLERGIC,
     LIVES,
@@ -289,6 +290,18 @@ async def test_the_model_searches_memory_and_other_sessions_from_the_first_reque
         await person(chats, url, "ben", X_Unabridged_Session="three").ask("How was the bridge paid?")
         result = model.views()[-1][-1]["content"]
         assert ("Oslo" in result, "cash" in result) == (False, False)
+
+
+async def test_nothing_is_found_any_more_of_a_session_that_was_deleted(
+    model: RememberingModel, tmp_path: Path, chats: Chats
+) -> None:
+    async with remembering(model, tmp_path, "channel_every = 1") as url:
+        await person(chats, url, X_Unabridged_Session="one").ask("Was the bridge paid in cash?")
+        await read(model)
+        found = "memory?query=How was the bridge paid?"
+        assert "in cash" in str((await ask(url, "GET", found)).json()["said"])
+        assert (await ask(url, "DELETE", "sessions/one")).status_code == 200
+        assert (await ask(url, "GET", found)).json()["said"] == []
 
 
 async def test_without_recall_no_tool_is_offered(model: RememberingModel, url: str, chats: Chats) -> None:
