@@ -118,7 +118,7 @@ _WORDS = {
     "missing": "is required",
     "greater_than": "must be more than {gt:g}",
     "greater_than_equal": "must be at least {ge:g}",
-    "less_than_equal": "must be at most {le:g}",
+    "less_than_equal": "must be at most {le:.16g}",
     "value_error": "{error}",
 }
 """Messages by pydantic's type of error."""

@@ -62,26 +62,31 @@ _SizeText = Annotated[str, Field(pattern=f"^{_SIZE.pattern}$")]
 
 Auto = Literal["auto"]
 Share = Annotated[float, Field(strict=True, ge=0, le=1)]
-Count = Annotated[int, Field(strict=True, ge=0)]
-Positive = Annotated[int, Field(strict=True, gt=0)]
+_MOST = 2**53
+"""Largest whole number, which every JSON parser reads exactly."""
+_LONGEST = 1_000 * 365 * 86_400
+"""Seconds: a thousand years, which the store can still add to a time."""
+
+Count = Annotated[int, Field(strict=True, ge=0, le=_MOST)]
+Positive = Annotated[int, Field(strict=True, gt=0, le=_MOST)]
 Seconds = Annotated[
     float,
-    Field(strict=True, ge=0, allow_inf_nan=False),
+    Field(strict=True, ge=0, le=_LONGEST, allow_inf_nan=False),
     BeforeValidator(seconds, json_schema_input_type=Annotated[float, Field(ge=0)] | _DurationText),
 ]
 PositiveSeconds = Annotated[
     float,
-    Field(strict=True, gt=0, allow_inf_nan=False),
+    Field(strict=True, gt=0, le=_LONGEST, allow_inf_nan=False),
     BeforeValidator(seconds, json_schema_input_type=Annotated[float, Field(gt=0)] | _DurationText),
 ]
 Bytes = Annotated[
     int,
-    Field(strict=True, ge=0),
+    Field(strict=True, ge=0, le=_MOST),
     BeforeValidator(size, json_schema_input_type=Annotated[int, Field(ge=0)] | _SizeText),
 ]
 PositiveBytes = Annotated[
     int,
-    Field(strict=True, gt=0),
+    Field(strict=True, gt=0, le=_MOST),
     BeforeValidator(size, json_schema_input_type=Annotated[int, Field(gt=0)] | _SizeText),
 ]
 TimeOfDay = Annotated[str, Field(pattern=f"^{_TIME.pattern}$"), BeforeValidator(_time_of_day)]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from proxy.core.budget.budget import Stage
+from proxy.core.economics.bill import Bill
 from proxy.core.planning.changes import Change, compacted, restored
 from proxy.core.planning.draft import Draft
 from proxy.core.planning.plan import Epoch, Plan, Verb
@@ -176,6 +177,8 @@ class Edits:
             written = await self.store.begin_epoch(found.key, epoch, len(now.found.epochs), ttl)
             if written and written[0].id == epoch.id:
                 log_pruning(epoch, found.id)
+                self.epochs.count(change.before.plan, epoch)
+                self.recorder.billed(found.session.model, Bill(epochs=1), found.key, ttl)
                 return epoch
         raise SessionBusy
 

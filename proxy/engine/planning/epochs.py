@@ -17,7 +17,7 @@ from proxy.core.economics.economy import account_of, is_cold, late_account, pric
 from proxy.core.planning.changes import Change, as_requested
 from proxy.core.planning.draft import Draft
 from proxy.core.planning.life import NO_PAST, Gate, in_force, past_of
-from proxy.core.planning.plan import EMPTY, Account, Epoch, Span, Verb, Verdict, view_tokens
+from proxy.core.planning.plan import EMPTY, Account, Epoch, Plan, Span, Verb, Verdict, view_tokens
 from proxy.core.planning.planner import (
     cuts_protected,
     draft,
@@ -307,10 +307,14 @@ class Epochs:
         return await self.decide(replace(request, log=stored), races - 1)
 
     def _tell(self, request: Request, before: Situation, epoch: Epoch) -> None:
-        """Count a new epoch in the metrics, and log what it has cut."""
-        self._metrics.epochs.labels(stage=epoch.stage).inc()
-        self._metrics.cut_messages.labels(reason=epoch.stage).inc(max(epoch.plan.cut - before.plan.cut, 0))
+        """Count a new epoch, and log what it has cut."""
+        self.count(before.plan, epoch)
         log_pruning(epoch, request.session.id, is_shadow=request.incoming.is_shadow)
+
+    def count(self, before: Plan, epoch: Epoch) -> None:
+        """Count a new epoch, and what it cuts beyond the plan ``before``, in the metrics."""
+        self._metrics.epochs.labels(stage=epoch.stage).inc()
+        self._metrics.cut_messages.labels(reason=epoch.stage).inc(max(epoch.plan.cut - before.cut, 0))
 
     async def _append(self, request: Request, log: EpochLog) -> EpochLog:
         """Append the epochs that the store lacks to the lane; return the lane's epochs after that.

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.clients import KEY, Chat, Chats, Small, admin, proxying, told, write_policy
 from tests.support.operator import append, ask, code, do, talk, views
-from tests.support.servers import PATIENCE, Exchange, eventually
+from tests.support.servers import PATIENCE, Exchange, eventually, until
 from tests.support.stores import embedded_valkey
 from tests.support.upstreams import Model, calling, completion, said
 
@@ -29,6 +29,17 @@ class TestCompact:
         assert told(response, "cut") == "10"
         assert model.views()[-1] == (await views(url))[:-1]
         assert model.views()[-1][-3:] == chat.messages[-4:-1]
+
+    async def test_it_counts_as_an_epoch_in_bill_and_metrics(self, url: str, chat: Chat) -> None:
+        removed = (await do(url, "compact"))["removed_count"]
+
+        async def epochs() -> int:
+            return (await admin(url, "sessions/chat"))["bill"]["epochs"]
+
+        await until(1, epochs)
+        metrics = (await chat.client.get(f"{url}/metrics")).text
+        assert 'unabridged_epochs_total{stage="calm"} 1.0' in metrics
+        assert f'unabridged_cut_messages_total{{reason="calm"}} {float(removed + 1)}' in metrics
 
     async def test_a_range_is_cut_and_nothing_else(self, url: str, chat: Chat, model: Model) -> None:
         await do(url, "compact", {"messages": "2-5"})

@@ -58,6 +58,11 @@ BYTES = 'must be a number of bytes, or text such as "64MiB" (B, kB, MB, GB, KiB,
         ('[stages]\ntrim = "80%"\n', "2: `stages.trim` must be a number"),
         ('economy.cached_price = "10%"\n', '1: `economy.cached_price` must be a number or "auto"'),
         ('[budget]\ntokens = "8000"\n', '2: `budget.tokens` must be a whole number or "auto"'),
+        (
+            "[budget]\ntokens = 99999999999999999999\n",
+            '2: `budget.tokens` must be at most 9007199254740992 or "auto"',
+        ),
+        ('[store]\nttl = "99999999999999d"\n', "2: `store.ttl` must be at most 31536000000"),
         ('[summary]\nwait = "50%"\n', f"2: `summary.wait` {SECONDS}"),
         ('[summary]\nalternate = "yes"\n', '2: `summary.alternate` must be true, false or "auto"'),
         (
