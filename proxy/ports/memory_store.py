@@ -64,9 +64,9 @@ class MemoryStore(Protocol):
     async def note(
         self, scope: Scope, thread: SessionKey, at: float, about: About, ttl: float | None = None
     ) -> None:
-        """Record that a session had a turn at time ``at``. Creates the scope if needed; keeps its version.
+        """Record that a session had a turn at time ``at``. Creates the scope if needed.
 
-        ``about`` is stored only if the scope has none yet.
+        ``about`` is stored only if the scope has none yet; only then does the scope get another version.
         """
         ...
 

@@ -214,6 +214,16 @@ class TestScopes:
         assert await memories.threads(CHANNEL, 9) == {}
         assert list(await memories.scopes(9)) == []
 
+    async def test_who_read_a_scope_without_a_record_about_itself_learns_of_it_once_it_has_one(
+        self, memories: MemoryStore
+    ) -> None:
+        seen = await written(memories, items=items("i1"))
+        await memories.note(CHANNEL, ONE, 5.0, ABOUT)
+        told = await memories.remembered(CHANNEL, seen)
+        assert (told.version > seen, told.about) == (True, ABOUT)
+        await memories.note(CHANNEL, ONE, 6.0, ALONE)
+        assert (await memories.remembered(CHANNEL)).version == told.version
+
     async def test_work_under_way_writes_nothing_into_what_was_forgotten(self, memories: MemoryStore) -> None:
         await memories.note(CHANNEL, ONE, 5.0, ABOUT)
         seen = (await memories.remembered(CHANNEL)).version

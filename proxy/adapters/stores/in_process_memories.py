@@ -131,7 +131,8 @@ class InProcessMemories:
         self, scope: Scope, thread: SessionKey, at: float, about: About, ttl: float | None = None
     ) -> None:
         stored = self._renewed(scope, ttl)
-        stored.about = stored.about or about
+        if stored.about is None:
+            stored.about, stored.version = about, next(self._versions)
         known = stored.threads.get(thread)
         stored.write_thread(thread, replace(known, updated=at) if known else Thread(updated=at))
 

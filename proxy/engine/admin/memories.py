@@ -5,6 +5,7 @@ Keeps law 6 (isolated): a client reaches the scopes that its own key names, and 
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, NamedTuple
 
 from proxy.core.memory.lifecycle import reborn
@@ -170,12 +171,17 @@ class MemoryAdmin:
 
     async def item(self, name: str) -> ItemDetails:
         """Return an item by its id; if it is only in the archive, its latest record. Raises NotFound."""
+        return (await self._item(name))[0]
+
+    async def _item(self, name: str) -> tuple[ItemDetails, int]:
+        """Return an item by its id, and the version of its scope. Raises NotFound."""
         kind, tag, wanted = _parts(name)
         kept = await self.kept(_scope(kind, tag))
         found = [entry for entry in (kept.entries if kept else ()) if entry.item.id == wanted]
-        if not found:
+        if kept is None or not found:
             raise NotFound("There is no such item.")
-        return min(found, key=lambda entry: -entry.archived.compressed_at if entry.archived else -1e12)
+        latest = min(found, key=lambda entry: -entry.archived.compressed_at if entry.archived else -1e12)
+        return latest, kept.copy.version
 
     async def log(self, name: str) -> Sequence[Event]:
         """Return the log of an item, oldest event first, also of a forgotten item. Raises NotFound."""
@@ -189,20 +195,28 @@ class MemoryAdmin:
 
     async def restorable(self, name: str) -> ItemDetails:
         """Return an item if it can be restored. Raises NotFound, and NothingToChange if it is active."""
-        entry = await self.item(name)
+        return (await self._restorable(name))[0]
+
+    async def _restorable(self, name: str) -> tuple[ItemDetails, int]:
+        entry, version = await self._item(name)
         if entry.state == "remembered":
             raise NothingToChange("The item is remembered as it is.")
-        return entry
+        return entry, version
 
     async def restore(self, name: str) -> ItemDetails:
         """Restore an item that was archived or superseded. Raises NotFound and NothingToChange."""
-        entry, now = await self.restorable(name), self.clock.now()
-        record = entry.archived
-        item, event = reborn((entry if record is None else record).item, now)
-        gone = {record.id: None} if record is not None else {}
-        changes = Changes(items={item.id: item}, archive=gone, events=[event])
-        await self.scopes.change(entry.scope, lambda _: changes, self.ttl(entry.scope, entry.about))
-        return ItemDetails(entry.scope, entry.about, item)
+        now = self.clock.now()
+        while True:
+            entry, version = await self._restorable(name)
+            record = entry.archived
+            item, event = reborn((entry if record is None else record).item, now)
+            gone = {record.id: None} if record is not None else {}
+            changes = Changes(items={item.id: item}, archive=gone, events=[event])
+            # At another version the item or its record may be forgotten: then both are read again.
+            decide = partial(_at, version, changes)
+            after = await self.scopes.change(entry.scope, decide, self.ttl(entry.scope, entry.about))
+            if after.items.get(item.id) == item:
+                return ItemDetails(entry.scope, entry.about, item)
 
     def ttl(self, scope: Scope, about: About) -> float | None:
         """Return the lifetime in seconds of a thread's own scope; None for other scopes."""
@@ -219,6 +233,11 @@ class MemoryAdmin:
             if copy.about is not None:
                 return await self.kept(home.scope)
         return None
+
+
+def _at(version: int, changes: Changes, copy: CachedScope) -> Changes | None:
+    """Return the changes to a scope that still has this version; None for any other."""
+    return changes if copy.version == version else None
 
 
 def _id_of(scope: Scope, about: About) -> str:

@@ -136,11 +136,15 @@ class ScopeCache:
         return copies
 
     async def change(self, scope: Scope, decide: Deciding, ttl: float | None = None) -> CachedScope:
-        """Change a scope as ``decide`` says; return the scope after that. Raises StoreUnavailable."""
+        """Change a scope as ``decide`` says; return the scope after that. Raises StoreUnavailable.
+
+        A scope that has no record about itself, as after it was forgotten, stays as it is unless the changes
+        bring one: nobody could list what is written there.
+        """
         for _ in range(_RACES):
             copy = await self.remembered(scope)
             changes = await asyncio.to_thread(decide, copy)
-            if changes is None:
+            if changes is None or (copy.about is None and changes.about is None):
                 return copy
             if await self.store.change(scope, changes, copy.version, ttl):
                 return await self.remembered(scope)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from proxy.adapters.stores.in_process import InProcessStore
@@ -9,6 +11,7 @@ from proxy.core.memory.records import ArchiveReason, Source, Texts, Thread
 from proxy.engine.admin.forgetting import Forgetting
 from proxy.engine.admin.memories import MemoryAdmin
 from proxy.errors import NotFound
+from proxy.ports import Changes
 from tests.support.memories import forgetting_in
 from tests.support.scopes import ABOUT, ALONE, CHANNEL, ONE, WORKSPACE, archived, item, written
 from tests.support.stores import HandClock
@@ -48,6 +51,45 @@ async def test_it_is_born_again_when_it_is_taken_back(memories: MemoryAdmin) -> 
     assert (found.state, found.item.importance_score, found.item.access_count) == ("remembered", 0.5, 0)
     assert found.item.created_at == memories.clock.now()
     assert not await memories.scopes.store.archive(CHANNEL)
+
+
+@pytest.mark.parametrize("name", ["i1", "i2"], ids=["archived", "superseded"])
+async def test_what_is_restored_while_it_is_forgotten_stays_forgotten(
+    forgetting: Forgetting, memories: MemoryAdmin, name: str
+) -> None:
+    await written(memories.scopes.store, items={"i2": item("i2", superseded_by="i3")})
+    wanted = f"channel.{CHANNEL.tag}.{name}"
+    forgotten = forgetting.item(wanted)
+    await asyncio.gather(forgotten, *(memories.restore(wanted) for _ in range(5)), return_exceptions=True)
+    with pytest.raises(NotFound):
+        await memories.item(wanted)
+
+
+@pytest.mark.parametrize("name", ["i1", "i2"], ids=["archived", "superseded"])
+async def test_nothing_is_restored_into_a_scope_that_is_forgotten_meanwhile(
+    forgetting: Forgetting, memories: MemoryAdmin, name: str
+) -> None:
+    await written(memories.scopes.store, items={"i2": item("i2", superseded_by="i3")})
+    restoring = asyncio.create_task(memories.restore(f"channel.{CHANNEL.tag}.{name}"))
+    await asyncio.sleep(0)  # it has read the item, and decides
+    await forgetting.scope(CHANNEL)
+    with pytest.raises(NotFound):
+        await restoring
+    assert list(await memories.scopes.store.scopes(9)) == []
+
+
+async def test_it_is_restored_though_its_scope_changes_meanwhile(memories: MemoryAdmin) -> None:
+    restoring = asyncio.create_task(memories.restore(NAME))
+    await asyncio.sleep(0)
+    await written(memories.scopes.store, items={"i2": item("i2")})
+    assert (await restoring).state == (await memories.item(NAME)).state == "remembered"
+    assert not await memories.scopes.store.archive(CHANNEL)
+
+
+async def test_work_on_a_scope_that_was_forgotten_does_not_begin_it_anew(memories: MemoryAdmin) -> None:
+    await memories.scopes.store.forget(CHANNEL)
+    await memories.scopes.change(CHANNEL, lambda _: Changes(threads={ONE: None}))
+    assert list(await memories.scopes.store.scopes(9)) == []
 
 
 async def test_it_is_forgotten_with_the_lines_that_tell_of_it_and_no_others(

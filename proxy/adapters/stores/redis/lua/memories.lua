@@ -1,9 +1,11 @@
 --- memory_note
--- Note that a session has had a turn. The scope is created if it does not exist.
+-- Note that a session has had a turn. The scope is created if it does not exist. Who has read it before it had
+-- a record about itself learns of that by the next version.
 local scope = KEYS[1]
 local thread, at, ttl, about, workspace = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5]
-if version_of(scope) == 0 then next_version(scope, 0) end
-if redis.call('HSETNX', scope, 'about', about) == 1 then redis.call('HSET', scope, 'workspace', workspace) end
+local is_new = redis.call('HSETNX', scope, 'about', about) == 1
+if is_new then redis.call('HSET', scope, 'workspace', workspace) end
+if is_new or version_of(scope) == 0 then next_version(scope, version_of(scope)) end
 note_thread(scope, thread, at)
 renew_scope(scope, ttl)
 
