@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
+from string import whitespace
 
 import msgspec
 from starlette.requests import Request
@@ -169,9 +170,9 @@ class MemoryOperations:
 
         Names in headers are bytes, mostly UTF-8, else Latin-1. Raises MissingParameter and InvalidType.
         """
-        asked = {
-            name: request.query_params.get(name, "").strip() for name in ("user", "channel", "workspace")
-        }
+        asked = {name: request.query_params.get(name, "") for name in ("user", "channel", "workspace")}
+        for name in ("channel", "workspace"):
+            asked[name] = asked[name].strip(whitespace)  # no more, as a chat reads its headers
         if not any(asked.values()):
             raise MissingParameter("Name a `user`, a `channel` or a `workspace`.", param="user")
         if asked["user"] and (asked["channel"] or asked["workspace"]):

@@ -274,6 +274,35 @@ async def test_a_channel_and_a_workspace_are_named_as_headers_name_them(
         assert (await own(url, **whose)).json()["items"] == []
 
 
+@pytest.mark.parametrize("name", [" ana", "ana\n", "\u00a0ana ", " "])
+async def test_a_person_with_white_space_around_the_name_is_seen_and_forgotten_under_that_name_alone(
+    model: RememberingModel, url: str, chats: Chats, name: str
+) -> None:
+    await person(chats, url, name).ask(OSLO)
+    await read(model)
+    seen = (await own(url, user=name)).json()
+    assert (seen["name"], bool(seen["items"])) == (name, True)
+    assert (await own(url, user="ana")).json()["items"] == []
+    assert (await own(url, "DELETE", user=name)).json()["forgotten"]
+    assert (await own(url, user=name)).json()["items"] == []
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+@pytest.mark.parametrize("name", [" room\t", "\u00a0room\u00a0"])
+async def test_a_channel_with_white_space_around_the_name_is_seen_and_forgotten(
+    model: RememberingModel, url: str, name: str, encoding: str
+) -> None:
+    sent = name.strip(" \t").encode(encoding)  # as a client library that strips what HTTP strips
+    headers = {b"authorization": KEY.encode(), b"x-unabridged-channel": sent}
+    body = {"model": "m", "messages": [{"role": "user", "content": OSLO}], "user": "ana"}
+    async with httpx2.AsyncClient(base_url=url) as client:
+        await client.post("/v1/chat/completions", json=body, headers=[*headers.items()])
+    await read(model)
+    assert len((await own(url, channel=name)).json()["items"]) == 2
+    assert (await own(url, "DELETE", channel=name)).json()["forgotten"]
+    assert (await own(url, channel=name)).json()["items"] == []
+
+
 async def test_who_names_nobody_or_too_many_is_told_so_and_no_other_path_opens_to_a_clients_key(
     remembered: str,
 ) -> None:
