@@ -3,7 +3,7 @@
 Keeps law 6 (isolated): a client reaches the scopes that its own key names, and no others.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple
@@ -226,13 +226,12 @@ class MemoryAdmin:
 
     # --- a client's own memory ---
 
-    async def own(self, homes: Iterable[MemoryHome]) -> ScopeDetails | None:
-        """Return the first of these homes that exists as a scope; None if none does."""
+    async def own(self, homes: Sequence[MemoryHome]) -> list[ScopeDetails]:
+        """Return those of these homes that exist as scopes."""
         for home in homes:
-            copy = (await self.scopes.of_home(home))[0]
-            if copy.about is not None:
-                return await self.kept(home.scope)
-        return None
+            await self.scopes.of_home(home)  # moves what stands under an old secret's name
+        kept = [await self.kept(home.scope) for home in homes]
+        return [each for each in kept if each is not None]
 
 
 def _at(version: int, changes: Changes, copy: CachedScope) -> Changes | None:

@@ -12,7 +12,6 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from proxy.core.memory.records import Texts
 from proxy.engine.admin.forgetting import Forgetting
 from proxy.engine.admin.inspection import Inspection
 from proxy.engine.admin.memories import MemoryAdmin
@@ -148,22 +147,22 @@ class MemoryOperations:
         """Read what is remembered of a person, channel or workspace of the client's own."""
         homes = self._homes(request)
         kept = await self.memories.own(homes)
-        entries = self.memories.listed([kept], _MOST) if kept else ()
-        texts = kept.copy.texts if kept else Texts()
+        texts = [each.copy.texts for each in kept]
         return schemas.OwnMemory(
             kind=homes[0].scope.kind.value,
             name=schemas.named(homes[0].scope, homes[0].name),
-            long=texts.long,
-            short=texts.short,
-            items=[schemas.item(each) for each in entries],
+            long="\n".join(each.long for each in texts if each.long),
+            short="\n".join(each.short for each in texts if each.short),
+            items=[schemas.item(each) for each in self.memories.listed(kept, _MOST)],
         )
 
     @operation("DELETE", "/me/memory", *_OWN, is_for_clients=True)
     async def forget_own_memory(self, request: Request, body: NoBody) -> schemas.Forgotten:
         """Forget what is remembered of a person, channel or workspace of the client's own."""
         kept = await self.memories.own(self._homes(request))
-        was_there = kept is not None and await self.forgetting.scope(kept.scope)
-        return schemas.Forgotten(id="", items=len(kept.entries) if kept else 0, forgotten=was_there)
+        were_there = [await self.forgetting.scope(each.scope) for each in kept]
+        count = sum(len(each.entries) for each in kept)
+        return schemas.Forgotten(id="", items=count, forgotten=any(were_there))
 
     def _homes(self, request: Request) -> list[MemoryHome]:
         """Return the memory homes that a client may mean by its names, one for each encoding of a header.

@@ -49,6 +49,15 @@ async def own(url: str, method: str = "GET", key: str = KEY, **whose: str) -> ht
         return await client.request(method, "/unabridged/v1/me/memory", params=whose)
 
 
+async def speak(url: str, encoding: str, words: str = OSLO, **whose: str) -> None:
+    """Ana says something in a channel or a workspace whose name is sent in this encoding."""
+    names = [(f"x-unabridged-{name}".encode(), value.encode(encoding)) for name, value in whose.items()]
+    body = {"model": "m", "messages": [{"role": "user", "content": words}], "user": "ana"}
+    async with httpx2.AsyncClient(base_url=url) as client:
+        headers = [(b"authorization", KEY.encode()), *names]
+        await client.post("/v1/chat/completions", json=body, headers=headers)
+
+
 # --- looking ---
 
 
@@ -260,18 +269,29 @@ async def test_a_channel_and_a_workspace_are_named_as_headers_name_them(
     model: RememberingModel, url: str, chats: Chats, whose: dict[str, str]
 ) -> None:
     for number, encoding in enumerate(("utf-8", "latin-1"), 1):
-        headers = [(f"x-unabridged-{name}".encode(), value.encode(encoding)) for name, value in whose.items()]
-        body = {"model": "m", "messages": [{"role": "user", "content": OSLO}], "user": "ana"}
-        async with httpx2.AsyncClient(base_url=url) as client:
-            await client.post(
-                "/v1/chat/completions", json=body, headers=[(b"authorization", KEY.encode()), *headers]
-            )
+        await speak(url, encoding, **whose)
         await read(model, number)
         assert len((await own(url, **whose)).json()["items"]) == 2
         for key, other in ((OTHER, whose), (KEY, dict.fromkeys(whose, "else")), (KEY, {"user": "général"})):
             assert (await own(url, key=key, **other)).json()["items"] == []
         assert (await own(url, "DELETE", **whose)).json()["forgotten"]
         assert (await own(url, **whose)).json()["items"] == []
+
+
+@pytest.mark.parametrize("whose", [{"channel": "général"}, {"workspace": "wörk"}])
+async def test_what_clients_name_in_two_encodings_is_seen_and_forgotten_as_one(
+    model: RememberingModel, url: str, whose: dict[str, str]
+) -> None:
+    await speak(url, "utf-8", **whose)
+    await read(model)
+    await speak(url, "latin-1", "We paint the boat green.", **whose)
+    await read(model, 2)
+    await until(3, lambda: count_of_items(url))
+    seen = (await own(url, **whose)).json()
+    assert {each["text"] for each in seen["items"]} == {LIVES, ALLERGIC, "The boat is painted green."}
+    assert all(word in seen[text] for word in ("Oslo", "boat") for text in ("long", "short"))
+    assert (await own(url, "DELETE", **whose)).json() == {"id": "", "items": 3, "forgotten": True}
+    assert await items(url) == (await own(url, **whose)).json()["items"] == []
 
 
 @pytest.mark.parametrize("name", [" ana", "ana\n", "\u00a0ana ", " "])
@@ -292,11 +312,7 @@ async def test_a_person_with_white_space_around_the_name_is_seen_and_forgotten_u
 async def test_a_channel_with_white_space_around_the_name_is_seen_and_forgotten(
     model: RememberingModel, url: str, name: str, encoding: str
 ) -> None:
-    sent = name.strip(" \t").encode(encoding)  # as a client library that strips what HTTP strips
-    headers = {b"authorization": KEY.encode(), b"x-unabridged-channel": sent}
-    body = {"model": "m", "messages": [{"role": "user", "content": OSLO}], "user": "ana"}
-    async with httpx2.AsyncClient(base_url=url) as client:
-        await client.post("/v1/chat/completions", json=body, headers=[*headers.items()])
+    await speak(url, encoding, channel=name.strip(" \t"))  # a client library strips what HTTP strips
     await read(model)
     assert len((await own(url, channel=name)).json()["items"]) == 2
     assert (await own(url, "DELETE", channel=name)).json()["forgotten"]
