@@ -74,7 +74,8 @@ class Pipeline:
         read, extension, history = await self._read(incoming)
         session, log = await self._recognised(incoming, history)
         degraded = ["store"] if session.is_store_away else []
-        home = self.memories.home(incoming, history, session.key) if policy.memory.enabled else None
+        names = session.key, session.former_tag
+        home = self.memories.home(incoming, history, *names) if policy.memory.enabled else None
         pins, injection = await self._attached(incoming, extension, session, history, home, degraded)
         chain = history.counted
         if history.new:

@@ -16,6 +16,7 @@ from tests.support.stores import DAY, HandClock, Site, chain, dump, epoch, found
 
 FORMER = SessionKey("aa", "named")
 NOW = SessionKey("bb", "named")
+LATER = SessionKey("cc", "named")
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "sealed"])
@@ -46,15 +47,16 @@ async def everything(store: RedisStore, key: SessionKey) -> list[object]:
         told.hidden,
         told.injection,
         history.nodes,
-        _without_tenant(told.session),
+        _without_names(told.session),
         await store.summaries(key, ["one"]),
         await store.lanes(key),
     ]
 
 
-def _without_tenant(session: Session | None) -> dict[str, object]:
+def _without_names(session: Session | None) -> dict[str, object]:
     assert session is not None
-    return {name: getattr(session, name) for name in session.__struct_fields__ if name != "tenant"}
+    members = {name: getattr(session, name) for name in session.__struct_fields__}
+    return {name: value for name, value in members.items() if name not in ("tenant", "former")}
 
 
 async def test_all_of_a_named_session_is_found_under_its_new_name_and_nothing_under_the_old(
@@ -89,6 +91,15 @@ async def test_a_session_goes_on_after_the_move(store: RedisStore) -> None:
     session = await store.session(NOW)
     assert session is not None
     assert (session.turns, session.tip) == (2, chain("u1", "a1", "u2", "a2")[-1])
+
+
+async def test_a_session_knows_the_ids_that_it_had_before(store: RedisStore) -> None:
+    await store.record(FORMER, turn("u1", "a1", tenant="t1"), DAY)
+    for before, after, tenant in ((FORMER, NOW, "t2"), (NOW, FORMER, "t1"), (FORMER, LATER, "t3")):
+        assert await store.move(before.tag, after.tag, tenant)
+    session = await store.session(LATER)
+    assert session is not None
+    assert session.former == ("t2.bb.named", "t1.aa.named")
 
 
 async def test_two_workers_at_once_move_it_once_and_what_began_anew_stays(store: RedisStore) -> None:

@@ -44,6 +44,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     """The header's value, or the id that the proxy issued."""
     tenant: str
+    former: tuple[str, ...] = ()
+    """The ids that it had under old secrets, the newest last: what was learned from it names it by these."""
     created: float
     updated: float
     began_with: str = ""

@@ -129,6 +129,7 @@ class Forks:
         return replace(
             before,
             name=name,
+            former=(),
             created=now,
             updated=now,
             turns=0,

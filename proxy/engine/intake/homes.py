@@ -37,11 +37,16 @@ class MemoryHome(NamedTuple):
         return frozenset((self.scope.tag, *self.former[:1]))
 
 
-def own_home(naming: Naming, headers: Headers, key: SessionKey, ttl: float) -> MemoryHome:
-    """Return the home of a session without a named scope, which lives for ``ttl`` seconds."""
-    tenant, names = naming.tenant(headers), (key.tag, key.sid)
-    former = naming.former_scope(ScopeKind.THREAD, headers, *names)
-    scope = naming.scope(ScopeKind.THREAD, tenant, *names)
+def own_home(
+    naming: Naming, headers: Headers, key: SessionKey, ttl: float, former_tag: str = ""
+) -> MemoryHome:
+    """Return the home of a session without a named scope, which lives for ``ttl`` seconds.
+
+    ``former_tag`` is the session's tag under the old secret; empty where that is the one it has.
+    """
+    tenant = naming.tenant(headers)
+    former = naming.former_scope(ScopeKind.THREAD, headers, former_tag or key.tag, key.sid)
+    scope = naming.scope(ScopeKind.THREAD, tenant, key.tag, key.sid)
     return MemoryHome(tenant, scope, "", ttl=ttl, former=(former.tag,) if former else ())
 
 

@@ -68,12 +68,15 @@ class MemoryReader:
     background: Background
     sources: Conversations
 
-    def home(self, incoming: Incoming, history: History, session: SessionKey) -> MemoryHome:
-        """Return the memory home that a request names, else its session's."""
+    def home(
+        self, incoming: Incoming, history: History, session: SessionKey, former_tag: str = ""
+    ) -> MemoryHome:
+        """Return the memory home that a request names, else its session's, as :func:`own_home` does."""
         envelope = incoming.envelope
         names = {"channel": envelope.channel, "workspace": envelope.workspace, "person": history.body.person}
         named = named_home(self.naming, envelope.headers, **names)
-        return named or own_home(self.naming, envelope.headers, session, incoming.policy.store.ttl)
+        ttl = incoming.policy.store.ttl
+        return named or own_home(self.naming, envelope.headers, session, ttl, former_tag)
 
     async def opening(self, home: MemoryHome, history: History, session: SessionKey, room: int) -> str:
         """Return a session's first briefing in ``room`` counted tokens, chosen by its first user message.

@@ -341,6 +341,7 @@ def _session_after(exchange: Exchange, answered: ChainedAnswer | None, now: floa
     return Session(
         name=before.name if before else readable(session.name),
         tenant=session.tenant,
+        former=before.former if before else (),
         created=before.created if before else now,
         updated=now,
         began_with=began_with,

@@ -228,6 +228,12 @@ class SessionState(msgspec.Struct, frozen=True):
     lane: CachedLane = msgspec.field(default_factory=CachedLane)
     """This process's cache entry of the request's lane."""
 
+    @property
+    def former_tag(self) -> str:
+        """The tag that the session had under the secret before this one; empty where it was not moved."""
+        former = self.found.session.former if self.found.session else ()
+        return former[-1].split(".")[1] if former else ""
+
 
 class SessionCache:
     """The cache entries of recently used sessions."""

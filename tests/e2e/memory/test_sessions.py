@@ -265,6 +265,36 @@ async def test_memory_moves_to_the_new_secret(model: RememberingModel, tmp_path:
                 assert LIVES in found
 
 
+@pytest.mark.parametrize("headers", [{"X_Unabridged_Session": "one"}, {}], ids=["named", "by its chain"])
+async def test_a_sessions_own_memory_moves_to_the_new_secret_and_is_deleted_with_it(
+    model: RememberingModel, tmp_path: Path, chats: Chats, headers: dict[str, str]
+) -> None:
+    old, new = "the old secret of the tests", "the new secret of the tests"
+
+    async def scopes(url: str) -> list[tuple[str, int]]:
+        found = (await admin(url, "memory"))["scopes"]
+        return [(each["kind"], each["items"]) for each in found]
+
+    with serving(valkey_command()) as store:
+        async with remembering(model, tmp_path, store=store.url, secret=old) as url:
+            chat = chats(url, **headers)
+            await chat.ask("We paint the boat green.")
+            await until([("thread", 1)], lambda: scopes(url))
+        for number, secret in enumerate((f"{new},{old}", new), 2):
+            async with remembering(model, tmp_path, store=store.url, secret=secret) as url:
+                chat.url = url
+                await chat.ask(f"It is painted for the time number {number}.")
+                await eventually(lambda number=number: len(model.asked_for_texts) == 2 * number)
+                await until([("thread", 1)], lambda url=url: scopes(url))
+        async with (
+            remembering(model, tmp_path, store=store.url, secret=new) as url,
+            httpx2.AsyncClient(base_url=url, headers=ADMIN) as client,
+        ):
+            (session,) = (await admin(url, "sessions"))["sessions"]
+            assert (await client.delete(f"/unabridged/v1/sessions/{session['id']}")).status_code == 200
+            assert await scopes(url) == []
+
+
 # --- recall ---
 
 

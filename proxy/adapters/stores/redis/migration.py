@@ -19,6 +19,7 @@ from proxy.adapters.stores.redis.cluster import Word
 from proxy.adapters.stores.redis.codec import LINK, VERSION, Codec, DamagedRecord, row, rows
 from proxy.adapters.stores.redis.connection import Connection
 from proxy.adapters.stores.redis.scripts import MOVING, Scripts
+from proxy.core.conversation.records import Session
 from proxy.ports import NAMED, SessionKey
 
 _RECORDS: Final = (keys.ITEMS, keys.ARCHIVE, keys.READ)
@@ -142,7 +143,7 @@ class Migration:
 
 
 def _session_resealed(parts: _Parts, old: Codec, new: Codec, tenant: str) -> _Parts:
-    """Return a session's keys with all records encoded for the new name, and with the new tenant."""
+    """Return a session's keys with all records encoded for the new name, the new tenant and the old id."""
 
     def anew(stored: bytes, place: bytes) -> bytes:
         record, version = old.decode_any(stored, msgspec.Raw, place, (VERSION, LINK))
@@ -151,8 +152,11 @@ def _session_resealed(parts: _Parts, old: Codec, new: Codec, tenant: str) -> _Pa
     fields: _Fields = dict(parts[""])
     if b"record" in fields:
         members = old.decode(fields[b"record"], dict[str, msgspec.Raw], keys.RECORD_PLACE)
+        before = old.decode(fields[b"record"], Session, keys.RECORD_PLACE)
+        was, now = old.key.id_for(before.tenant), new.key.id_for(tenant)
+        former = (*(each for each in before.former if each not in (was, now)), was)
         # A dict, so that fields unknown to this release are kept.
-        fields[b"record"] = new.encode(members | {"tenant": tenant}, keys.RECORD_PLACE)
+        fields[b"record"] = new.encode(members | {"tenant": tenant, "former": former}, keys.RECORD_PLACE)
     if b"injection" in fields:
         fields[b"injection"] = anew(fields[b"injection"], keys.INJECTION_PLACE)
     moved = {**parts, "": fields}
