@@ -74,8 +74,9 @@ class Pipeline:
         read, extension, history = await self._read(incoming)
         session, log = await self._recognised(incoming, history)
         degraded = ["store"] if session.is_store_away else []
-        names = session.key, session.former_tag
-        home = self.memories.home(incoming, history, *names) if policy.memory.enabled else None
+        home = None
+        if policy.memory.enabled:
+            home = self.memories.home(incoming, history, session.key, session.former_tag)
         pins, injection = await self._attached(incoming, extension, session, history, home, degraded)
         chain = history.counted
         if history.new:
