@@ -140,7 +140,10 @@ class Forgetting:
         return await self.scope(self.naming.scope(ScopeKind.THREAD, tenant, key.tag, key.sid))
 
     async def session(self, key: SessionKey, tenant: str) -> int:
-        """Forget what was learned from a session, in every scope; return the number of items forgotten."""
+        """Forget what was learned from a session, in every scope; return the number of items forgotten.
+
+        What was learned before the secret was rotated names it by the key and the tenant that it had then.
+        """
         name, forgotten = key.id_for(tenant), 0
 
         def is_learned(entry: ItemDetails) -> bool:
@@ -149,9 +152,9 @@ class Forgetting:
         for kept in await self.memories.all(_EVERY_SCOPE):
             entries = [each for each in kept.entries if is_learned(each)]
             thread = await self.memories.scopes.store.thread(kept.scope, key)
-            if kept.about.tenant == tenant and (entries or thread is not None):
+            if entries or thread is not None:
                 if kept.scope.kind is ScopeKind.THREAD:
-                    forgotten += len(entries)
+                    forgotten += len(kept.entries)
                     await self.scope(kept.scope)
                 else:
                     forgotten += await self._forget(kept, is_learned, key)

@@ -88,8 +88,8 @@ class MemoryOperations:
                 was_there = await self.forgetting.scope(kept.scope)
                 return schemas.Forgotten(id=name, items=len(kept.entries), forgotten=was_there)
             case "session", name:
-                found = await self._session(name)
-                count = await self.forgetting.session(*found)
+                found = await self._sessions(name)
+                count = sum([await self.forgetting.session(*each) for each in found])
                 return schemas.Forgotten(id="", items=count, forgotten=bool(count))
             case _, name:
                 count = await self.forgetting.person(name, tenant)
@@ -185,16 +185,21 @@ class MemoryOperations:
         ]
         return [home for home in homes if home is not None]
 
-    async def _session(self, name: str) -> tuple[SessionKey, str]:
-        """Return a session and its tenant; a complete id also finds one that is gone. Raises NotFound."""
+    async def _sessions(self, name: str) -> list[tuple[SessionKey, str]]:
+        """Return a session and its tenant, as they are and as they were before the secret was rotated.
+
+        A complete id also finds a session that is gone. Raises NotFound.
+        """
         try:
             found = await self.inspection.find(name)
         except NotFound:
-            parts = name.split(".")
-            if len(parts) != 3:
+            ids = [name]
+            if name.count(".") != 2:
                 raise
-            return SessionKey(parts[1], parts[2]), parts[0]
-        return found.key, found.session.tenant
+        else:
+            ids = [found.id, *found.session.former]
+        parts = [each.split(".") for each in ids]
+        return [(SessionKey(tag, sid), tenant) for tenant, tag, sid in parts]
 
 
 def _as_bytes(name: str) -> str:

@@ -295,6 +295,34 @@ async def test_a_sessions_own_memory_moves_to_the_new_secret_and_is_deleted_with
             assert await scopes(url) == []
 
 
+async def test_what_was_learned_from_a_session_is_forgotten_also_after_the_secret_was_rotated(
+    model: RememberingModel, tmp_path: Path, chats: Chats
+) -> None:
+    old, new = "the old secret of the tests", "the new secret of the tests"
+    where = {"X_Unabridged_Session": "first", "X_Unabridged_Channel": "general"}
+    with serving(valkey_command()) as store:
+        async with remembering(model, tmp_path, store=store.url, secret=old) as url:
+            await ana_speaks(model, url, chats, **where)
+        async with (
+            remembering(model, tmp_path, store=store.url, secret=f"{new},{old}") as url,
+            httpx2.AsyncClient(base_url=f"{url}/unabridged/v1/", headers=ADMIN) as client,
+        ):
+            goes_on = person(chats, url, **where)
+            goes_on.messages = [user(OSLO), said("Noted.")]
+            await goes_on.ask("We paint the boat green.")
+
+            async def learned() -> set[str]:
+                return {each["text"] for each in (await admin(url, "memory"))["items"]}
+
+            await until({LIVES, ALLERGIC, "The boat is painted green."}, learned)
+            await read(model, 2)
+            await client.post("sessions/first/fork", json={"name": "fork"})
+            assert (await client.delete("memory?session=fork")).json()["items"] == 0
+            assert (await client.delete("memory?session=first")).json()["items"] == 3
+            (scope,) = (await admin(url, "memory"))["scopes"]
+            assert (await learned(), "Oslo" in scope["long"] + scope["short"]) == (set(), False)
+
+
 # --- recall ---
 
 
