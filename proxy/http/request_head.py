@@ -1,8 +1,8 @@
 """Heads of requests: which are valid, which headers pass the proxy, and what they ask for.
 
 Headers are pairs of raw bytes in their order, repetitions included. Headers of a single connection stay on it
-(RFC 9110 7.6.1, RFC 9112 6); besides these, the proxy removes only `X-Unabridged-*`. Everything else passes
-unchanged.
+(RFC 9110 7.6.1, RFC 9112 6); besides these, the proxy removes `X-Unabridged-*`, and from a body that it
+changes or decodes what describes the client's own. Everything else passes unchanged.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from starlette.types import Scope
 from proxy.cache import Lru, Memory
 from proxy.core.policy.policy import Candidates, PolicySet
 from proxy.engine.intake.naming import (
+    BODY_DIGESTS,
     BOUNDARY_HEADER,
     BUDGET_HEADER,
     CHANNEL_HEADER,
@@ -312,7 +313,9 @@ class Head:
             check_credentials(self._headers)
             require_json(header_of(self._headers, b"content-type"))
             target = upstream_target(self._path, self._query)
-            forwarded = to_upstream(self._headers, accept_encoding=b"identity", without=_DECODED)
+            digests = BODY_DIGESTS if self.encoding else frozenset[bytes]()  # of what is decoded here
+            dropped = digests.union(_DECODED)
+            forwarded = to_upstream(self._headers, accept_encoding=b"identity", without=dropped)
             self._envelope = Envelope.read(naming, target, self._named, forwarded)
         return self._envelope
 

@@ -7,9 +7,11 @@ import gzip
 import json
 from collections.abc import Callable
 
+import httpx2
 import pytest
 
 from proxy.engine.answers import sending
+from tests.support.append_client import Appenders
 from tests.support.clients import Chat, Chats, proxying, question, tokens_of, user
 from tests.support.servers import Exchange
 from tests.support.upstreams import (
@@ -182,6 +184,19 @@ async def test_what_is_sent_after_a_refusal_has_not_the_idempotency_key_of_the_f
     first, second = model.chats
     assert (first.value("idempotency-key"), first.value("content-digest")) == (b"k-1", b"sha-256=:abc=:")
     assert (second.value("idempotency-key"), second.value("content-digest")) == (None, None)
+
+
+async def test_a_digest_of_what_the_client_sent_goes_with_no_other_body(
+    model: Model, url: str, appenders: Appenders
+) -> None:
+    appender = appenders(url)
+    await appender.ask("first", Content_Digest="sha-256=:abc=:")
+    await appender.ask("second", Content_Digest="sha-256=:def=:")
+    body = gzip.compress(json.dumps({"model": "m", "messages": [user("packed")]}).encode())
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip", "Content-MD5": "abc="}
+    async with httpx2.AsyncClient(base_url=url) as client:
+        assert (await client.post("/v1/chat/completions", content=body, headers=headers)).status_code == 200
+    assert [chat.value("content-digest") or chat.value("content-md5") for chat in model.chats] == [None] * 3
 
 
 async def test_log_and_metrics_tell_what_was_sent_after_a_refusal_for_length(

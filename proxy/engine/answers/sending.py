@@ -21,6 +21,7 @@ from proxy.core.formats.sse import Decoder
 from proxy.core.formats.unpacking import CODINGS, Unpacker, UnpackingError
 from proxy.core.planning.plan import EMPTY
 from proxy.engine.flow import Exchange, Incoming, Sent
+from proxy.engine.intake.naming import BODY_DIGESTS
 from proxy.engine.models.models import Models
 from proxy.engine.planning.decisions import Decisions, reserve_of
 from proxy.ports import Clock, Upstream, UpstreamResponse, coding_of, is_stream
@@ -28,8 +29,6 @@ from proxy.ports import Clock, Upstream, UpstreamResponse, coding_of, is_stream
 _OK = 200
 _REFUSALS = frozenset({400, 413, 422, 500})
 _BEGUN_BYTES = 2**20
-_OF_BODY = frozenset({b"content-md5", b"content-digest", b"digest", b"repr-digest"})
-"""Headers with a digest of the client's own body (RFC 9530)."""
 _IDEMPOTENCY = b"idempotency-key"
 _COMMENTS = 1.0
 """Seconds for which comments are held back; passed on, they keep a client waiting that would leave
@@ -99,13 +98,15 @@ class Sender:
     async def forward(self, incoming: Incoming, body: bytes, *, is_first: bool) -> Sent:
         """Send a body as the client's request, and read all of an error, or the first event of a stream.
 
-        A body after the first has none of the headers that are the first one's: its idempotency key would
-        bring the first one's answer again. Raises UpstreamUnreachable, UpstreamTimeout.
+        A body that is not the client's goes without the digests of that, and one after the first without the
+        idempotency key, which would bring the first one's answer again. Raises UpstreamUnreachable,
+        UpstreamTimeout.
         """
         envelope = incoming.envelope
-        dropped = {*(_OF_BODY if body != incoming.body else ()), *(() if is_first else (_IDEMPOTENCY,))}
+        is_clients = incoming.appended is None and body == incoming.body
         headers = envelope.forwarded
-        if dropped:
+        if not (is_clients and is_first):
+            dropped = {*(() if is_clients else BODY_DIGESTS), *(() if is_first else (_IDEMPOTENCY,))}
             headers = [header for header in headers if header[0].lower() not in dropped]
         response = await self.upstream.send("POST", envelope.target, headers, body)
         try:

@@ -35,6 +35,8 @@ CREDENTIALS = (b"authorization", b"api-key", b"x-api-key", b"x-goog-api-key")
 """Headers by which upstreams identify their callers."""
 _DIGITS = 40
 """Most digits of a budget; a longer number is not a number of tokens."""
+BODY_DIGESTS = frozenset({b"content-md5", b"content-digest", b"digest", b"repr-digest"})
+"""Headers with a digest of the body as the client sent it (RFC 9530); they fit no other body."""
 _MOST = 10**12
 """Largest budget in tokens, more than any policy or window allows; larger requests get this one, which can be
 stored."""
