@@ -215,8 +215,9 @@ class MemoryAdmin:
             # At another version the item or its record may be forgotten: then both are read again.
             decide = partial(_at, version, changes)
             after = await self.scopes.change(entry.scope, decide, self.ttl(entry.scope, entry.about))
-            if after.items.get(item.id) == item:
-                return ItemDetails(entry.scope, entry.about, item)
+            found = after.items.get(item.id)  # it may have been used since
+            if found is not None and not found.superseded_by:
+                return ItemDetails(entry.scope, entry.about, found)
 
     def ttl(self, scope: Scope, about: About) -> float | None:
         """Return the lifetime in seconds of a thread's own scope; None for other scopes."""

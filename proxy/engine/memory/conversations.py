@@ -11,7 +11,7 @@ from proxy.core.dialects.dialect import Dialect
 from proxy.core.memory.utterances import Utterance, utterances_of
 from proxy.core.planning.chain import Chain
 from proxy.core.policy.policy import Policy
-from proxy.ports import SessionKey, SessionStore
+from proxy.ports import SessionKey, SessionStore, UnreadableRecord
 
 _LINE_BYTES = 300
 """Estimated bytes of a line, apart from its text."""
@@ -52,16 +52,24 @@ class Conversations:
     async def living(self, keys: Iterable[SessionKey]) -> set[SessionKey]:
         """Return the sessions that the store still has: others are deleted or have expired.
 
-        What is cached of these is not to be told any more. Raises StoreUnavailable.
+        What is cached of these is not to be told any more. A session whose record cannot be read counts as
+        one of them. Raises StoreUnavailable.
         """
+
+        async def is_living(key: SessionKey) -> bool:
+            try:
+                return await self.store.session(key) is not None
+            except UnreadableRecord:
+                return False
+
         asked = [*keys]
-        found = await asyncio.gather(*map(self.store.session, asked))
-        return {key for key, session in zip(asked, found, strict=True) if session is not None}
+        living = await asyncio.gather(*map(is_living, asked))
+        return {key for key, lives in zip(asked, living, strict=True) if lives}
 
     async def utterances_of(
         self, key: SessionKey, updated: float, policy: Policy, tags: frozenset[str]
     ) -> Sequence[Utterance]:
-        """Return the lines of a living session whose last turn has this time.
+        """Return the lines of a session whose last turn has this time, as they were if it is gone since.
 
         ``tags`` are those of the memory for which it is read.
         """
