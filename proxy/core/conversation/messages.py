@@ -87,7 +87,7 @@ def read_message(content: Content) -> Message:
             parts.append(text)
     result_of: object = exact.result_of[0] if len(exact.result_of) == 1 else exact.result_of
     identifying = [exact.role, exact.name, parts, made, result_of or None]
-    if not (parts or made) and (said := exact.refusal or exact.audio):
+    if not (parts or made) and (said := exact.refusal.strip() or exact.audio):
         identifying.append(said)
     calls = tuple([call_id for call_id, _, _ in content.calls])
     return Message(content.role, hashlib.sha256(dumps(identifying)).digest(), calls, tuple(content.result_of))

@@ -57,7 +57,7 @@ class Conditions(msgspec.Struct, frozen=True):
     boundary: bool = False
     """Whether the client says that its newest message begins something new."""
     prices: Prices | None = None
-    """Token prices and rules of the provider's cache, as adjusted by the policy; None if unknown."""
+    """Token prices and the cache's rules, as the policy adjusts them; None: cost does not count."""
     is_new_head: bool = False
     """Whether the head differs from the previous request's, so the provider's cached prefix is useless."""
     since: int = 0

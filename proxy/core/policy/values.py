@@ -39,7 +39,7 @@ def size(value: object) -> object:
         return value
     if (found := _SIZE.fullmatch(value) if isinstance(value, str) else None) is None:
         raise ValueError('must be a number of bytes, or text such as "64MiB" (B, kB, MB, GB, KiB, MiB, GiB)')
-    return int(float(found[1]) * _BYTES[found[2]])
+    return int(min(float(found[1]), _MOST) * _BYTES[found[2]])
 
 
 def _time_of_day(value: object) -> object:

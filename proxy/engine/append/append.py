@@ -203,7 +203,7 @@ class Appends:
                 yield answer or self._complete(incoming, body, extension, key, stored)
         except SessionBusy as error:
             with suppress(StoreUnavailable):
-                session = (await self._histories.read(key)).session
+                session = await self._store.session(key)
                 if session is not None and session.blocked == "paused":
                     raise SessionBusy(_PAUSED) from error
             raise

@@ -52,6 +52,12 @@ class Collector:
         return self._events
 
     @property
+    def has_given_up(self) -> bool:
+        """Whether the answer is too large to be read, or compressed in a way that is not understood."""
+        is_large = self._read().overflowed if self.is_stream else len(self._body) > _ANSWER_BYTES
+        return is_large or not self.is_readable
+
+    @property
     def can_tell(self) -> bool:
         """Whether it is known how the stream ends: it is neither compressed nor too large to be read."""
         return self.is_plain_stream and not self._read().overflowed

@@ -72,7 +72,7 @@ class Recorder:
     patience: float
     """Longest that the client of an appended turn waits for its turn to be stored, in seconds."""
     billed: Callable[[str, Bill, SessionKey, float], None]
-    """Called with a turn's model, bill, session and that session's ttl (seconds); it must not block."""
+    """Called with a model, a bill, a session and that session's ttl (seconds); it must not block."""
     recorded: Sequence[Callable[[Exchange, Turn], None]]
     """Called after a turn was written that may be remembered, or of which something was cut.
 
@@ -145,7 +145,7 @@ class Recorder:
         recorded = task.result() if done and task.exception() is None else None
         if recorded is Recorded.MOVED:
             raise HistoryNotSaved(_OVERTAKEN)
-        if answer.message is None and collector.is_readable:
+        if answer.message is None and not collector.has_given_up:
             raise UpstreamInvalidResponse("it has no message")
         if recorded is not Recorded.KEPT or not (exchange.answer and answer.complete):
             raise HistoryNotSaved

@@ -217,6 +217,15 @@ def test_lists_are_joined_without_a_gap_where_one_is_empty() -> None:
     assert message(*parts)["details"] == [1, 2]
 
 
+def test_an_answer_that_says_nothing_has_an_empty_content_however_it_came() -> None:
+    silent = b'{"role":"assistant","content":null,"refusal":""}'
+    whole = read_completion(b'{"choices":[{"message":%b,"finish_reason":"stop"}]}' % silent).message
+    streamed = collected(b'data: {"choices": [{"delta": %b}]}\n\n' % silent).answer().message
+    assert whole == streamed == silent.replace(b"null", b'""')
+    written = b'{"role": "assistant", "content": "", "a" : 1}'
+    assert read_completion(b'{"choices":[{"message":%b}]}' % written).message == written
+
+
 def test_numbers_keep_every_digit() -> None:
     number = b"123456789012345678901234567890.10e400"
     kept = collected(b'data: {"choices": [{"delta": {"seed": ' + number + b"}}]}\n\n").answer().message

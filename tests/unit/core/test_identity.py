@@ -255,6 +255,11 @@ def test_answers_that_only_refuse_or_speak_are_told_apart(member: dict[str, Any]
     assert identity(ANSWER | one) == identity(ANSWER)
 
 
+def test_white_space_around_a_refusal_is_no_part_of_it():
+    refusals = [{"role": "assistant", "refusal": text} for text in ("I cannot.", " I cannot.\n")]
+    assert identity(refusals[0]) == identity(refusals[1])
+
+
 @pytest.mark.parametrize("depth", [50, 300, 450, 700, 900])
 def test_a_deeply_nested_part_has_an_identity(depth: int):
     raw = b'{"role":"user","content":[{"type":"x","d":' + b"[" * depth + b"]" * depth + b"}]}"

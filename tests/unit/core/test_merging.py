@@ -122,3 +122,10 @@ def test_a_short_answer_parts_a_note_from_the_result_before_it():
 def test_a_request_that_the_client_put_after_a_result_stays_there():
     raws = [message("user", "u"), CALL, RESULT, message("user", "and?")]
     assert CHAT.alternating(raws, set()) == raws
+
+
+def test_a_note_is_parted_from_a_result_at_the_end_of_several_messages_in_one_slice():
+    raws = [message("user", "u"), CALL + b"," + RESULT, message("assistant", "a"), message("user", "and?")]
+    plan = Plan((Gap(2, 3, NOTE, 1),))
+    sent = CHAT.alternating(apply(plan, raws), plan.note_places)
+    assert [loads(raw)["role"] for raw in (sent[0], *sent[2:])] == ["user", "assistant", "user"]

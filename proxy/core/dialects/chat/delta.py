@@ -272,7 +272,9 @@ class PartialMessage:
         calls = [(call, *call.written()) for call in sorted(self.calls, key=lambda call: call.index)]
         is_odd = is_odd or any(is_call_odd for _, _, is_call_odd in calls)
         shown = [written for call, written, _ in calls if call not in without]
-        speaks_otherwise = bool(shown or function_call) or "refusal" in own or "audio" in own
+        speaks_otherwise = bool(shown or function_call) or any(
+            own.get(name, b"null") not in (b"null", b'""') for name in ("refusal", "audio")
+        )
         if own.get("content", b"null") in (b"null", b'""'):  # without calls the API refuses null
             own["content"] = b"null" if speaks_otherwise else b'""'
         pairs = [(name, own.pop(name)) for name in _LEADING if name in own]

@@ -31,7 +31,7 @@ from proxy.core.formats.json import (
     string,
     text_or_empty,
 )
-from proxy.core.formats.splice import JSONObject
+from proxy.core.formats.splice import JSONObject, element_slices
 from proxy.errors import RequestError
 
 _MODEL_FIRST = re.compile(rb'\s*{\s*"model"\s*:\s*"([ !#-[\]-~]+)"')
@@ -204,7 +204,8 @@ def _is_user(raw: bytes) -> bool:
 
 
 def _is_result(raw: bytes) -> bool:
-    return Content.of(raw).role in ("tool", "function")
+    """Whether a message, or the last of several joined by commas, is the result of a call."""
+    return Content.of(element_slices(b"[%b]" % raw)[-1]).role in ("tool", "function")
 
 
 def _joined(first: bytes, second: bytes) -> bytes:
