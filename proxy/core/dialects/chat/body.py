@@ -137,8 +137,8 @@ class Body(dialect.Body):
 
 def _text_of(members: Members, name: str) -> str:
     """Return a member's text with U+FFFD for lone surrogates, so that it can be stored; empty for others."""
-    raw = writable(bytes(members.get(name, b"")))
-    return loads(raw) if raw.startswith(b'"') else ""
+    raw = bytes(members.get(name, b""))
+    return loads(writable(raw)) if raw.startswith(b'"') else ""
 
 
 class Beginning(msgspec.Struct, frozen=True):
