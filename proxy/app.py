@@ -323,10 +323,8 @@ async def _serving(
     outside: Outside, inside: Inside, drain: Drain, on_ready: Callable[[], object]
 ) -> AsyncGenerator[None]:
     """Load slow parts before the first request; end all in order after the last."""
-    await asyncio.gather(outside.counter.ready(), asyncio.to_thread(prices.load))
-    with suppress(StoreUnavailable):  # requests will report it
-        if not await outside.store.knows_secret():
-            log_warning("the store was written with another UNABRIDGED_SECRET: no session of it is found")
+    loading = (outside.counter.ready(), asyncio.to_thread(prices.load))
+    await asyncio.gather(*loading, _check_secret(outside.store))
     watching = asyncio.create_task(outside.policies.watch())
     daily = asyncio.create_task(inside.memory_scheduler.daily.every_day())
     on_ready()
@@ -346,6 +344,13 @@ async def _serving(
     await outside.store.aclose()
     if outside.tracer is not None:
         await outside.tracer.aclose()
+
+
+async def _check_secret(store: SessionStore) -> None:
+    """Warn the operator of a secret with which nothing in the store will be found."""
+    with suppress(StoreUnavailable):  # requests will report it
+        if not await store.knows_secret():
+            log_warning("the store was written with another UNABRIDGED_SECRET: no session of it is found")
 
 
 def _secrets(settings: Settings) -> tuple[str, ...]:
