@@ -20,7 +20,7 @@ from proxy.core.planning.situation import Situation
 from proxy.engine.admin.inspection import Branch, Inspected, Inspection
 from proxy.engine.answers.tool_cache import ToolCaches
 from proxy.engine.append.turn_queue import TurnQueue
-from proxy.engine.planning.epochs import Epochs, log_pruning
+from proxy.engine.planning.epochs import Epochs
 from proxy.engine.recording.recorder import Recorder
 from proxy.engine.sessions.attachments import MOST
 from proxy.engine.sessions.recognition import Recognition
@@ -176,8 +176,7 @@ class Edits:
             await self.inspection.read(found.key)  # raises NotFound if it was deleted meanwhile
             written = await self.store.begin_epoch(found.key, epoch, len(now.found.epochs), ttl)
             if written and written[0].id == epoch.id:
-                log_pruning(epoch, found.id)
-                self.epochs.count(change.before.plan, epoch)
+                self.epochs.tell(found.id, change.before.plan, epoch)
                 self.recorder.billed(found.session.model, Bill(epochs=1), found.key, ttl)
                 return epoch
         raise SessionBusy

@@ -289,14 +289,16 @@ class Epochs:
         view = view_tokens(decision.plan, request.chain.tokens)
         begun = replace(decision, view_tokens=view, epoch=epoch, number=epoch.number, log=log)
         unsaved = replace(begun, degraded=(*decision.degraded, "epoch-not-saved"))
+        session, is_shadow = request.session.id, request.incoming.is_shadow
+        tell = partial(self.tell, session, situation.plan, epoch, is_shadow=is_shadow)
         try:
             stored = await self._append(request, log)
         except StoreUnavailable:
-            self._tell(request, situation, epoch)
+            tell()
             return unsaved
         if any(other.id == epoch.id for other in stored.epochs):
             self._pending.drop(request)
-            self._tell(request, situation, epoch)
+            tell()
             begun_from = as_requested(situation.under(decision.plan), log.epochs, epoch)
             owner = self._ahead.owner(request, situation, decision)
             await self._ahead.begin_lacking(request, begun_from, epoch, owner)
@@ -306,15 +308,24 @@ class Epochs:
             return unsaved
         return await self.decide(replace(request, log=stored), races - 1)
 
-    def _tell(self, request: Request, before: Situation, epoch: Epoch) -> None:
-        """Count a new epoch, and log what it has cut."""
-        self.count(before.plan, epoch)
-        log_pruning(epoch, request.session.id, is_shadow=request.incoming.is_shadow)
+    def tell(self, session: str, before: Plan, epoch: Epoch, *, is_shadow: bool = False) -> None:
+        """Count a new epoch, and log what it cuts of the session, or in shadow would have cut.
 
-    def count(self, before: Plan, epoch: Epoch) -> None:
-        """Count a new epoch, and what it cuts beyond the plan ``before``, in the metrics."""
+        ``session`` is its id, ``before`` the plan that was in force.
+        """
         self._metrics.epochs.labels(stage=epoch.stage).inc()
         self._metrics.cut_messages.labels(reason=epoch.stage).inc(max(epoch.plan.cut - before.cut, 0))
+        if epoch.removed_tokens <= 0:
+            return
+        messages = f"{epoch.original_count}→{epoch.final_count}"
+        tokens = f"{epoch.original_tokens}→{epoch.final_tokens}"
+        log_event(
+            f"{'would have pruned' if is_shadow else 'pruned'}: messages {messages}, tokens {tokens}",
+            session=session,
+            epoch=epoch.number,
+            stage=epoch.stage,
+            reason=epoch.reason,
+        )
 
     async def _append(self, request: Request, log: EpochLog) -> EpochLog:
         """Append the epochs that the store lacks to the lane; return the lane's epochs after that.
@@ -334,21 +345,6 @@ class Epochs:
             else:
                 place += 1
         return EpochLog(epochs, len(epochs))
-
-
-def log_pruning(epoch: Epoch, session: str, *, is_shadow: bool = False) -> None:
-    """Log what an epoch cut from a session's view or, in shadow, would have cut."""
-    if epoch.removed_tokens <= 0:
-        return
-    messages = f"{epoch.original_count}→{epoch.final_count}"
-    tokens = f"{epoch.original_tokens}→{epoch.final_tokens}"
-    log_event(
-        f"{'would have pruned' if is_shadow else 'pruned'}: messages {messages}, tokens {tokens}",
-        session=session,
-        epoch=epoch.number,
-        stage=epoch.stage,
-        reason=epoch.reason,
-    )
 
 
 def _was_decided(epoch: Epoch, request: Request, stage: Stage) -> bool:
