@@ -9,16 +9,25 @@ import httpx2
 import pytest
 import pytest_asyncio
 
-from tests.support.clients import proxying
-from tests.support.servers import PATIENCE, RawClient, connect
+from tests.support.clients import CHAT, HELLO, KEY, proxying
+from tests.support.servers import PATIENCE, RawClient, connect, eventually
 from tests.support.upstreams import Model, running
+
+LOOKUPS = 4
+"""Requests by which the proxy looks for a window that nobody knows."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def served(request: pytest.FixtureRequest) -> AsyncIterator[tuple[str, Model]]:
-    """The proxy's URL and the model behind it; a file may have `SETTINGS` for it."""
+    """The proxy's URL and the model behind it; a file may have `SETTINGS` for it.
+
+    The proxy has already asked for the window of the tests' model: it would come in between else.
+    """
     settings: dict[str, Any] = getattr(cast("Any", request).module, "SETTINGS", {})
     async with running(Model()) as model, proxying(model.url, **settings) as url:
+        async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as client:
+            await client.post(CHAT, content=HELLO, headers={"Authorization": KEY})
+        await eventually(lambda: len(model.others) == LOOKUPS)
         yield url, model
 
 
