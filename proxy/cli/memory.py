@@ -100,7 +100,8 @@ def _show(verb: str, answer: Json) -> None:
         case "log":
             show(log(answer))
         case "forget":
-            show(f"forgotten: {words(answer['items'])} items")
+            items = f"forgotten: {words(answer['items'])} items"
+            show(items if answer["forgotten"] else "nothing was remembered of it")
         case _:
             show(facts(answer.items()))
 

@@ -4,7 +4,7 @@ Forgetting removes every trace from the memory. Conversations, and the briefings
 sessions and stay.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -44,8 +44,8 @@ class _Deletion:
     entries: Sequence[ItemDetails]
     known: Mapping[SessionKey, Thread]
     """The scope's records of sessions as they are before."""
-    session: SessionKey | None = None
-    """The session whose record goes too."""
+    sessions: Collection[SessionKey] = ()
+    """The sessions whose records go too."""
     said_of: Sequence[str] = ()
     """What else is to be forgotten, in words: a person's name, or what is said of something in a channel."""
 
@@ -55,7 +55,7 @@ class _Deletion:
         sayings = [*self.said_of]
         for each in self.entries:
             sayings += each.text, each.item.text, each.item.source.passage
-        texts = [thread.texts for key, thread in self.known.items() if key == self.session]
+        texts = [thread.texts for key, thread in self.known.items() if key in self.sessions]
         return sayings + [line for each in texts for line in f"{each.long}\n{each.short}".splitlines()]
 
     @cached_property
@@ -69,7 +69,7 @@ class _Deletion:
             for key, thread in self.known.items()
             if (left := without(thread.texts, self.sayings)) != thread.texts
         }
-        return threads if self.session is None else {**threads, self.session: None}
+        return threads | dict.fromkeys(self.sessions)
 
     @cached_property
     def _archive(self) -> Mapping[str, Archived | None]:
@@ -139,26 +139,28 @@ class Forgetting:
         """Forget a session's own scope; return whether it existed."""
         return await self.scope(self.naming.scope(ScopeKind.THREAD, tenant, key.tag, key.sid))
 
-    async def session(self, key: SessionKey, tenant: str) -> int:
-        """Forget what was learned from a session, in every scope; return the number of items forgotten.
+    async def session(self, names: Mapping[SessionKey, str]) -> int | None:
+        """Forget what was learned from a session, in every scope.
 
-        What was learned before the secret was rotated names it by the key and the tenant that it had then.
+        ``names`` are the keys that the session has, and had before the secret was rotated, each with its
+        tenant. Returns the number of items forgotten; None if nothing was remembered of the session.
         """
-        name, forgotten = key.id_for(tenant), 0
+        ids = {key.id_for(tenant) for key, tenant in names.items()}
+        forgotten: list[int] = []
 
         def is_learned(entry: ItemDetails) -> bool:
-            return entry.item.source.session == name
+            return entry.item.source.session in ids
 
         for kept in await self.memories.all(_EVERY_SCOPE):
-            entries = [each for each in kept.entries if is_learned(each)]
-            thread = await self.memories.scopes.store.thread(kept.scope, key)
-            if entries or thread is not None:
-                if kept.scope.kind is ScopeKind.THREAD:
-                    forgotten += len(kept.entries)
-                    await self.scope(kept.scope)
-                else:
-                    forgotten += await self._forget(kept, is_learned, key)
-        return forgotten
+            threads = [key for key in names if await self.memories.scopes.store.thread(kept.scope, key)]
+            if not threads and not any(map(is_learned, kept.entries)):
+                continue
+            if kept.scope.kind is ScopeKind.THREAD:
+                forgotten.append(len(kept.entries))
+                await self.scope(kept.scope)
+            else:
+                forgotten.append(await self._forget(kept, is_learned, threads))
+        return sum(forgotten) if forgotten else None
 
     async def person(self, name: str, tenant: str = "") -> int:
         """Forget a person's scope and what they said in other scopes; return the number of items forgotten.
@@ -215,10 +217,10 @@ class Forgetting:
         self,
         kept: ScopeDetails,
         is_meant: Callable[[ItemDetails], bool],
-        session: SessionKey | None = None,
+        sessions: Collection[SessionKey] = (),
         said_of: Sequence[str] = (),
     ) -> int:
-        """Delete items of a scope, the lines of texts about them, and its record of a session.
+        """Delete items of a scope, the lines of texts about them, and its records of sessions.
 
         Returns the number of items deleted.
         """
@@ -232,7 +234,7 @@ class Forgetting:
         if present is None:
             return 0
         entries = [each for each in present.entries if is_meant(each)]
-        deletion = _Deletion(present, entries, await self._known(present), session, said_of)
+        deletion = _Deletion(present, entries, await self._known(present), sessions, said_of)
         for first in range(0, max(len(entries), 1), _STEP):
             some = entries[first : first + _STEP]
             await change(kept.scope, lambda copy, some=some: deletion.changes(copy, some, now()), ttl)

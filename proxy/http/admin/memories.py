@@ -88,9 +88,8 @@ class MemoryOperations:
                 was_there = await self.forgetting.scope(kept.scope)
                 return schemas.Forgotten(id=name, items=len(kept.entries), forgotten=was_there)
             case "session", name:
-                found = await self._sessions(name)
-                count = sum([await self.forgetting.session(*each) for each in found])
-                return schemas.Forgotten(id="", items=count, forgotten=bool(count))
+                count = await self.forgetting.session(await self._names_of(name))
+                return schemas.Forgotten(id="", items=count or 0, forgotten=count is not None)
             case _, name:
                 count = await self.forgetting.person(name, tenant)
                 return schemas.Forgotten(id="", items=count, forgotten=True)
@@ -185,8 +184,8 @@ class MemoryOperations:
         ]
         return [home for home in homes if home is not None]
 
-    async def _sessions(self, name: str) -> list[tuple[SessionKey, str]]:
-        """Return a session and its tenant, as they are and as they were before the secret was rotated.
+    async def _names_of(self, name: str) -> dict[SessionKey, str]:
+        """Return a session's key and tenant, as they are and as they were before the secret was rotated.
 
         A complete id also finds a session that is gone. Raises NotFound.
         """
@@ -199,7 +198,7 @@ class MemoryOperations:
         else:
             ids = [found.id, *found.session.former]
         parts = [each.split(".") for each in ids]
-        return [(SessionKey(tag, sid), tenant) for tenant, tag, sid in parts]
+        return {SessionKey(tag, sid): tenant for tenant, tag, sid in parts}
 
 
 def _as_bytes(name: str) -> str:

@@ -11,7 +11,7 @@ from proxy.core.memory.records import ArchiveReason, Source, Texts, Thread
 from proxy.engine.admin.forgetting import Forgetting
 from proxy.engine.admin.memories import MemoryAdmin
 from proxy.errors import NotFound
-from proxy.ports import Changes
+from proxy.ports import Changes, SessionKey
 from tests.support.memories import forgetting_in
 from tests.support.scopes import ABOUT, ALONE, CHANNEL, ONE, WORKSPACE, archived, item, written
 from tests.support.stores import HandClock
@@ -121,8 +121,24 @@ async def test_a_session_of_a_channel_is_forgotten_in_the_texts_of_its_workspace
     read = Thread(updated=1.0, texts=Texts(short="- They paint the boat."))
     await written(store, threads={ONE: read})
     await written(store, WORKSPACE, about=ALONE, texts=Texts(short="- Crews paint a boat.\n- They sail."))
-    await forgetting.session(ONE, "t")
+    assert await forgetting.session({ONE: "t"}) == 0
     assert (await store.remembered(WORKSPACE)).texts.short == "- They sail."
+
+
+async def test_of_a_session_that_nothing_was_learned_from_nothing_is_forgotten(
+    forgetting: Forgetting,
+) -> None:
+    assert await forgetting.session({SessionKey("ff", "named"): "t"}) is None
+
+
+async def test_a_session_is_forgotten_under_all_names_that_it_had(
+    forgetting: Forgetting, memories: MemoryAdmin
+) -> None:
+    former = SessionKey("dd", "named")
+    sources = [Source(session=key.id_for("t"), messages=(), role="user", at=1.0) for key in (former, ONE)]
+    learned = {f"i{n}": item(f"i{n}", "The hull is red.", source=each) for n, each in enumerate(sources, 2)}
+    await written(memories.scopes.store, items=learned)
+    assert await forgetting.session({ONE: "t", former: "t"}) == 2
 
 
 async def test_a_person_who_spoke_in_a_channel_is_forgotten_in_the_texts_of_its_workspace_too(

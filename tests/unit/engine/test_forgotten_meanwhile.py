@@ -39,7 +39,7 @@ async def test_nor_is_it_remembered_where_somebody_has_spoken_again_since(model:
 async def test_a_session_that_is_forgotten_while_it_is_read_stays_forgotten(model: RememberingModel) -> None:
     place = Place(model, credentials=OPERATOR)
     await reading(place, "I live in Oslo.")
-    model.meanwhile = lambda: place.forgetting.session(KEY, "t")
+    model.meanwhile = lambda: place.forgetting.session({KEY: "t"})
     assert (await place.process().run()).threads == 0
     assert await place.items() == {}
     assert await place.memories.threads(PERSON, 1) == {}
