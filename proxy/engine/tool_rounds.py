@@ -141,7 +141,9 @@ class Rounds:
     answered: int = 0
     """All answered calls, including those of the proxy's own tools."""
     spent: Usage = field(default_factory=Usage)
-    """Usage of the requests before the newest one."""
+    """Usage of the requests before the newest one that was answered."""
+    used: Usage = field(default_factory=Usage)
+    """Usage of all requests that were answered."""
     sequence: list[bytes] = field(default_factory=list[bytes])
     """The messages that the upstream has in place of the client's one message."""
     tokens: int = 0
@@ -173,7 +175,7 @@ class Rounds:
         results = await self._results(editor)
         self.before = replace(self, sequence=[*self.sequence]) if results else None
         self.answered += len(results)
-        self.spent = editor.spent
+        self.spent, self.used = editor.spent, editor.used
         unanswered = [call for call in editor.requested() if call not in results]
         dropped = [call for call in unanswered if self.answerers.is_ours(call.tool)]
         is_left = bool(editor.shown()) or len(dropped) < len(unanswered)

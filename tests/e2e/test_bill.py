@@ -20,7 +20,17 @@ from tests.support.repeated_calls import TOOLS, WEATHER, known
 from tests.support.replays import replayed
 from tests.support.servers import Exchange
 from tests.support.stores import embedded_valkey, run
-from tests.support.upstreams import Behaviour, Message, Model, calling, completion, events, said
+from tests.support.upstreams import (
+    JSON,
+    Behaviour,
+    Message,
+    Model,
+    calling,
+    completion,
+    events,
+    plainly,
+    said,
+)
 
 FRESH, CACHED, OUTPUT = 2.5e-6, 1.25e-6, 10e-6
 """Dollars for a token of gpt-4o."""
@@ -366,6 +376,26 @@ async def test_a_round_that_the_client_does_not_see_is_billed_beside_the_answer(
     assert bill["tokens"]["sent"] == 1_200
     assert bill["dollars"]["hidden"] == pytest.approx(1_000 * FRESH + 20 * OUTPUT, abs=1e-9)
     assert bill["dollars"]["answers"] == pytest.approx(1_200 * FRESH + 30 * OUTPUT, abs=1e-9)
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["of known price", "of unknown price"])
+async def test_a_round_after_which_the_next_one_fails_is_billed_too(
+    small: Small, model: Model, chats: Chats, told: bool
+) -> None:
+    chat = talker(chats, await small(50_000, extra=REPEATED_CALLS))
+    chat.messages, chat.members["tools"], model.tells_usage = known(), TOOLS, False
+    hidden = calling(WEATHER)
+    model.replies += [
+        using(usage(1_000, 20, cached_tokens=0), hidden) if told else hidden,
+        plainly(429, [JSON], b'{"error": {"message": "slower"}}'),
+        said("It is 18 degrees."),
+    ]
+    assert (await chat.send()).status_code == 429
+    assert (await chat.send()).status_code == 200
+    bill = await bill_of(chat.url)
+    assert bill["tool_calls_answered"] == 1
+    assert bill["price_unknown"] == (0 if told else 1)
+    assert bill["dollars"]["hidden"] == pytest.approx((1_000 * FRESH + 20 * OUTPUT) * told, abs=1e-9)
 
 
 async def test_hidden_rounds_of_which_nothing_is_told_are_of_unknown_price(

@@ -11,15 +11,17 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import openai
 import pytest
 import pytest_asyncio
 
 from tests.support.append_client import Appender, contents
-from tests.support.clients import SECRET, Chat, admin, question, told, user, write_policy
+from tests.support.clients import ADMIN, SECRET, Chat, admin, question, told, user, write_policy
 from tests.support.cluster import three_nodes
 from tests.support.processes import Serving, serving
 from tests.support.repeated_calls import POLICY, WEATHER, ask, both, known, result, sent_back, talking
+from tests.support.servers import PATIENCE
 from tests.support.stores import embedded_valkey
 from tests.support.upstreams import Model, running, said
 
@@ -66,6 +68,12 @@ class Machines:
         """What a machine says of a session."""
         listed = (await admin(self.urls[at], "sessions"))["sessions"]
         return next((each for each in listed if each["name"] == name), None)
+
+    async def delete(self, name: str, at: int) -> None:
+        """Delete a session at a machine, once it is in the store."""
+        async with httpx2.AsyncClient(base_url=self.urls[at], headers=ADMIN, timeout=PATIENCE) as client:
+            while (await client.delete(f"/unabridged/v1/sessions/{name}")).status_code != 200:
+                pass
 
 
 @pytest.fixture(scope="module", params=["one server", "a cluster"])
@@ -157,6 +165,32 @@ async def test_a_session_that_no_header_names_is_found_at_the_other_machine(mach
     chat.url = machines.urls[1]
     second = await chat.ask("And when?")
     assert told(second, "session") == told(first, "session")
+
+
+async def test_a_session_that_is_deleted_at_one_machine_is_begun_anew_at_the_other(
+    machines: Machines,
+) -> None:
+    chat, number = machines.chat(X_Unabridged_Session="deleted"), 0
+    while told(await chat.ask(question(number)), "epoch") != "2":
+        number += 1
+    await machines.delete("deleted", at=1)
+    assert told(await chat.ask(question(number + 1)), "epoch") == "1"
+    chat.url = machines.urls[1]
+    before = machines.model.views()[-1]
+    await chat.ask(question(number + 2))
+    assert machines.model.views()[-1][: len(before)] == before
+
+
+async def test_a_session_that_one_machine_began_anew_is_found_by_the_other_though_it_gave_answers_before(
+    machines: Machines,
+) -> None:
+    chat = machines.chat()
+    name = told(await chat.ask("Where is the regatta?"), "session")
+    await machines.delete(name, at=1)
+    chat.url = machines.urls[1]
+    name = told(await chat.ask("And when is it?"), "session")
+    chat.url = machines.urls[0]
+    assert told(await chat.ask("Who sails?"), "session") == name
 
 
 async def test_appended_turns_run_in_order_and_each_has_the_whole_past(machines: Machines) -> None:

@@ -187,6 +187,11 @@ class AnswerEditor(Protocol):
         """The summed usage of all answers before the newest."""
         ...
 
+    @property
+    def used(self) -> Usage:
+        """The same with that of the newest, as far as it has come."""
+        ...
+
     def feed(self, chunk: bytes) -> bytes:
         """Take the next bytes of the round, and return those that the client gets now.
 

@@ -67,7 +67,14 @@ class ToolLoop:
         course = _Course(self, exchange, exchange.rounds)
         if is_stream(sent.response):
             return replace(sent, response=_Spliced(sent, course), begun=b"", is_over=False)
-        return await _whole(sent, course)
+        has_failed = True
+        try:
+            whole = await _whole(sent, course)
+            has_failed = whole.response.status != _OK
+        finally:
+            if has_failed and exchange.rounds.count:
+                self.recorder.bill_unanswered(exchange, exchange.rounds)
+        return whole
 
 
 @dataclass(frozen=True)

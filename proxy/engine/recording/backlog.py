@@ -7,6 +7,7 @@ once.
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 
 from proxy.core.conversation.records import Turn
 from proxy.errors import StoreUnavailable
-from proxy.ports import SessionKey, SessionStore, UnreadableRecord
+from proxy.ports import Recorded, SessionKey, SessionStore, UnreadableRecord
 from proxy.telemetry import log_warning
 
 
@@ -29,11 +30,15 @@ class Unwritten:
     chain: AbstractSet[bytes]
     """Chain hashes of the turn's request. It moves the session's tip only from one of these: any other is
     later."""
+    tells: Callable[[Turn], None] | None = None
+    """Called with the turn once it is written."""
+    body: int = 0
+    """Bytes of the request, if ``tells`` keeps it."""
 
     @property
     def size(self) -> int:
-        """Bytes of the turn's messages."""
-        return sum(len(node.raw) for node in self.turn.nodes)
+        """Bytes of the turn's messages, and of the request where it is kept."""
+        return self.body + sum(len(node.raw) for node in self.turn.nodes)
 
 
 _TRIES = 8
@@ -108,6 +113,8 @@ class Backlog:
                 log_warning("a turn was written late", result=recorded.value)
                 if key in self._waiting and self._waiting[key][0] is oldest:
                     self._drop(key)
+            if recorded is Recorded.KEPT and oldest.tells is not None:
+                oldest.tells(turn)
 
     async def aclose(self) -> None:
         """Try once more, then give up the turns that are left."""

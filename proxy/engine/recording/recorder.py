@@ -31,8 +31,9 @@ from proxy.engine.intake.reader import PIECE
 from proxy.engine.models.models import Models
 from proxy.engine.recording.backlog import Backlog, Unwritten
 from proxy.engine.recording.collector import Collector
-from proxy.engine.recording.turn_bill import bill_of
+from proxy.engine.recording.turn_bill import bill_of, bill_of_hidden
 from proxy.engine.sessions.recognition import Recognition
+from proxy.engine.tool_rounds import Rounds
 from proxy.errors import HistoryNotSaved, StoreUnavailable, UpstreamInvalidResponse
 from proxy.ports import Clock, Recorded, SessionKey, TokenCounter, TurnStore
 from proxy.telemetry import Metrics, log_fault, log_warning
@@ -185,6 +186,11 @@ class Recorder:
         except Exception as error:  # noqa: BLE001 - law 5: a turn is kept, whatever is wrong with its bill
             log_fault("a turn could not be billed", error)
 
+    def bill_unanswered(self, exchange: Exchange, rounds: Rounds) -> None:
+        """Bill hidden requests after which one failed: the client got an error, and no turn is recorded."""
+        request, bill = exchange.request, bill_of_hidden(exchange.request, rounds)
+        self.billed(request.model.name, bill, request.session.key, self._ttl(exchange))
+
     async def _write(self, exchange: Exchange, turn: Turn, ttl: float) -> Recorded | None:
         """Write a turn; None if the store is away.
 
@@ -197,19 +203,26 @@ class Recorder:
             recorded = await self.store.record(key, turn, ttl)
         except StoreUnavailable as error:
             log_warning("a turn could not be written", code=error.code)
-            if exchange.request.incoming.appended is None:
-                self.backlog.add(Unwritten(key, turn, ttl, frozenset(request.chain.hashes)))
+            if request.incoming.appended is None:
+                chain, tells, body = frozenset(request.chain.hashes), None, 0
+                if request.home is not None:  # what was said is to be remembered, even if late
+                    tells, body = partial(self._tell, exchange), len(request.incoming.body)
+                self.backlog.add(Unwritten(key, turn, ttl, chain, tells, body))
         if recorded is Recorded.KEPT:
+            cached.begun = cached.begun or turn.session.created
             if cached.lookup is not None:
                 cached.learn_turn(request.session.lane.id, turn, ttl)
                 self.recognition.cache.keep(key, cached)
             if request.home is not None or exchange.decision.plan != EMPTY:
-                for after in self.recorded:
-                    after(exchange, turn)
+                self._tell(exchange, turn)
         else:
             cached.lookup = None
             self._lose(exchange)
         return recorded
+
+    def _tell(self, exchange: Exchange, turn: Turn) -> None:
+        for after in self.recorded:
+            after(exchange, turn)
 
     async def keep_hidden(self, exchange: Exchange, hidden: HiddenCalls) -> bool:
         """Store the upstream messages of an answer; return False if that is not done in time.

@@ -13,6 +13,7 @@ from proxy.core.dialects.answers import Usage
 from proxy.core.economics.bill import Bill, bounded, kept_prompt, money, prompt_of
 from proxy.core.planning.plan import EMPTY, Plan
 from proxy.engine.flow import Exchange, Request
+from proxy.engine.tool_rounds import Rounds
 
 
 def bill_of(exchange: Exchange, usage: Usage | None, counted: int) -> Bill:
@@ -50,6 +51,15 @@ def bill_of(exchange: Exchange, usage: Usage | None, counted: int) -> Bill:
         also["unpriced"] = bill.unpriced + (rounds.count if reported is None else 0)
         also["tool_calls"] = rounds.answered
     return replace(bill, **also)
+
+
+def bill_of_hidden(request: Request, rounds: Rounds) -> Bill:
+    """Return the bill of the hidden requests of an answer that ended in an error."""
+    prices, used = request.conditions.prices, rounds.used
+    if prices is None or not prices.is_known or used.prompt_tokens is None:
+        return Bill(unpriced=rounds.count, tool_calls=rounds.answered)
+    cost = money(prompt_of(used), bounded(used.completion_tokens), prices)
+    return Bill(hidden=cost, tool_calls=rounds.answered)
 
 
 def _sent(exchange: Exchange, prices: Prices, plan: Plan, reported: Usage | None) -> Prompt:

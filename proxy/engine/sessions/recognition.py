@@ -55,22 +55,29 @@ class Recognition:
         """
         tenant, named = caller.tenant, caller.key
         tag = named.tag if named else self._naming.bucket(tenant, history.first_user)
-        key, is_joined = (named, False) if named else self._answered_here(tenant, tag, history)
-        cached, entry = self.cache.of_lane(key, lane) if key else (CachedSession(), CachedLane())
+        own, is_joined, is_newest = named, False, True
+        if named is None:
+            own, is_joined, is_newest = self._answered_here(tenant, tag, history)
+        key = own if is_newest else None  # else the store may know who gave the newest answer
+        cached, entry = self.cache.of_lane(own, lane) if own else (CachedSession(), CachedLane(lane))
         held = entry.log
-        lookup = self._lookup(caller, history, lane, tag, key, cached, held)
+        lookup = self._lookup(caller, history, tag, key, own, cached, entry)
         revision = self._store.revision()
         found = certain = None
         if key is not None and revision is not None:
             found = certain = cached.known(lookup, revision, self._clock.now())
         if certain is None:
             found = await self._find(lookup, caller, history, needs_store=needs_store)
-        if key and found is not None and len(cached.stored_hidden) < lookup.hidden_seen[1]:
-            lookup = replace(lookup, hidden_seen=("", 0))  # it was deleted in the meantime
-            found = await self._find(lookup, caller, history, needs_store=needs_store)
         if key is None:
-            key = SessionKey((found and found.tag) or tag, (found and found.sid) or secrets.token_hex(8))
-            cached, entry = self.cache.of_lane(key, lane)
+            key = own or SessionKey(tag, secrets.token_hex(8))
+            if found is not None and found.sid is not None:
+                key = SessionKey(found.tag or tag, found.sid)
+            if key != own:
+                (cached, entry), held, is_joined = self.cache.of_lane(key, lane), None, False
+        if found is not None and not (
+            self.cache.follows(key, cached, found) and len(cached.stored_hidden) >= lookup.hidden_seen[1]
+        ):  # the session has ended in the store, or has been deleted here while that was asked
+            return await self.recognise(caller, history, lane, needs_store=needs_store)
         is_news = revision is not None or bool(found and found.hidden) or cached.hidden_bytes > 0
         if found is not None and found is not certain and is_news:
             self.cache.learn(key, cached, lookup, found, revision)
@@ -96,22 +103,25 @@ class Recognition:
         self,
         caller: Caller,
         history: History,
-        lane: str,
         tag: str,
         key: SessionKey | None,
+        own: SessionKey | None,
         cached: CachedSession,
-        held: EpochLog | None,
+        entry: CachedLane,
     ) -> Lookup:
-        """Build the look-up: with a key for what is unknown here, without one by the history."""
+        """Build the look-up of a session by its key, or without one by the history.
+
+        What this process has ``cached`` of its ``own`` session is not asked for again.
+        """
         first = b"" if key else history.first_joint()
-        sid = key.sid if key else ""
+        sid = own.sid if own else ""
         return Lookup(
             tag=key.tag if key else tag,
             sid=key.sid if key else None,
             newest=history.hashes.newest(_ASKED),
             uncounted=tuple(history.uncounted),
-            lane=lane,
-            seen=(sid, held.saved if held else 0),
+            lane=entry.id,
+            seen=(sid, entry.log.saved if entry.log else 0),
             hidden_seen=(sid, len(cached.stored_hidden)),
             injected=cached.injection.injection.digest if cached.injection else b"",
             joints=() if key else history.joints(_ASKED),
@@ -159,10 +169,8 @@ class Recognition:
         """Return a lane's epochs from the store's answer and those ``held`` here before it."""
         if found is None:
             return held or entry.log
-        if held is not None and found.sid == key.sid and not (found.epochs or found.was_here):
+        if held is not None and found.sid == key.sid and not found.epochs:
             return entry.log or held  # unchanged, or extended by another request
-        if found.was_here:
-            held = None  # what ended there has ended here
         if held is None or found.epochs:
             # The store's epochs take precedence: ours that it did not accept give way to those of others.
             epochs = (*(held.epochs[: held.saved] if held and found.sid == key.sid else ()), *found.epochs)
@@ -171,30 +179,29 @@ class Recognition:
             held = EpochLog(held.epochs, 0)
         return self.cache.keep_log(key, lane, held)
 
-    def _answered_here(self, tenant: str, tag: str, history: History) -> tuple[SessionKey | None, bool]:
-        """Find the session without a header in which this process gave the newest answer of a chain.
+    def _answered_here(self, tenant: str, tag: str, history: History) -> tuple[SessionKey | None, bool, bool]:
+        """Find the session without a header in which this process gave the newest of its answers in a chain.
 
-        Also returns whether only the answer's place identified it. This is needed since a client may send an
-        answer back before its turn is in the store, or while the store is away.
+        Also returns whether only the answer's place identified it, and whether no newer answer stands in the
+        chain, which another process may have given. Where there is none, this is needed since a client may
+        send an answer back before its turn is in the store, or while the store is away.
         """
-        may_join, last = True, len(history.hashes) - 1
+        may_join, is_newest, last = True, True, len(history.hashes) - 1
         for back, chain_hash in enumerate(history.hashes.newest(_ASKED)):
             key = self._answered.get((tag, chain_hash))
             if key is not None:
-                return (SessionKey(tag, secrets.token_hex(8)) if key == _SEVERAL else key), False
+                return (SessionKey(tag, secrets.token_hex(8)) if key == _SEVERAL else key), False, is_newest
             joint = history.joint_at(last - back) if may_join else None
             key = self._answered.get((tenant, joint.hash)) if joint else None
-            if joint is None or key is None:
-                continue
-            may_join = key != _SEVERAL
-            if not may_join:
-                continue
-            newest = self.cache.of(key)
-            if newest.joint != joint.hash:
-                break  # only the store knows which messages stand there
-            if _has_only_lost(history, joint.user, newest.question):
-                return key, True
-        return None, False
+            may_join = key != _SEVERAL and may_join
+            if joint is not None and key is not None and may_join:
+                newest = self.cache.of(key)
+                if newest.joint != joint.hash:
+                    break  # only the store knows which messages stand there
+                if _has_only_lost(history, joint.user, newest.question):
+                    return key, True, is_newest
+            is_newest = is_newest and history.entries[last - back].message.role != "assistant"
+        return None, False, False
 
     def _goes_on(self, history: History, found: Found) -> bool:
         """Whether a chain continues from the answer by whose place its session was found.

@@ -86,6 +86,9 @@ class CachedSession(msgspec.Struct):
     """The id that operators see. This and ``cache_key`` are empty until they are first needed."""
     cache_key: str = ""
     """The session's key for the provider's prompt cache."""
+    begun: float = 0.0
+    """When the store says that the session began, in seconds since 1970; 0 until it is there. Another time
+    is that of another session, which took the name of one that ended."""
     lanes: dict[str, CachedLane] = {}
     lookup: CachedLookup | None = None
     """What the store would answer about the session, where that is certain."""
@@ -181,8 +184,6 @@ class CachedSession(msgspec.Struct):
 
     def learn_hidden(self, found: Found, sid: str, *, is_whole: bool) -> None:
         """Take over the store's hidden calls; ``is_whole`` says that it was asked for all of them."""
-        if found.was_here:  # the session has ended in the store, so it ends here
-            self.given_hidden, self.stored_hidden, self.hidden_bytes = {}, {}, 0
         if not found.hidden and (found.sid == sid or not self.hidden_bytes):
             return
         found_hidden = {each.hash: each for each in found.hidden}
@@ -256,6 +257,21 @@ class SessionCache:
                 del session.lanes[next(iter(session.lanes))]
             found = session.lanes[lane] = CachedLane(lane)
         return session, found
+
+    def follows(self, key: SessionKey, session: CachedSession, found: Found) -> bool:
+        """Whether the store still has the session that an entry tells of; if it has ended, forget it.
+
+        Of a session that the store has lost the epochs count as unwritten, so that they are written again.
+        """
+        stored, begun = found.session, session.begun
+        if begun and (found.was_here if stored is None else stored.created != begun):
+            self.forget(key)
+            return False
+        session.begun = stored.created if stored is not None else 0.0
+        if begun and stored is None:
+            for lane in session.lanes.values():
+                lane.log = lane.log and EpochLog(lane.log.epochs)
+        return True
 
     def keep(self, key: SessionKey, session: CachedSession) -> None:
         """Store a changed entry and weigh it again."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from proxy.cache import Memory
 from proxy.core.conversation.records import HiddenCalls
-from proxy.engine.sessions.session_cache import CachedSession, SessionCache
+from proxy.engine.sessions.session_cache import CachedSession, EpochLog, SessionCache
 from proxy.ports import Found, SessionKey
+from tests.support.stores import epoch, turn
 
 KEY = SessionKey("aa", "01")
 
@@ -14,8 +17,8 @@ def hidden(answer: str, said: str = "x") -> HiddenCalls:
     return HiddenCalls(hash=answer.encode(), messages=(said.encode(),), tokens=1, at=1.0)
 
 
-def told(*answers: HiddenCalls, sid: str | None = KEY.sid, was_here: bool = False) -> Found:
-    return Found(sid=sid, hidden=answers, was_here=was_here)
+def told(*answers: HiddenCalls, sid: str | None = KEY.sid) -> Found:
+    return Found(sid=sid, hidden=answers)
 
 
 A, B = hidden("a"), hidden("b")
@@ -53,12 +56,29 @@ def test_all_of_them_take_the_place_of_what_was_read() -> None:
     assert len(here.stored_hidden) == 2
 
 
-def test_what_ended_there_has_ended_here() -> None:
-    here = CachedSession()
+@pytest.mark.parametrize(
+    "found", [Found(was_here=True), Found(sid=KEY.sid, session=turn("u1", created=2.0).session)]
+)
+def test_what_ended_there_has_ended_here_even_if_it_was_begun_anew(found: Found) -> None:
+    cache, begun = SessionCache(Memory()), Found(sid=KEY.sid, session=turn("u1", created=1.0).session)
+    here, lane = cache.of_lane(KEY, "lane")
+    assert cache.follows(KEY, here, begun)
     here.learn_hidden(told(A), KEY.sid, is_whole=True)
-    here.learn_hidden(told(sid=None, was_here=True), KEY.sid, is_whole=False)
+    cache.keep_log(KEY, "lane", EpochLog((epoch("e1"),), 1))
+    assert cache.follows(KEY, here, begun)
+    assert (here.hidden, lane.log) == ({b"a": A}, EpochLog((epoch("e1"),), 1))
+    assert not cache.follows(KEY, here, found)
     assert here.hidden == {}
-    assert len(here.stored_hidden) == 0
+    assert cache.of_lane(KEY, "lane")[1].log is None
+
+
+def test_the_epochs_of_a_session_that_the_store_has_lost_are_to_be_written_again() -> None:
+    cache = SessionCache(Memory())
+    here, lane = cache.of_lane(KEY, "lane")
+    assert cache.follows(KEY, here, Found(sid=KEY.sid, session=turn("u1").session))
+    cache.keep_log(KEY, "lane", EpochLog((epoch("e1"),), 1))
+    assert cache.follows(KEY, here, Found(sid=KEY.sid))
+    assert lane.log == EpochLog((epoch("e1"),), 0)
 
 
 def test_a_store_that_does_not_know_the_session_yet_is_asked_for_all() -> None:

@@ -183,6 +183,10 @@ class Editor:
     def spent(self) -> Usage:
         return usage_of(self._spent)
 
+    @property
+    def used(self) -> Usage:
+        return usage_of(summed(self._spent, self._usage))
+
     def requested(self) -> list[ToolCall]:
         """Empty where the round broke off, was cut short, or cannot be read."""
         is_whole = self.has_ended and not self.has_given_up and self._finish not in _CUT_SHORT
