@@ -6,6 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import httpx2
@@ -333,3 +334,47 @@ async def test_exchanges_roll_alike_on_two_workers(model: Model, chats: Chats) -
 
 def test_the_presets_by_count_are_shipped() -> None:
     assert {"exchanges.toml", "sliding-window.toml"} <= {file.name for file in shipped_policies().iterdir()}
+
+
+# --- side by side with other epochs
+
+BY_COUNT = {
+    "units": "[stages]\nmax_units = 3\n[keep]\nrecent = 0.0",
+    "exchanges": '[strategy]\nname = "exchanges"\nexchanges = 3\nroll_to = 2',
+}
+
+
+@pytest.mark.parametrize("strategy", BY_COUNT)
+async def test_after_a_large_message_is_edited_away_each_cut_by_count_is_kept_until_the_next(
+    tmp_path: Path, model: Model, chats: Chats, strategy: str
+) -> None:
+    text = "budget.tokens = 2000\nsummary.enabled = false\neconomy.enabled = false\n"
+    policy = str(write_policy(tmp_path, "by-count", text + BY_COUNT[strategy]))
+    async with proxying(model.url, policy=policy) as url:
+        chat = chats(url, X_Unabridged_Session="s")
+        await talk(chat, 5)
+        await chat.ask("A large paste: " + "word " * 1_900)
+        del chat.messages[-2:]
+        seen: list[tuple[str, list[Message]]] = []
+        for number in range(8):
+            response = await chat.ask(f"Question {number} after it, please. " + "Tell me all. " * 8)
+            seen.append((told(response, "epoch"), model.views()[-1]))
+    for (epoch, view), (later, longer) in pairwise(seen):
+        assert later == str(int(epoch) + 1) or longer[: len(view)] == view
+    assert int(seen[-1][0]) > 1
+
+
+@pytest.mark.parametrize("name", ["importance", "sliding_window", "exchanges"])
+async def test_where_head_and_last_message_are_over_the_window_the_rest_is_cut(
+    tmp_path: Path, model: Model, chats: Chats, name: str
+) -> None:
+    text = 'summary.enabled = false\nbudget.windows = { "*" = 600 }\n'
+    text += f'strategy = {{ name = "{name}", last = 8 }}\n'
+    async with proxying(model.url, policy=str(write_policy(tmp_path, "small", text))) as url:
+        chat = chats(url)
+        for number in range(20):
+            chat.messages += [user(f"Question {number}: " + "word " * 60), said("So it is. " * 20)]
+        chat.messages.insert(0, {"role": "system", "content": "head " * 300})
+        response = await chat.ask("last " * 400)
+        assert told(response, "epoch") == "1"
+        assert len(model.views()[-1]) < 25

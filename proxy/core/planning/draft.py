@@ -85,7 +85,8 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
         """The conditions that must hold before the epoch begins."""
         if self.by_units:
             return LIFE[Cause.UNITS]
-        return LIFE[cause_of(self.stage, acts_now=self.acts_now)]
+        is_over = self.situation.budget.is_over(self.situation.view_tokens)
+        return LIFE[cause_of(self.stage, acts_now=self.acts_now, is_over=is_over)]
 
     @property
     def must_pay(self) -> bool:
@@ -176,7 +177,7 @@ def nearest_to_goal(
     again with a corrected amount if notes and ledger turn out smaller or larger than what was set aside.
     ``growth`` and ``most``: see ``growth`` and ``ledger`` of :func:`proxy.core.planning.planner.draft`.
     """
-    budget, acts_now = situation.budget, strategy.acts_now(situation)
+    budget, acts_now = situation.budget, strategy.acts_at_once(situation)
     is_counting = strategy.slides or acts_now  # such a strategy decides by count, not by tokens
     is_chosen_once = is_counting or strategy is BY_UNITS
     may_stand = not is_counting and most is None and notes_stand(situation)

@@ -23,6 +23,7 @@ cutting does not help. Then an epoch begins only when the messages after the hea
 the window or budget, also above 100 %.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import assert_never
@@ -91,14 +92,13 @@ LIFE: Mapping[Cause, tuple[Gate, ...]] = {
 """By cause, the gates that an epoch must pass in this order before it comes into force."""
 
 
-def cause_of(stage: Stage, *, acts_now: bool) -> Cause:
+def cause_of(stage: Stage, *, acts_now: bool, is_over: bool) -> Cause:
     """Return the cause of an epoch at a stage.
 
-    ``acts_now``: whether the strategy acts for another reason than usage.
+    ``acts_now``: whether the strategy acts for another reason than usage. ``is_over``: whether the view is
+    over the budget, as it need not be where a policy calls less an emergency.
     """
-    if stage is Stage.EMERGENCY:
-        return Cause.EMERGENCY
-    if acts_now:
+    if acts_now and stage is not Stage.EMERGENCY:
         return Cause.AT_ONCE
     match stage:
         case Stage.CALM | Stage.WARN:
@@ -107,6 +107,8 @@ def cause_of(stage: Stage, *, acts_now: bool) -> Cause:
             return Cause.TRIM
         case Stage.COMPACT:
             return Cause.COMPACT
+        case Stage.EMERGENCY:
+            return Cause.EMERGENCY if is_over else Cause.COMPACT
         case _:
             assert_never(stage)
 
@@ -168,12 +170,13 @@ def in_force(
 ) -> Epoch | None:
     """Return the deepest epoch that applies to this chain; None if no epoch does.
 
-    ``epochs`` are those of the lane, in the order in which they were written. If two children of one epoch
-    both apply, the one written first wins, on every worker. ``spares`` says whether a plan leaves alone the
-    messages that this chain needs whole: a chain that was rolled back to a message that an epoch cut falls
-    back to the epoch before. None is in force for a chain of fewer counted tokens than the epoch's
-    ``calm_below``; ``counted`` is None if the chain is known not to be calm. ``settled`` is how many of the
-    oldest messages every plan may edit, as far as known.
+    ``epochs`` are those of the lane, in the order in which they were written. Of several children of one
+    epoch that apply, the newest that began in this chain counts, else the newest: another is only written
+    where the older ones did not apply (of two written at once, the store keeps one). ``spares`` says whether
+    a plan leaves alone the messages that this chain needs whole: a chain that was rolled back to a message
+    that an epoch cut falls back to the epoch before. None is in force for a chain of fewer counted tokens
+    than the epoch's ``calm_below``; ``counted`` is None if the chain is known not to be calm. ``settled`` is
+    how many of the oldest messages every plan may edit, as far as known.
     """
     # Epochs persist, because deciding anew at each request costs several times as much as not pruning: no
     # prefix stays in the provider's cache: https://github.com/headroomlabs-ai/headroom/issues/2438
@@ -183,10 +186,14 @@ def in_force(
         if length <= min(settled, len(chain)) and chain[length - 1] == newest.begun_at:
             current = newest  # all epochs are in one line and the chain is unchanged up to its beginning
     if current is None:
-        parent = ""
+        children = defaultdict[str, list[Epoch]](list)
         for epoch in epochs:
-            reaches = epoch.depth <= len(chain) and chain[epoch.depth - 1] == epoch.reach
-            if epoch.parent == parent and reaches and spares(epoch.plan):
-                current, parent = epoch, epoch.id
+            if epoch.depth <= len(chain) and chain[epoch.depth - 1] == epoch.reach:
+                children[epoch.parent].append(epoch)
+        rivals: Sequence[Epoch] = children[""]
+        while rivals := [epoch for epoch in rivals if spares(epoch.plan)]:
+            began_here = [epoch for epoch in rivals if epoch.begun_at in chain] if len(rivals) > 1 else ()
+            current = (began_here or rivals)[-1]
+            rivals = children[current.id]
     is_calm = current is not None and counted is not None and counted < current.calm_below
     return None if is_calm else current

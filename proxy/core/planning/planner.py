@@ -43,9 +43,9 @@ def due_strategy(situation: Situation, stage: Stage) -> Strategy | None:
         return None
     if strategy is BY_UNITS:
         return strategy
-    stage = _planned_at(situation, stage)
-    cause = cause_of(stage, acts_now=stage is not Stage.EMERGENCY and strategy.acts_now(situation))
-    budget, stages = situation.budget, situation.policy.stages
+    stage, budget, stages = _planned_at(situation, stage), situation.budget, situation.policy.stages
+    acts_now = stage is not Stage.EMERGENCY and strategy.acts_at_once(situation)
+    cause = cause_of(stage, acts_now=acts_now, is_over=budget.is_over(situation.view_tokens))
     is_earned = Gate.EARNED not in LIFE[cause] or allows(
         situation.past, situation.chain.tokens, budget, stages
     )

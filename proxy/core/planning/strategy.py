@@ -50,6 +50,10 @@ class Strategy(ABC):
         """
         return False
 
+    def acts_at_once(self, situation: Situation) -> bool:
+        """Whether it ``acts_now``, and a view may fit: no cut fits into a budget that is overrun."""
+        return not situation.budget.is_overrun and self.acts_now(situation)
+
     def turning_points(self, chain: Chain, policy: Policy) -> Collection[int]:
         """Return earlier lengths of this chain at which ``acts_now`` held, for a chain without a plan."""
         return ()

@@ -55,16 +55,20 @@ def test_on_a_branch_that_left_before_the_epoch_began_growth_counts_from_its_rea
 
 
 def test_over_the_budget_an_epoch_begins_whatever_it_costs():
-    assert not LIFE[cause_of(Stage.EMERGENCY, acts_now=False)]
-    assert not LIFE[cause_of(Stage.EMERGENCY, acts_now=True)]
+    for acts_now in (False, True):
+        assert not LIFE[cause_of(Stage.EMERGENCY, acts_now=acts_now, is_over=True)]
+
+
+def test_what_a_policy_calls_an_emergency_below_the_budget_has_to_free_something():
+    assert cause_of(Stage.EMERGENCY, acts_now=False, is_over=False) is Cause.COMPACT
 
 
 def test_what_begins_for_another_reason_than_usage_need_not_be_earned_nor_pay():
     for stage in (Stage.CALM, Stage.WARN, Stage.TRIM, Stage.COMPACT):
-        assert cause_of(stage, acts_now=True) is Cause.AT_ONCE
+        assert cause_of(stage, acts_now=True, is_over=False) is Cause.AT_ONCE
     assert not {Gate.EARNED, Gate.PAYS, Gate.PREPARED} & {*LIFE[Cause.AT_ONCE]}
 
 
 def test_only_at_trim_an_epoch_waits_until_it_pays():
     assert [cause for cause, gates in LIFE.items() if Gate.PAYS in gates] == [Cause.TRIM]
-    assert cause_of(Stage.TRIM, acts_now=False) is Cause.TRIM
+    assert cause_of(Stage.TRIM, acts_now=False, is_over=False) is Cause.TRIM

@@ -123,16 +123,20 @@ def test_an_epoch_without_its_parent_is_not_in_force():
     assert held([SECOND], CHAIN) is None
 
 
-def test_of_two_children_the_one_written_first_wins():
-    rival = cutting("rival", "first", 3, b"c")
-    assert held([FIRST, SECOND, rival], CHAIN) == "second"
-    assert held([FIRST, rival, SECOND], CHAIN) == "rival"
+@pytest.mark.parametrize("parent", ["", "first"])
+def test_of_two_children_the_one_written_last_counts_since_the_other_did_not_apply(parent: str):
+    one, other = cutting("one", parent, 2, b"b"), cutting("other", parent, 3, b"c")
+    assert held([FIRST, one, other], CHAIN) == "other"
+    assert held([FIRST, other, one], CHAIN) == "one"
+    assert held([FIRST, one, other], CHAIN, cannot="other") == "one"
 
 
-def test_of_two_first_epochs_the_one_written_first_wins():
-    rival = cutting("rival", "", 3, b"c")
-    assert held([rival, FIRST, SECOND], CHAIN) == "rival"
-    assert held([FIRST, rival, SECOND], CHAIN) == "second"
+def test_before_others_counts_an_epoch_that_began_in_this_chain():
+    here = msgspec.structs.replace(cutting("here", "first", 3, b"c"), begun_at=b"d")
+    elsewhere = msgspec.structs.replace(cutting("elsewhere", "first", 4, b"d"), begun_at=b"x")
+    assert held([FIRST, here, elsewhere], CHAIN) == "here"
+    assert held([FIRST, here, elsewhere], [*CHAIN[:4], b"x"]) == "elsewhere"
+    assert held([FIRST, here, elsewhere], CHAIN, cannot="here") == "elsewhere"
 
 
 def test_a_child_of_another_branch_is_not_in_force():
