@@ -98,8 +98,10 @@ def _with_first_user(situation: Situation, stage: Stage) -> Situation:
     yielding, levels = RECENT if stage is Stage.EMERGENCY else FREE, situation.protection.items()
     beside = details_room(situation, budget.limit)
     beside += sum(situation.size(each) for each, level in levels if level > yielding)
-    share = min(chain.tokens[first], budget.share(policy.keep.first_user_share))
-    if beside + share > budget.share(policy.stages.trim):
+    tokens = chain.tokens[first]
+    if tokens > budget.share(policy.keep.first_user_share):
+        tokens = budget.share(policy.keep.first_user_clipped)
+    if beside + tokens > budget.share(policy.stages.trim):
         return situation
     own, span = quote(situation.content(first).text), (first + 1, gap.end)
     rest = part_of(situation, gap, span, tuple(each for each in gap.quotes if each != own))

@@ -183,10 +183,11 @@ def first_user_clip(situation: Situation) -> Iterator[Clearing]:
     budget, first = situation.budget, situation.users[0] if situation.users else None
     if first is None or first == situation.chain.last_user or budget.tokens is None:
         return
-    index, size = situation.unit_at(first), situation.size_at(first)
-    allowed = max(budget.share(situation.policy.keep.first_user_share), FIRST_USER_LEAST)
-    if situation.protection.get(index) != FIRST_USER or size <= allowed:
+    index, size, keep = situation.unit_at(first), situation.size_at(first), situation.policy.keep
+    most = max(budget.share(keep.first_user_share), FIRST_USER_LEAST)
+    if situation.protection.get(index) != FIRST_USER or size <= most:
         return
+    allowed = max(budget.share(keep.first_user_clipped), FIRST_USER_LEAST)
     found = clip(situation.content(first), situation.chain.tokens[first], allowed, situation.count)
     if found is not None and len(found[0]) <= len(situation.chain.raws[first]):
         clearing = Clearing(index, Replacement(first, *found), size - found[1])

@@ -141,7 +141,7 @@ class Importance(Section):
         return tuple(each for each in self.keywords if each.lower() not in successes)
 
 
-_THIRD = 1 / 3
+_THIRD, _FIFTH = 1 / 3, 1 / 5
 
 
 class Keep(Section):
@@ -158,6 +158,11 @@ class Keep(Section):
     def first_user_share(self) -> float:
         """The share of the room above which the first user message is clipped; 0 if it is not kept."""
         return _THIRD if self.first_user is True else float(self.first_user)
+
+    @property
+    def first_user_clipped(self) -> float:
+        """The share to which it is clipped then: so much that a cut can still meet its target."""
+        return _FIFTH if self.first_user is True else float(self.first_user)
 
 
 class Summary(Section):

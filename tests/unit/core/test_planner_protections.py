@@ -42,7 +42,7 @@ def first_of(done: Turn) -> str:
     return Content.of(done.view[0]).text
 
 
-@pytest.mark.parametrize(("keeps", "share"), [(True, 1 / 3), (0.5, 0.5), (0.2, 0.2)])
+@pytest.mark.parametrize(("keeps", "share"), [(True, 1 / 5), (0.5, 0.5), (0.2, 0.2)])
 @pytest.mark.parametrize("usage", [0.85, 0.95])
 def test_a_first_user_message_has_its_share_of_the_room_and_is_clipped_to_it(
     keeps: bool | float, share: float, usage: float
@@ -85,7 +85,7 @@ def test_a_clip_alone_brings_a_note_for_what_it_leaves_out():
 
 def test_a_clipped_first_message_stays_as_it_is_until_its_share_is_less():
     done = at(0.85, demonstrated())
-    longer = chain_from([*demonstrated(), assistant("Done."), user(text(9, 1_400))])
+    longer = chain_from([*demonstrated(), assistant("Done."), user(text(9, 2_000))])
     again = turn(longer, done.plan, BALANCED, budget_of(done))
     assert again.begun is not None
     assert first_of(again) == first_of(done)
