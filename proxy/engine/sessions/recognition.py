@@ -74,9 +74,8 @@ class Recognition:
                 key = SessionKey(found.tag or tag, found.sid)
             if key != own:
                 (cached, entry), held, is_joined = self.cache.of_lane(key, lane), None, False
-        if found is not None and not (
-            self.cache.follows(key, cached, found) and len(cached.stored_hidden) >= lookup.hidden_seen[1]
-        ):  # the session has ended in the store, or has been deleted here while that was asked
+        is_deleted = key == own and len(cached.stored_hidden) < lookup.hidden_seen[1]  # in the meantime
+        if found is not None and (is_deleted or not self.cache.follows(key, cached, found)):
             return await self.recognise(caller, history, lane, needs_store=needs_store)
         is_news = revision is not None or bool(found and found.hidden) or cached.hidden_bytes > 0
         if found is not None and found is not certain and is_news:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+
+import msgspec
 
 from proxy.adapters.stores.in_process import InProcessStore
 from proxy.cache import Lru, Memory
@@ -13,7 +16,7 @@ from proxy.engine.intake.history import History
 from proxy.engine.intake.naming import Naming
 from proxy.engine.intake.reader import Reader
 from proxy.engine.sessions.recognition import Recognition
-from proxy.engine.sessions.session_cache import SessionCache
+from proxy.engine.sessions.session_cache import SessionCache, SessionState
 from proxy.ports import Found, Lookup
 from tests.support.stores import DAY, HandClock, hidden, turn
 from tests.support.upstreams import COUNTER
@@ -60,3 +63,44 @@ async def test_hidden_calls_are_known_though_they_are_forgotten_while_the_store_
     for _ in range(2):
         session, _ = await recognition.recognise(caller, await said(), "l", needs_store=False)
         assert session.hidden == known
+
+
+async def conversation(*texts: str) -> History:
+    """Messages of a user and answers in turn."""
+    roles = ("user", "assistant")
+    messages = [{"role": roles[place % 2], "content": text} for place, text in enumerate(texts)]
+    body = read_body(json.dumps({"model": "m", "messages": messages}).encode(), 10)
+    return await Reader(CHAT, COUNTER, Memory()).read(body, root())
+
+
+async def test_who_gave_the_newest_answer_decides_though_this_process_gave_one_before() -> None:
+    store, naming, caller = Interrupted(), Naming("secret", Memory()), Naming("secret", Memory()).caller({})
+    here, there = (
+        Recognition(store, naming, SessionCache(Memory()), HandClock(), Memory()) for _ in range(2)
+    )
+
+    async def answered(by: Recognition, *texts: str) -> SessionState:
+        asked, whole = await conversation(*texts[:-1]), await conversation(*texts)
+        session, _ = await by.recognise(caller, asked, "l", needs_store=False)
+        by.answered(session, asked, whole.hashes[-1], whole.entries[-1].message.identity)
+        return session
+
+    lost = await answered(here, "Hello", "Hi.")
+    lost.cached.learn_hidden(Found(sid=lost.key.sid, hidden=(hidden("a1"),)), lost.key.sid, is_whole=True)
+    begun = await answered(there, "Hello", "Hi.", "How are you?", "Fine.")
+    assert begun.key != lost.key
+    whole = await conversation("Hello", "Hi.", "How are you?", "Fine.")
+    parents = (b"", *whole.hashes[:-1])
+    recorded = [
+        msgspec.structs.replace(node, hash=own, parent=parent)
+        for node, own, parent in zip(turn("u1", "a1", "u2", "a2").nodes, whole.hashes, parents, strict=True)
+    ]
+    late = msgspec.structs.replace(turn("u1", "a1", "u2", "a2", headerless=True), nodes=tuple(recorded))
+    await store.record(begun.key, late, DAY)
+    longer = await conversation("Hello", "Hi.", "How are you?", "Fine.", "Good.")
+    found, _ = await here.recognise(caller, longer, "l", needs_store=False)
+    assert found.key == begun.key
+    shorter, _ = await here.recognise(
+        caller, await conversation("Hello", "Hi.", "No."), "l", needs_store=False
+    )
+    assert shorter.key == lost.key
