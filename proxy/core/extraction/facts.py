@@ -33,12 +33,15 @@ _LETTERS = r"A-Za-z0-9À-ɏͰ-Ͽ_"
 _WITHIN = rf"[{_LETTERS}./\\:@$€£¥₹%+,~-]*"
 _BRACKETED = r"(?<=[/\\])[\[(]{1,2}[\w.-]+[\])]{1,2}[/\\]"
 """A directory in brackets, as web frameworks name those of parameters and groups: `app/[id]/page.tsx`."""
+_OTHER_SCRIPT = rf"(?<=[/\\])(?![{_LETTERS}])\w[\w-]*(?=[/\\.\s\"'`)\]>|]|$)"
+"""A name in another script within a path: `src/設定.json`. As words may follow it without a space, it has to
+end before a character that no name has."""
 # Each pattern begins with a set of characters, so that a search skips to them; lookbehinds come after it.
 _WORD = re.compile(
     rf"[{_LETTERS}$€£¥₹#@~./](?:(?<=[{_LETTERS}])(?<!\\[nrt])"
     rf"|(?:(?<=[$€£¥₹#@~])|(?:(?<=/)(?!(?<=</)[\w:.-]+>)|(?<=[@~])/|(?<=\.)\.?/(?:\.\./){{0,12}})\.?)[{_LETTERS}]"
     rf"|(?<=\.)(?<![\w.)\]].)(?=[\w-]+[./]\w))"  # a hidden directory, or a hidden file with an extension
-    rf"{_WITHIN}(?:{_BRACKETED}{_WITHIN})*(?:[=>~]=(?=\d){_WITHIN})*\(?"
+    rf"{_WITHIN}(?:(?:{_BRACKETED}|{_OTHER_SCRIPT}){_WITHIN})*(?:[=>~]=(?=\d){_WITHIN})*\(?"
 )
 _ESCAPED = re.compile(r"(?:\\[nrt])+")
 _COLON = re.compile(r":(?![\\/])|(?<!^[A-Za-z]):")
