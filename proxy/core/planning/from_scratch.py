@@ -104,7 +104,7 @@ class _Replay:
             past=self._past,
         )
         is_known, strategy = situation.conditions != UNKNOWN_CONDITIONS, self.given.policy.strategy.name
-        acts_now = is_known and strategy_of(strategy).acts_now(situation)
+        acts_now = is_known and strategy_of(strategy).acts_at_once(situation)
         if is_marked or self._stage.is_pressing or acts_now:
             is_measured = self.measures and self.epochs < 1 << _LEADING_BITS
             decided = draft(situation, self._stage, ledger=None if is_measured else self._bound)

@@ -171,15 +171,20 @@ def in_force(
     """Return the deepest epoch that applies to this chain; None if no epoch does.
 
     ``epochs`` are those of the lane, in the order in which they were written. Of several children of one
-    epoch that apply, the newest that began in this chain counts, else the newest: another is only written
-    where the older ones did not apply (of two written at once, the store keeps one). ``spares`` says whether
-    a plan leaves alone the messages that this chain needs whole: a chain that was rolled back to a message
-    that an epoch cut falls back to the epoch before. None is in force for a chain of fewer counted tokens
-    than the epoch's ``calm_below``; ``counted`` is None if the chain is known not to be calm. ``settled`` is
-    how many of the oldest messages every plan may edit, as far as known.
+    epoch that apply, the one counts that began latest in this chain, else the deepest; of equals the newest,
+    since another is only written where the older ones did not apply (of two written at once, the store keeps
+    one). ``spares`` says whether a plan leaves alone the messages that this chain needs whole: a chain that
+    was rolled back to a message that an epoch cut falls back to the epoch before. None is in force for a
+    chain of fewer counted tokens than the epoch's ``calm_below``; ``counted`` is None if the chain is known
+    not to be calm. ``settled`` is how many of the oldest messages every plan may edit, as far as known.
     """
     # Epochs persist, because deciding anew at each request costs several times as much as not pruning: no
     # prefix stays in the provider's cache: https://github.com/headroomlabs-ai/headroom/issues/2438
+
+    def began(epoch: Epoch) -> tuple[bool, int]:
+        length = epoch.length_at_start(chain)
+        return chain[length - 1] == epoch.begun_at, length
+
     newest, current = (epochs[-1] if epochs else None), None
     if newest is not None and not newest.asked and newest.number == len(epochs):
         length = newest.length_at_start(chain[:settled])
@@ -191,9 +196,8 @@ def in_force(
             if epoch.depth <= len(chain) and chain[epoch.depth - 1] == epoch.reach:
                 children[epoch.parent].append(epoch)
         rivals: Sequence[Epoch] = children[""]
-        while rivals := [epoch for epoch in rivals if spares(epoch.plan)]:
-            began_here = [epoch for epoch in rivals if epoch.begun_at in chain] if len(rivals) > 1 else ()
-            current = (began_here or rivals)[-1]
+        while rivals := [epoch for epoch in reversed(rivals) if spares(epoch.plan)]:
+            current = rivals[0] if len(rivals) == 1 else max(rivals, key=began)
             rivals = children[current.id]
     is_calm = current is not None and counted is not None and counted < current.calm_below
     return None if is_calm else current

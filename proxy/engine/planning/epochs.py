@@ -232,7 +232,7 @@ class Epochs:
         is_by_units = due_strategy(situation, stage) is BY_UNITS
         if is_by_units and under_way and not has_waited(situation):
             return None, under_way
-        acts_now = strategy_of(situation.policy.strategy.name).acts_now(situation)
+        acts_now = strategy_of(situation.policy.strategy.name).acts_at_once(situation)
         if is_by_units or stage.is_pressing or acts_now or prices_in(situation) is None:
             decided = await off_loop(request.chain, lambda: draft(situation, stage))
         else:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from proxy.core.conversation.records import Turn
 from proxy.errors import StoreUnavailable
 from proxy.ports import Recorded, SessionKey, SessionStore, UnreadableRecord
-from proxy.telemetry import log_warning
+from proxy.telemetry import log_fault, log_warning
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,10 @@ class Backlog:
                 if key in self._waiting and self._waiting[key][0] is oldest:
                     self._drop(key)
             if recorded is Recorded.KEPT and oldest.tells is not None:
-                oldest.tells(turn)
+                try:
+                    oldest.tells(turn)
+                except Exception as error:  # noqa: BLE001 - the turn is written, and others wait
+                    log_fault("a turn that was written late could not be told of", error)
 
     async def aclose(self) -> None:
         """Try once more, then give up the turns that are left."""

@@ -119,6 +119,7 @@ class Recorder:
         recorded = await self.store.record(session.key, turn, self._ttl(exchange))
         if recorded is not Recorded.KEPT:
             raise StoreUnavailable("The session has gone on from elsewhere.")
+        session.cached.begun = session.cached.begun or turn.session.created
         exchange.is_announced = True
 
     async def forget(self, key: SessionKey) -> None:
@@ -188,8 +189,12 @@ class Recorder:
 
     def bill_unanswered(self, exchange: Exchange, rounds: Rounds) -> None:
         """Bill hidden requests after which one failed: the client got an error, and no turn is recorded."""
-        request, bill = exchange.request, bill_of_hidden(exchange.request, rounds)
-        self.billed(request.model.name, bill, request.session.key, self._ttl(exchange))
+        request = exchange.request
+        try:
+            bill = bill_of_hidden(request, rounds)
+            self.billed(request.model.name, bill, request.session.key, self._ttl(exchange))
+        except Exception as error:  # noqa: BLE001 - the client gets the error that the upstream gave
+            log_fault("hidden requests could not be billed", error)
 
     async def _write(self, exchange: Exchange, turn: Turn, ttl: float) -> Recorded | None:
         """Write a turn; None if the store is away.

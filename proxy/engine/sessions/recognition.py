@@ -53,29 +53,29 @@ class Recognition:
 
         Raises StoreUnavailable where the request ``needs_store`` and the store is away.
         """
-        tenant, named = caller.tenant, caller.key
-        tag = named.tag if named else self._naming.bucket(tenant, history.first_user)
-        own, is_joined, is_newest = named, False, True
-        if named is None:
-            own, is_joined, is_newest = self._answered_here(tenant, tag, history)
+        tenant = caller.tenant
+        tag = caller.key.tag if caller.key else self._naming.bucket(tenant, history.first_user)
+        own, is_joined, is_newest = self._own(caller, tag, history)
         key = own if is_newest else None  # else the store may know who gave the newest answer
         cached, entry = self.cache.of_lane(own, lane) if own else (CachedSession(), CachedLane(lane))
-        held = entry.log
+        held, begun = entry.log, cached.begun
         lookup = self._lookup(caller, history, tag, key, own, cached, entry)
         revision = self._store.revision()
         found = certain = None
         if key is not None and revision is not None:
             found = certain = cached.known(lookup, revision, self._clock.now())
         if certain is None:
-            found = await self._find(lookup, caller, history, needs_store=needs_store)
+            found = await self._find(lookup, caller, history, own, needs_store=needs_store)
         if key is None:
             key = own or SessionKey(tag, secrets.token_hex(8))
             if found is not None and found.sid is not None:
                 key = SessionKey(found.tag or tag, found.sid)
             if key != own:
                 (cached, entry), held, is_joined = self.cache.of_lane(key, lane), None, False
-        is_deleted = key == own and len(cached.stored_hidden) < lookup.hidden_seen[1]  # in the meantime
-        if found is not None and (is_deleted or not self.cache.follows(key, cached, found)):
+        is_forgotten = key == own and (
+            len(cached.stored_hidden) < lookup.hidden_seen[1] or begun not in (0.0, cached.begun)
+        )  # in the meantime: it has ended
+        if found is not None and (is_forgotten or not self.cache.follows(key, cached, found)):
             return await self.recognise(caller, history, lane, needs_store=needs_store)
         is_news = revision is not None or bool(found and found.hidden) or cached.hidden_bytes > 0
         if found is not None and found is not certain and is_news:
@@ -128,9 +128,19 @@ class Recognition:
         )
 
     async def _find(
-        self, lookup: Lookup, caller: Caller, history: History, *, needs_store: bool
+        self,
+        lookup: Lookup,
+        caller: Caller,
+        history: History,
+        own: SessionKey | None,
+        *,
+        needs_store: bool,
     ) -> Found | None:
-        """Return the store's answer; None if the store is away and the request can do without."""
+        """Return the store's answer; None if the store is away and the request can do without.
+
+        Where the store knows nobody who gave an answer of the chain, it is asked for this process's ``own``
+        session.
+        """
         is_being_written = lookup.sid is not None and caller.key is None  # already under its new name
         try:
             for _ in range(_TRIES):
@@ -143,14 +153,19 @@ class Recognition:
                     older = history.hashes[:-_ASKED].newest(len(history.hashes))
                     found = await self._store.find(replace(lookup, newest=older, joints=(), first=""))
                 if not found.joint or self._goes_on(history, found):
-                    return found
+                    break
                 newer = lookup.joints.index(found.joint) + 1
                 lookup = replace(lookup, joints=(b"",) * newer + lookup.joints[newer:])
+            else:
+                found = Found()
+            if found.sid is None and lookup.sid is None and own is not None:
+                lookup = replace(lookup, tag=own.tag, sid=own.sid, joints=(), first="")
+                found = replace(await self._store.find(lookup), tag=own.tag)
         except StoreUnavailable:
             if needs_store:
                 raise
             return None
-        return Found()
+        return found
 
     async def moved(
         self, caller: Caller, tag: str, first_user: bytes = b"", first_joint: bytes = b""
@@ -178,14 +193,17 @@ class Recognition:
             held = EpochLog(held.epochs, 0)
         return self.cache.keep_log(key, lane, held)
 
-    def _answered_here(self, tenant: str, tag: str, history: History) -> tuple[SessionKey | None, bool, bool]:
-        """Find the session without a header in which this process gave the newest of its answers in a chain.
+    def _own(self, caller: Caller, tag: str, history: History) -> tuple[SessionKey | None, bool, bool]:
+        """Find the session that a header names, else that in which this process gave an answer of the chain.
 
-        Also returns whether only the answer's place identified it, and whether no newer answer stands in the
-        chain, which another process may have given. Where there is none, this is needed since a client may
-        send an answer back before its turn is in the store, or while the store is away.
+        It is the one in which it gave the newest of its answers. Also returns whether only the answer's place
+        identified it, and whether no newer answer stands in the chain, which another process may have given.
+        Where there is none, this is needed since a client may send an answer back before its turn is in the
+        store, or while the store is away.
         """
-        may_join, is_newest, last = True, True, len(history.hashes) - 1
+        if caller.key is not None:
+            return caller.key, False, True
+        tenant, may_join, is_newest, last = caller.tenant, True, True, len(history.hashes) - 1
         for back, chain_hash in enumerate(history.hashes.newest(_ASKED)):
             key = self._answered.get((tag, chain_hash))
             if key is not None:

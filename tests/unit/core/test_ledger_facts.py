@@ -95,7 +95,7 @@ def test_an_exact_thing_is_found_in_text(text: str, kind: str, value: str) -> No
         (r"*** Add src/bridge/open.py\n+import", "src/bridge/open.py"),
         ("保存在 /home/用户/文档/报告.txt 中", "/home/用户/文档/报告.txt"),
         ("ファイル src/日本語/設定.jsonを開く", "src/日本語/設定.json"),
-        ("路径/home/用户/文档中，结束", "/home/用户"),
+        ("路径/home/用户/文档中、结束", "/home/用户"),
         ("в /home/лодки/план.md готов", "/home/лодки/план.md"),
     ],
 )

@@ -125,10 +125,12 @@ def test_an_epoch_without_its_parent_is_not_in_force():
 
 @pytest.mark.parametrize("parent", ["", "first"])
 def test_of_two_children_the_one_written_last_counts_since_the_other_did_not_apply(parent: str):
-    one, other = cutting("one", parent, 2, b"b"), cutting("other", parent, 3, b"c")
+    one, other = cutting("one", parent, 3, b"c"), cutting("other", parent, 3, b"c")
     assert held([FIRST, one, other], CHAIN) == "other"
     assert held([FIRST, other, one], CHAIN) == "one"
-    assert held([FIRST, one, other], CHAIN, cannot="other") == "one"
+    deeper = cutting("deeper", parent, 4, b"d")
+    assert held([FIRST, deeper, other], CHAIN) == "deeper"
+    assert held([FIRST, deeper, other], CHAIN, cannot="deeper") == "other"
 
 
 def test_before_others_counts_an_epoch_that_began_in_this_chain():
@@ -137,6 +139,9 @@ def test_before_others_counts_an_epoch_that_began_in_this_chain():
     assert held([FIRST, here, elsewhere], CHAIN) == "here"
     assert held([FIRST, here, elsewhere], [*CHAIN[:4], b"x"]) == "elsewhere"
     assert held([FIRST, here, elsewhere], CHAIN, cannot="here") == "elsewhere"
+    later = msgspec.structs.replace(cutting("later", "first", 3, b"c"), begun_at=b"e")
+    for epochs in ([FIRST, here, later], [FIRST, later, here]):
+        assert held(epochs, CHAIN) == "later"
 
 
 def test_a_child_of_another_branch_is_not_in_force():

@@ -10,15 +10,16 @@ import msgspec
 from proxy.adapters.stores.in_process import InProcessStore
 from proxy.cache import Lru, Memory
 from proxy.core.conversation.messages import root
+from proxy.core.conversation.records import Turn
 from proxy.core.dialects.chat.body import read_body
 from proxy.core.dialects.registry import CHAT
 from proxy.engine.intake.history import History
 from proxy.engine.intake.naming import Naming
 from proxy.engine.intake.reader import Reader
 from proxy.engine.sessions.recognition import Recognition
-from proxy.engine.sessions.session_cache import SessionCache, SessionState
-from proxy.ports import Found, Lookup
-from tests.support.stores import DAY, HandClock, hidden, turn
+from proxy.engine.sessions.session_cache import EpochLog, SessionCache, SessionState
+from proxy.ports import Found, Lookup, SessionKey
+from tests.support.stores import DAY, HandClock, epoch, hidden, turn
 from tests.support.upstreams import COUNTER
 
 NAMED = {b"authorization": b"Bearer a", b"x-unabridged-session": b"mine"}
@@ -73,6 +74,16 @@ async def conversation(*texts: str) -> History:
     return await Reader(CHAT, COUNTER, Memory()).read(body, root())
 
 
+def headerless(history: History) -> Turn:
+    """The turn of a session that no header names, with these messages and answers of ours in turn."""
+    names = [f"{'ua'[place % 2]}{place}" for place in range(len(history.hashes))]
+    late = turn(*names, headerless=True)
+    places = zip(late.nodes, history.hashes, (b"", *history.hashes), strict=False)
+    nodes = [msgspec.structs.replace(node, hash=own, parent=parent) for node, own, parent in places]
+    tip = msgspec.structs.replace(late.session, tip=history.hashes[-1])
+    return msgspec.structs.replace(late, nodes=tuple(nodes), session=tip)
+
+
 async def test_who_gave_the_newest_answer_decides_though_this_process_gave_one_before() -> None:
     store, naming, caller = Interrupted(), Naming("secret", Memory()), Naming("secret", Memory()).caller({})
     here, there = (
@@ -90,13 +101,7 @@ async def test_who_gave_the_newest_answer_decides_though_this_process_gave_one_b
     begun = await answered(there, "Hello", "Hi.", "How are you?", "Fine.")
     assert begun.key != lost.key
     whole = await conversation("Hello", "Hi.", "How are you?", "Fine.")
-    parents = (b"", *whole.hashes[:-1])
-    recorded = [
-        msgspec.structs.replace(node, hash=own, parent=parent)
-        for node, own, parent in zip(turn("u1", "a1", "u2", "a2").nodes, whole.hashes, parents, strict=True)
-    ]
-    late = msgspec.structs.replace(turn("u1", "a1", "u2", "a2", headerless=True), nodes=tuple(recorded))
-    await store.record(begun.key, late, DAY)
+    await store.record(begun.key, headerless(whole), DAY)
     longer = await conversation("Hello", "Hi.", "How are you?", "Fine.", "Good.")
     found, _ = await here.recognise(caller, longer, "l", needs_store=False)
     assert found.key == begun.key
@@ -104,3 +109,43 @@ async def test_who_gave_the_newest_answer_decides_though_this_process_gave_one_b
         caller, await conversation("Hello", "Hi.", "No."), "l", needs_store=False
     )
     assert shorter.key == lost.key
+
+
+async def test_a_session_that_is_deleted_while_the_store_is_asked_leaves_no_epochs() -> None:
+    store, memory, naming = Interrupted(), Memory(), Naming("secret", Memory())
+    recognition = Recognition(store, naming, SessionCache(memory), HandClock(), memory)
+    caller = naming.caller(NAMED)
+    key = caller.key
+    assert key is not None
+    await store.record(key, turn("u1", "a1"), DAY)
+    await store.begin_epoch(key, epoch("e1", lane="l"), 0, DAY)
+    for _ in range(2):
+        _, log = await recognition.recognise(caller, await said(), "l", needs_store=False)
+        assert log == EpochLog((epoch("e1", lane="l"),), 1)
+    await store.delete(key)
+
+    def deleted() -> None:
+        store.meanwhile = lambda: None
+        recognition.forget(key)
+
+    store.meanwhile = deleted
+    _, log = await recognition.recognise(caller, await said(), "l", needs_store=False)
+    assert log == EpochLog()
+
+
+async def test_where_nobody_knows_whose_the_newest_answer_is_this_process_goes_on_with_its_own_session() -> (
+    None
+):
+    store, naming = Interrupted(), Naming("secret", Memory())
+    caller = naming.caller({})
+    recognition = Recognition(store, naming, SessionCache(Memory()), HandClock(), Memory())
+    asked, answered = await conversation("Hello"), await conversation("Hello", "Hi.")
+    session, _ = await recognition.recognise(caller, asked, "l", needs_store=False)
+    recognition.answered(session, asked, answered.hashes[-1], answered.entries[-1].message.identity)
+    whole = await conversation("Hello", "Hi.", "How are you?", "Fine.")
+    for key in (session.key, SessionKey(session.key.tag, "another")):
+        await store.record(key, headerless(whole), DAY)
+    longer = await conversation("Hello", "Hi.", "How are you?", "Fine.", "Good.")
+    found, _ = await recognition.recognise(caller, longer, "l", needs_store=False)
+    assert found.key == session.key
+    assert (found.found.known, found.is_store_away) == (whole.hashes[-1], False)
