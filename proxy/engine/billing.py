@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from proxy.core.budget.prices import Prices
 from proxy.core.dialects.answers import Usage
-from proxy.core.economics.bill import NANO, Bill, added, bounded, money, prompt_of
+from proxy.core.economics.bill import NANO, Bill, added, cost_of
 from proxy.core.proof.evidence import Counts
 from proxy.engine.models.asking import Caller
 from proxy.errors import StoreUnavailable
@@ -118,8 +118,7 @@ class Billing:
         if usage is None or not prices.is_known:
             bill = Bill(unpriced=1)
         else:
-            cost = money(prompt_of(usage), bounded(usage.completion_tokens), prices)
-            bill = Bill.of({caller.purpose: cost})
+            bill = Bill.of({caller.purpose: cost_of(usage, prices)})
         self.add(caller.model, bill, caller.session, caller.ttl)
 
     def failed(self, caller: Caller, reason: str) -> None:

@@ -162,6 +162,11 @@ def money(prompt: Prompt, output: int, prices: Prices | None) -> int:
     return round((prompt.dollars(prices) + output * prices.output / MILLION) * NANO)
 
 
+def cost_of(usage: Usage, prices: Prices | None) -> int:
+    """Return the cost of a call, or of several, by the usage that was reported; see :func:`money`."""
+    return money(prompt_of(usage), bounded(usage.completion_tokens), prices)
+
+
 def total(bills: Iterable[Bill]) -> Bill:
     """Return the sum of bills."""
     return Bill.of(reduce(added, (bill.amounts() for bill in bills), {}))

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from proxy.core.budget.prices import UNKNOWN_PRICES, Prices, Prompt
 from proxy.core.dialects.answers import Usage
-from proxy.core.economics.bill import Bill, bounded, kept_prompt, money, prompt_of
+from proxy.core.economics.bill import Bill, bounded, cost_of, kept_prompt, money, prompt_of
 from proxy.core.planning.plan import EMPTY, Plan
 from proxy.engine.flow import Exchange, Request
 from proxy.engine.tool_rounds import Rounds
@@ -46,8 +46,7 @@ def bill_of(exchange: Exchange, usage: Usage | None, counted: int) -> Bill:
         also["shadow_cut"] = sent.tokens - view.tokens
         also["shadow"] = money(sent, 0, paid) - money(view, 0, paid)
     if rounds is not None:
-        hidden = prompt_of(rounds.spent), bounded(rounds.spent.completion_tokens)
-        also["hidden"] = money(*hidden, paid)
+        also["hidden"] = cost_of(rounds.spent, paid)
         also["unpriced"] = bill.unpriced + (rounds.count if reported is None else 0)
         also["tool_calls"] = rounds.answered
     return replace(bill, **also)
@@ -58,8 +57,7 @@ def bill_of_hidden(request: Request, rounds: Rounds) -> Bill:
     prices, used = request.conditions.prices, rounds.used
     if prices is None or not prices.is_known or used.prompt_tokens is None:
         return Bill(unpriced=rounds.count, tool_calls=rounds.answered)
-    cost = money(prompt_of(used), bounded(used.completion_tokens), prices)
-    return Bill(hidden=cost, tool_calls=rounds.answered)
+    return Bill(hidden=cost_of(used, prices), tool_calls=rounds.answered)
 
 
 def _sent(exchange: Exchange, prices: Prices, plan: Plan, reported: Usage | None) -> Prompt:

@@ -53,8 +53,7 @@ class Recognition:
 
         Raises StoreUnavailable where the request ``needs_store`` and the store is away.
         """
-        tenant = caller.tenant
-        tag = caller.key.tag if caller.key else self._naming.bucket(tenant, history.first_user)
+        tag = caller.key.tag if caller.key else self._naming.bucket(caller.tenant, history.first_user)
         own, is_joined, is_newest = self._own(caller, tag, history)
         key = own if is_newest else None  # else the store may know who gave the newest answer
         cached, entry = self.cache.of_lane(own, lane) if own else (CachedSession(), CachedLane(lane))
@@ -80,22 +79,7 @@ class Recognition:
         is_news = revision is not None or bool(found and found.hidden) or cached.hidden_bytes > 0
         if found is not None and found is not certain and is_news:
             self.cache.learn(key, cached, lookup, found, revision)
-        if not cached.id:
-            cached.id = key.id_for(tenant)
-        state = SessionState(
-            tenant=tenant,
-            key=key,
-            id=cached.id,
-            name=caller.name if caller.name is not None else self._naming.issue(tenant, key),
-            found=found or Found(),
-            is_headerless=key.sid != NAMED,
-            is_store_away=found is None,
-            hidden=cached.hidden if cached.hidden_bytes else {},
-            tag=tag,
-            is_joined=is_joined or bool(found and found.joint),
-            cached=cached,
-            lane=entry,
-        )
+        state = self._state(caller, key, tag, found, cached, entry, is_joined=is_joined)
         return state, self._epochs(key, lane, entry, found, held)
 
     def _lookup(
@@ -166,6 +150,35 @@ class Recognition:
                 raise
             return None
         return found
+
+    def _state(
+        self,
+        caller: Caller,
+        key: SessionKey,
+        tag: str,
+        found: Found | None,
+        cached: CachedSession,
+        entry: CachedLane,
+        *,
+        is_joined: bool,
+    ) -> SessionState:
+        """Return what is known of a session; the store is away if it has ``found`` None."""
+        if not cached.id:
+            cached.id = key.id_for(caller.tenant)
+        return SessionState(
+            tenant=caller.tenant,
+            key=key,
+            id=cached.id,
+            name=caller.name if caller.name is not None else self._naming.issue(caller.tenant, key),
+            found=found or Found(),
+            is_headerless=key.sid != NAMED,
+            is_store_away=found is None,
+            hidden=cached.hidden if cached.hidden_bytes else {},
+            tag=tag,
+            is_joined=is_joined or bool(found and found.joint),
+            cached=cached,
+            lane=entry,
+        )
 
     async def moved(
         self, caller: Caller, tag: str, first_user: bytes = b"", first_joint: bytes = b""
