@@ -84,7 +84,7 @@ class Pipeline:
             self.body_cache.keep(read, history, chain)
         if (session.hidden and not is_shadow) or injection is not None:
             history = history.completed(session.hidden, injection)
-            chain = history.outgoing_chain(chain) if history.hidden else chain
+            chain = chain.with_hidden(history.hidden) if history.hidden else chain
         request = await self._request(incoming, history, chain, session, log, pins, home)
         with step(PLAN) if current() is not None else UNTRACED:
             decision = await self.decisions.decide(request)

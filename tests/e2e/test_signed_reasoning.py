@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from proxy.core.recall.tool import NAME
 from tests.support.clients import Chat, Chats, proxying, question, told, user, write_policy
 from tests.support.operator import do
 from tests.support.servers import Exchange
 from tests.support.signing import SigningModel, behind
-from tests.support.upstreams import Message, calling, running
+from tests.support.upstreams import Message, calling, running, said
 
 POLICY = """
 extends = "balanced"
@@ -78,6 +79,24 @@ async def test_all_else_of_a_message_that_loses_its_reasoning_keeps_its_bytes(
     sent = [{name: value for name, value in each.items() if name not in names} for each in chat.messages]
     assert kept
     assert all(each in sent for each in kept)
+
+
+async def test_what_was_thought_within_rounds_that_no_client_sees_is_left_out_with_the_rest(
+    signing: SigningModel, url: str, chats: Chats
+) -> None:
+    """The client sends none of it back, but what goes out in place of its answers has it."""
+    chat, epochs = chats(url), set[str]()
+    first = await until_cut(chat)
+    for number in range(first + 1, first + 9):
+        recall = calling((f"r{number}", NAME, '{"query": "item"}'))
+        signing.replies += [recall, said(f"It is item {number}. " * 9)]
+        response = await chat.ask(question(number))
+        assert response.status_code == 200
+        epochs.add(told(response, "epoch"))
+        chat.messages[-1] = said(chat.messages[-1]["content"])
+    assert len(epochs) > 2
+    assert any(reasoned(view) for view in signing.views()[-5:])
+    assert signing.refusals == []
 
 
 async def test_no_summariser_reads_reasoning(signing: SigningModel, url: str, chats: Chats) -> None:

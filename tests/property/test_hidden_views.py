@@ -7,12 +7,10 @@ from dataclasses import dataclass
 
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
-from proxy.core.conversation.records import outgoing_slices, single_messages
+from proxy.core.conversation.records import HiddenCalls, outgoing_slices, single_messages
 from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.dialects.chat.messages import Content
-from proxy.core.persistent import Sizes
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import EMPTY, Plan, apply, view_tokens
 from proxy.core.policy.policy import Policy
@@ -51,13 +49,16 @@ def cases(draw: st.DrawFn) -> Case:
     messages = draw(valid_conversations())
     chain = chain_from(messages)
     said: dict[bytes, Sequence[bytes]] = {}
-    tokens = list(chain.tokens)
+    hidden: dict[int, HiddenCalls] = {}
     for place, raw in enumerate(chain.raws):
         if chain.messages[place].role == "assistant" and draw(st.booleans()):
             several = _hidden(draw, raw)
             said[chain.hashes[place]] = several
-            tokens[place] = sum(map(counted, several))
-    chain = replace(chain, tokens=Sizes.of(tokens))
+            tokens = sum(map(counted, several))
+            hidden[place] = HiddenCalls(
+                hash=chain.hashes[place], messages=tuple(several), tokens=tokens, at=1.0
+            )
+    chain = chain.with_hidden(hidden)
     budget = draw(budgets(chain))
     return Case(chain, said, [(len(done.chain), done.plan) for done in session(chain, CUTS, budget)])
 
@@ -109,3 +110,15 @@ def test_without_a_plan_only_these_answers_differ_from_what_the_client_sent(case
     view = case.view(len(chain), EMPTY)
     differ = {chain.hashes[at] for at, raw in enumerate(chain.raws) if view[at] != raw}
     assert differ == case.said.keys()
+
+
+@given(cases())
+def test_near_a_ceiling_in_bytes_what_goes_out_is_weighed(case: Case) -> None:
+    chain = case.chain
+    weighed = chain.weighed(EMPTY)
+    sizes = [
+        sum(map(len, case.said.get(own, (raw,)))) for own, raw in zip(chain.hashes, chain.raws, strict=True)
+    ]
+    assert 0 <= weighed.tokens.total - chain.tokens.total <= len(chain)
+    by_bytes = sorted(range(len(chain)), key=sizes.__getitem__)
+    assert [weighed.tokens[place] for place in by_bytes] == sorted(weighed.tokens)

@@ -1,7 +1,7 @@
 """A conversation as the planner sees it: a request without its head, with values computed once."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from math import ceil
 from operator import attrgetter
@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from proxy.core.conversation.messages import Message, last_user, read_message
-from proxy.core.conversation.records import Node
+from proxy.core.conversation.records import HiddenCalls, Node
 from proxy.core.conversation.units import OpenTurn, Unit, beginnings, open_from, request_points
 from proxy.core.dialects.dialect import Content, Dialect
 from proxy.core.extraction.reading import Address, addresses_of
@@ -39,6 +39,8 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
     dialect: Dialect
     """The dialect in which its messages are written."""
     gathered: Gathered = msgspec.field(default_factory=Gathered)
+    hidden: Mapping[int, HiddenCalls] = {}
+    """What is sent in place of answers within which the proxy answered calls, by position."""
     is_weighed: bool = False
     """Whether its token counts are estimated from bytes, because its body is near a ceiling in bytes."""
     whole: "Chain | None" = None
@@ -78,6 +80,18 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
             # A copy: chains that continue the same chain must not see each other's results.
             gathered=Gathered(Incremental(gathered.units.found), Incremental(gathered.addresses.found)),
         )
+
+    def with_hidden(self, hidden: Mapping[int, HiddenCalls]) -> Self:
+        """Return the chain with what is sent in place of answers, by position, and its token counts."""
+        tokens = list(self.tokens)
+        for place, each in hidden.items():
+            tokens[place] = each.tokens
+        return replace(self, tokens=Sizes.of(tokens), hidden=hidden)
+
+    def sent_for(self, position: int) -> Sequence[bytes]:
+        """Return the messages that are sent for the one at this position: mostly itself."""
+        hidden = self.hidden.get(position)
+        return (self.raws[position],) if hidden is None else hidden.messages
 
     def content(self, position: int) -> Content:
         """Decode a message; the result is not cached."""
@@ -204,7 +218,8 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
         """
         edited = plan.edited
         left = [place for place in range(len(self)) if place not in edited]
-        tokens, size = sum(self.tokens[place] for place in left), sum(len(self.raws[place]) for place in left)
+        sizes = [sum(map(len, self.sent_for(place))) for place in range(len(self))]
+        tokens, size = sum(self.tokens[place] for place in left), sum(sizes[place] for place in left)
         share = tokens / max(size, 1)
-        weighed = Sizes.of(ceil(len(raw) * share) for raw in self.raws)
+        weighed = Sizes.of(ceil(each * share) for each in sizes)
         return replace(self, tokens=weighed, is_weighed=True)

@@ -15,9 +15,9 @@ from proxy.core.planning.plan import EMPTY, Plan, first_difference
 
 
 def signed_in(chain: Chain, start: int = 0) -> list[int]:
-    """Positions, from ``start`` on, of messages with signed reasoning."""
-    holds, raws = chain.dialect.holds_signed_reasoning, chain.raws
-    return [place for place in range(start, len(chain)) if holds(raws[place])]
+    """Positions, from ``start`` on, of messages that are sent with signed reasoning."""
+    holds = chain.dialect.holds_signed_reasoning
+    return [place for place in range(start, len(chain)) if any(map(holds, chain.sent_for(place)))]
 
 
 def first_change(before: Plan, after: Plan) -> int | None:

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
-import msgspec
-
 from proxy.core.budget.budget import Budget, Window, WindowSource, stage_of
 from proxy.core.conversation.extension import Injection
 from proxy.core.conversation.records import (
@@ -23,7 +21,6 @@ from proxy.core.conversation.records import (
     way_to,
 )
 from proxy.core.dialects.dialect import Content, Dialect
-from proxy.core.persistent import Sizes
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.changes import as_requested
 from proxy.core.planning.life import in_force, line_of
@@ -267,9 +264,9 @@ class Branch:
     def _in_force(self) -> tuple[Situation, Epoch | None]:
         session, hidden = self.found.session, self.found.hidden
         chain = Chain.stored(self.nodes, self.dialect)
-        if hidden:  # what stands upstream for an answer has a size of its own
-            sizes = Sizes.of((hidden.get(node.hash) or node).tokens for node in self.nodes)
-            chain = msgspec.structs.replace(chain, tokens=sizes)
+        if hidden:
+            hashes = enumerate(chain.hashes)
+            chain = chain.with_hidden({place: hidden[each] for place, each in hashes if each in hidden})
         window = Window(session.window or None, WindowSource(session.window_from))
         sizes = (session.head_tokens, window, chain.last_user_tokens, chain.tokens.total)
         budget = Budget(session.budget or None, session.ratio, *sizes)

@@ -14,7 +14,7 @@ from proxy.core.conversation.extension import Injection
 from proxy.core.conversation.messages import Message, joint
 from proxy.core.conversation.records import HiddenCalls, Joint, outgoing_slices
 from proxy.core.dialects.dialect import Body, Content
-from proxy.core.persistent import Grown, Sizes
+from proxy.core.persistent import Grown
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import Plan, apply
 from proxy.core.planning.reasoning import without_reasoning
@@ -212,10 +212,3 @@ class History(CachedPrefix, frozen=True, kw_only=True):
     def ours(self, end: int | None = None) -> int:
         """Return the counted tokens of calls of the proxy's own tools, and their results, before ``end``."""
         return sum(each.ours for place, each in self.hidden.items() if end is None or place < end)
-
-    def outgoing_chain(self, chain: Chain) -> Chain:
-        """Return the chain with the token counts of what is sent in place of our answers."""
-        tokens = list(chain.tokens)
-        for place, hidden in self.hidden.items():
-            tokens[place] = hidden.tokens
-        return replace(chain, tokens=Sizes.of(tokens))

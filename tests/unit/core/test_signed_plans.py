@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.core.budget.budget import Budget, Stage
+from proxy.core.conversation.records import HiddenCalls
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.changes import Change
 from proxy.core.planning.life import in_force
@@ -13,7 +14,7 @@ from proxy.core.planning.planner import due_strategy
 from proxy.core.planning.reasoning import first_change, without_reasoning
 from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
-from tests.support.conversations import Sent, assistant, calling, chain_from, count, result, user
+from tests.support.conversations import Sent, assistant, calling, chain_from, count, encode, result, user
 
 THINKING = {"thinking_blocks": [{"type": "thinking", "thinking": "so", "signature": "EqoB"}]}
 
@@ -28,8 +29,10 @@ def talk(exchanges: int) -> list[Sent]:
     return [*said, user("and now?")]
 
 
-def situation(messages: list[Sent], plan: Plan = EMPTY) -> Situation:
-    chain = chain_from(messages)
+def situation(
+    messages: list[Sent], plan: Plan = EMPTY, hidden: dict[int, HiddenCalls] | None = None
+) -> Situation:
+    chain = chain_from(messages).with_hidden(hidden or {})
     return Situation(chain, plan, Policy(), Budget(10_000, 1.0, 0), count)
 
 
@@ -61,6 +64,15 @@ def test_a_session_without_signed_reasoning_has_nothing_to_leave_out_and_reaches
     messages = [user("q"), assistant("a")] * 5 + [user("and now?")]
     epoch = begun(messages, CUT)
     assert (epoch.without_reasoning, epoch.depth) == ((), 4)
+
+
+def test_what_is_signed_within_rounds_that_no_client_sees_goes_out_without_too():
+    messages = [user("q"), assistant("a")] * 3 + [user("and now?")]
+    rounds = [{**calling("h"), **THINKING}, result("h", "found"), assistant("a")]
+    hidden = HiddenCalls(hash=b"", messages=tuple(map(encode, rounds)), tokens=30, at=1.0)
+    before = situation(messages, hidden={1: hidden, 5: hidden})
+    epoch = Change("lane", 0, before, Plan((Gap(0, 2, b"note", 1),)), Stage.COMPACT, None).epoch(1.0)
+    assert (epoch.without_reasoning, epoch.depth) == ((5,), 7)
 
 
 def test_a_branch_that_left_before_such_an_epoch_began_goes_on_as_it_was():
