@@ -12,6 +12,7 @@ from proxy.core.dialects.chat.completion import (
     StreamCollector,
     Usage,
     read_completion,
+    summed,
 )
 from proxy.core.dialects.registry import CHAT
 from proxy.core.formats.sse import Decoder
@@ -282,6 +283,29 @@ def test_what_was_cached_is_read_as_each_server_tells_it(
     usage = {"prompt_tokens": 9, "completion_tokens": 2, **of_usage}
     body = {"choices": [{"message": {"role": "assistant", "content": "a"}}], "usage": usage, **beside, **odd}
     assert read_completion(json.dumps(body).encode()).usage == Usage(9, 2, 7)
+
+
+def test_of_several_usages_numbers_are_added_up_and_flags_stay_flags() -> None:
+    first = {
+        "prompt_tokens": 10,
+        "cost": 0.5,
+        "is_byok": True,
+        "cost_details": {"free": False, "upstream": None},
+    }
+    second = {
+        "prompt_tokens": 12,
+        "cost": 0.25,
+        "is_byok": True,
+        "cost_details": {"free": True, "upstream": 1},
+    }
+    total = summed(b"", json.dumps(first).encode(), json.dumps(second).encode())
+    assert json.loads(total) == {
+        "prompt_tokens": 22,
+        "cost": 0.75,
+        "is_byok": True,
+        "cost_details": {"free": True, "upstream": 1},
+    }
+    assert json.loads(total)["is_byok"] is True
 
 
 def test_only_choice_0_is_kept_and_all_are_counted() -> None:

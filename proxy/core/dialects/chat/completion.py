@@ -341,7 +341,10 @@ def usage_of(usage: bytes) -> Usage:
 
 
 def summed(*usages: bytes) -> bytes:
-    """Add up usages, each given as JSON or empty: numbers are added, details member by member."""
+    """Add up usages, each given as JSON or empty: numbers are added, details member by member.
+
+    Of all else, such as texts and flags, the last one counts.
+    """
     total: object = None
     for usage in usages:
         if usage:
@@ -353,6 +356,7 @@ def _sum(first: object, second: object) -> object:
     one, other = as_mapping(first), as_mapping(second)
     if one and other:
         return {name: _sum(one.get(name), other.get(name)) for name in {**one, **other}}
-    if isinstance(first, int | float) and isinstance(second, int | float):
+    is_flag = isinstance(first, bool) or isinstance(second, bool)
+    if not is_flag and isinstance(first, int | float) and isinstance(second, int | float):
         return first + second
     return first if second is None else second
