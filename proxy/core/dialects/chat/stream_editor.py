@@ -204,13 +204,17 @@ class StreamEditor(Editor):
         return self._for_client(chunk, []) if self.has_ended else b""
 
     def _share(self, chunk: Chunk) -> None:
-        """Give the chunk the members that all rounds share, and the summed usage of the rounds."""
-        if self._is_first:
+        """Give the chunk the members that all rounds share, and the summed usage of the rounds.
+
+        They are those of the first chunk of the answer itself: Azure tells of its filters in one before it,
+        in which they are empty.
+        """
+        if not self._is_first:
+            chunk.put(**self._shared)
+        elif chunk.choices:
             for name in SHARED:
                 if name in chunk.top:
                     self._shared.setdefault(name, bytes(chunk.top[name]))
-        else:
-            chunk.put(**self._shared)
         if chunk.usage:
             self._usage = chunk.usage
             chunk.put(usage=summed(self._spent, chunk.usage) if self._spent else chunk.usage)

@@ -125,6 +125,23 @@ def test_all_rounds_are_one_stream_with_one_role_one_id_and_one_usage():
     }
 
 
+def test_what_comes_before_an_answer_gives_its_rounds_no_id():
+    filters: dict[str, Any] = {
+        "id": "",
+        "created": 0,
+        "model": "",
+        "choices": [],
+        "prompt_filter_results": [],
+    }
+    before = b"data: " + json.dumps(filters).encode() + b"\n\n"
+    first = [chunk({"content": "Wait."}, created=1, model="m"), *GET, CALLS, DONE]
+    second = [chunk({"content": "So."}, created=2, model="m", id="two"), chunk({}, "stop", id="two"), DONE]
+    told = datas(streamed([[before, *first], [before, *second]], always).whole)
+    assert told[0] == filters
+    assert {each["id"] for each in told[1:]} == {"one"}
+    assert {each["created"] for each in told[1:] if "created" in each} == {1}
+
+
 def test_the_role_is_told_once_also_where_it_came_with_a_hidden_call():
     opening = chunk({"role": "assistant", "content": None, **call("get_a", "{}", call_id="c1")})
     told = datas(streamed([[opening, CALLS, DONE], SAID], always).whole)
