@@ -256,6 +256,7 @@ class StreamEditor(Editor):
             text.finish_with(b"null")
             text.put(usage=b"null")
             chunk.keep({name: raw for name, raw in chunk.delta.items() if name == "tool_calls"})
+            chunk.choice.pop("logprobs", None)  # they are the text's
             passed = self._passed(text)
         self._held.append((chunk, calls))
         self._held_bytes += len(chunk.raw)

@@ -88,6 +88,18 @@ def test_byte_by_byte_is_the_same_as_at_once(end: bytes):
     assert streamed(singly, always).whole == streamed([[each] for each in rounds], always).whole
 
 
+@pytest.mark.parametrize("calls", [{}, call("get_a", "{}", call_id="c1")])
+def test_what_is_told_beside_a_text_is_told_once_where_the_text_goes_ahead(calls: dict[str, Any]):
+    sure = {"content": [{"token": "Wait.", "logprob": -0.5}]}
+    last = {"index": 0, "delta": {"content": "Wait.", **calls}, "logprobs": sure, "finish_reason": "stop"}
+    end = b"data: " + json.dumps({"id": "one", "choices": [last]}).encode() + b"\n\n"
+    for answered in (always, never):
+        told = datas(streamed([[*GET, end, DONE], SAID], answered).whole)
+        assert [each["choices"][0]["logprobs"] for each in told if each["choices"][0].get("logprobs")] == [
+            sure
+        ]
+
+
 def test_text_between_held_calls_passes_at_once():
     mixed = chunk({**call("get_a", "{}", call_id="c1"), "content": "now"})
     told = streamed([[mixed, TEXT, CALLS, DONE]], always)
