@@ -4,7 +4,8 @@ Keeps law 4 (bounded): the view and all messages added after it fit the budget. 
 not given: the client then makes the call itself, and a tool of the proxy returns as much as fits. The number
 of rounds is limited. After the last one no call is answered, and the last request no longer offers the
 proxy's own tools. Nor does the request that is sent because the answer would be empty, when it only called
-for results that do not fit. Results that the upstream refuses are taken for results that do not fit.
+for results that do not fit. Where either is refused without these tools, it is sent once more with them.
+Results that the upstream refuses are taken for results that do not fit.
 """
 
 import asyncio
@@ -215,8 +216,15 @@ class Rounds:
     def next_body(self, body: bytes) -> bytes:
         """Return the next request: ``body`` followed by the messages since."""
         self.count += 1
-        following = self.dialect.followed_by(body, self.sequence)
+        following = self.with_tools(body)
         return following if self.may_ask else self.dialect.without_tools(following, self.answerers.is_ours)
+
+    def with_tools(self, body: bytes) -> bytes:
+        """Return the next request with the proxy's own tools, even if it is the last one.
+
+        Some upstreams want the tools of all calls in the messages, or those that signed reasoning came with.
+        """
+        return self.dialect.followed_by(body, self.sequence)
 
     async def _results(self, editor: AnswerEditor) -> dict[ToolCall, _Result]:
         """Return the results of the calls that are answered and fit, in the order of the calls."""

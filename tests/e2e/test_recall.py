@@ -368,6 +368,30 @@ async def test_where_what_was_recalled_is_refused_the_model_answers_without_it(
     assert model.invalid == []
 
 
+@both
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Bedrock doesn't support tool calling without `tools=` param specified.",
+        "Requests which include `tool_use` or `tool_result` blocks must define tools",
+        "The toolConfig field must be defined when using toolUse and toolResult content blocks.",
+    ],
+    ids=["LiteLLM", "Anthropic", "Bedrock"],
+)
+async def test_an_upstream_that_wants_the_tools_of_all_calls_gets_the_last_request_with_them(
+    model: Model, url: str, stream: bool, words: str
+) -> None:
+    refused = plainly(400, [JSON], json.dumps({"error": {"message": words}}).encode())
+    model.replies += [*(recalls(f"r{number}") for number in range(4)), refused, said("In cash.")]
+    answer = await ask(url, long_talk(), stream=stream)
+    assert (answer.choices[0].message.content, answer.choices[0].finish_reason) == ("In cash.", "stop")
+    *offered, last, taken = model.bodies()
+    assert "tools" not in last
+    assert taken == {**last, "tools": [TOOL]}
+    assert all(body["tools"] == [TOOL] for body in offered)
+    assert len(offered) == 4
+
+
 async def test_doing_nothing_would_have_recalled_nothing(model: Model, policy: Start, chats: Chats) -> None:
     model.caches = True
     async with proxying(model.url, policy=policy()) as url:

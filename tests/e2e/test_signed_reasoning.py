@@ -99,6 +99,23 @@ async def test_what_was_thought_within_rounds_that_no_client_sees_is_left_out_wi
     assert signing.refusals == []
 
 
+async def test_what_was_thought_behind_our_tool_keeps_it_in_the_last_of_such_rounds(
+    signing: SigningModel, url: str, chats: Chats
+) -> None:
+    chat = chats(url)
+    await until_cut(chat)
+    recall = [calling((f"r{number}", NAME, '{"query": "item"}')) for number in range(4)]
+    signing.replies += [*recall, said("There it is.")]
+    response = await chat.ask("Where is it?")
+    assert response.status_code == 200
+    assert chat.messages[-1]["content"] == "There it is."
+    before, refused, taken = signing.bodies()[-3:]
+    assert taken == {**refused, "tools": before["tools"]}
+    assert len(reasoned(taken["messages"])) > len(recall)
+    await chat.ask("And now?")
+    assert len(signing.refusals) == 1
+
+
 async def test_no_summariser_reads_reasoning(signing: SigningModel, url: str, chats: Chats) -> None:
     chat = chats(url)
     for number in range(30):

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from proxy.core.conversation.messages import extend, read_message
 from proxy.core.conversation.records import HiddenCalls
-from proxy.core.dialects.answers import AnswerEditor
+from proxy.core.dialects.answers import AnswerEditor, Refusal
 from proxy.core.formats.json import as_mapping, loads
 from proxy.core.formats.unpacking import CODINGS, Unpacker, UnpackingError
 from proxy.engine.answers.sending import Sender
@@ -91,10 +91,13 @@ class _Course:
         No client sees the refusal of what is not its own, such as a length or a content.
         """
         await sent.response.aclose()
-        body, sender = self.rounds.next_body(self.exchange.body), self.loop.sender
-        with step(ROUND):
-            following = _unpacked(await sender.forward(self.exchange.request.incoming, body, is_first=False))
-        refusal, before = sender.refusal(self.exchange, following), self.rounds.before
+        sender, before = self.loop.sender, self.rounds.before
+        body = self.rounds.next_body(self.exchange.body)
+        following, refusal = await self._sent(body)
+        is_refused = refusal.is_of_reasoning or (refusal.is_invalid and refusal.overflow is None)
+        if is_refused and (with_tools := self.rounds.with_tools(self.exchange.body)) != body:
+            await following.response.aclose()
+            following, refusal = await self._sent(with_tools)
         sender.learn_window(self.exchange, refusal, self.rounds.tokens)
         if (refusal.overflow is not None or refusal.is_invalid) and before is not None:
             if await self.rounds.settle_without_results(editor, before):
@@ -103,6 +106,12 @@ class _Course:
             return None
         editor.go_on(may_ask=self.rounds.may_ask)
         return following
+
+    async def _sent(self, body: bytes) -> tuple[Sent, Refusal]:
+        sender, incoming = self.loop.sender, self.exchange.request.incoming
+        with step(ROUND):
+            sent = _unpacked(await sender.forward(incoming, body, is_first=False))
+        return sent, sender.refusal(self.exchange, sent)
 
     async def conclude(self, editor: AnswerEditor) -> None:
         """Record the upstream messages of the answer, where the client gets another message instead."""
