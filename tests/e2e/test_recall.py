@@ -14,7 +14,9 @@ import pytest
 from proxy.core.recall.tool import DESCRIPTION, NAME, PARAMETERS
 from tests.support.clients import Chats, bill_of, proxying, tokens_of, told, user, write_policy
 from tests.support.servers import Exchange
+from tests.support.tool_loop import collected, read
 from tests.support.upstreams import (
+    DONE,
     JSON,
     OPENAI,
     Behaviour,
@@ -390,6 +392,35 @@ async def test_an_upstream_that_wants_the_tools_of_all_calls_gets_the_last_reque
     assert taken == {**last, "tools": [TOOL]}
     assert all(body["tools"] == [TOOL] for body in offered)
     assert len(offered) == 4
+
+
+def in_parts(message: Message, *, stream: bool) -> Behaviour:
+    """An answer with a content of parts, as Mistral's reasoning models give it."""
+    thought: Message = {"type": "thinking", "thinking": [{"type": "text", "text": "I should look."}]}
+    parts = [thought, {"type": "text", "text": message["content"]}] if message["content"] else [thought]
+    if not stream:
+        return plainly(200, [JSON], json.dumps(completion({**message, "content": parts})).encode())
+    calls = [{"index": at, **call} for at, call in enumerate(message.get("tool_calls", ()))]
+    deltas = [{"content": [thought]}, {"content": message["content"] or ""}, {"tool_calls": calls}]
+    choices: list[Message] = [{"index": 0, "delta": each, "finish_reason": None} for each in deltas]
+    choices[-1]["finish_reason"] = "tool_calls" if calls else "stop"
+    return in_pieces(*(sse({"id": "c", "choices": [each]}) for each in choices), DONE)
+
+
+@both
+async def test_a_model_that_answers_in_parts_recalls_like_any_other(
+    model: Model, url: str, stream: bool
+) -> None:
+    model.replies += [in_parts(each, stream=stream) for each in (recalls(query="bridge"), said("In cash."))]
+    response = await send(url, long_talk(), stream=stream)
+    assert response.status_code == 200
+    answer = collected(response.content) if stream else read(response.content)
+    told = json.loads(answer.message or b"")
+    assert [part["type"] for part in told["content"]] == ["thinking", "text"]
+    assert told["content"][1]["text"] == "In cash."
+    assert (answer.complete, answer.finish_reason, answer.tool_calls) == (True, "stop", False)
+    await send(url, [*long_talk(), told, user("Thank you")])
+    assert any(tells(message, SECRET) for message in model.views()[-1])
 
 
 async def test_doing_nothing_would_have_recalled_nothing(model: Model, policy: Start, chats: Chats) -> None:

@@ -222,7 +222,7 @@ async def test_an_error_in_mid_stream_is_the_last_word(
     assert [each["complete"] for each in (await transcripts(url, "s"))[0]] == [True, False]
 
 
-@pytest.mark.parametrize("odd", [{"content": [{"type": "text", "text": "x"}]}, {"role": 5}, 5])
+@pytest.mark.parametrize("odd", [{"content": {"type": "text", "text": "x"}}, {"role": 5}, 5])
 async def test_a_stream_with_an_odd_delta_passes_as_it_is_and_keeps_what_was_said_as_incomplete(
     model: Model, client: httpx2.AsyncClient, url: str, caplog: pytest.LogCaptureFixture, odd: Any
 ) -> None:

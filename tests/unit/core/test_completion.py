@@ -212,6 +212,36 @@ def test_blocks_that_are_none_cost_only_themselves(name: str, odd: object) -> No
     assert message(*parts[1:])["content"] == "Yes."
 
 
+def text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
+
+
+def test_a_content_of_parts_is_put_together_from_its_pieces() -> None:
+    """As Mistral's reasoning models answer: thinking in parts, and most of the text as ever."""
+    source: list[dict[str, Any]] = [{"type": "reference", "reference_ids": [number]} for number in (1, 2)]
+    contents: list[Any] = ["", [{"type": "thinking", "thinking": [text("I ")]}]]
+    contents += [[{"type": "thinking", "thinking": [text("see.")]}], "It ", "is.", source[:1], source[1:]]
+    contents += [[text("So ")], "be it."]
+    answer = collected(*(chunk({"content": each}) for each in contents), chunk(finish="stop")).answer()
+    whole = [
+        {"type": "thinking", "thinking": [text("I "), text("see.")]},
+        text("It is."),
+        *source,
+        text("So be it."),
+    ]
+    assert json.loads(answer.message or b"") == {"role": "assistant", "content": whole}
+    assert answer.complete
+    body = {"choices": [{"message": {"role": "assistant", "content": whole}, "finish_reason": "stop"}]}
+    assert read_completion(json.dumps(body).encode()).complete
+
+
+@pytest.mark.parametrize("odd", [[], ["said"], [1], [{"text": "said"}], [None], {"type": "text"}])
+def test_parts_of_a_content_that_are_none_cost_only_themselves(odd: object) -> None:
+    parts = [chunk({"content": [text("Yes.")]}), chunk({"content": odd}), chunk(finish="stop")]
+    assert message(*parts)["content"] == [text("Yes.")]
+    assert not collected(*parts).answer().complete
+
+
 def test_lists_are_joined_without_a_gap_where_one_is_empty() -> None:
     chunk_of = b'data: {"choices": [{"delta": {"details": %s}}]}\n\n'
     parts = [chunk_of % part for part in (b"[ ]", b"[1 ]", b"[]", b"[2]")]

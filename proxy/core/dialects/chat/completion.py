@@ -197,7 +197,8 @@ def read_completion(body: bytes) -> Answer:
 
 def _checked(message: Mapping[str, Raw]) -> tuple[bool, bool]:
     """Whether a whole message makes calls, and whether any part of it is invalid."""
-    if "tool_calls" in message or "function_call" in message:  # read like those of a stream
+    is_listed = bytes(message.get("content", NULL)).startswith(b"[")
+    if is_listed or "tool_calls" in message or "function_call" in message:  # read like those of a stream
         partial = PartialMessage()
         partial.add(message)
         return partial.has_calls, partial.is_odd

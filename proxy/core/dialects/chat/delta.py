@@ -26,6 +26,8 @@ _MANY = 256
 """Number of values of one member after which they are merged early, to save memory."""
 NESTED = ("function", "custom")
 _TEXTS = frozenset({"content", "reasoning_content", "reasoning"})
+_CONTINUED = frozenset({"text", "thinking"})
+"""Types of the parts of a content that come in pieces."""
 _LEADING = ("role", "content", "refusal")
 NULL = Raw(b"null")
 
@@ -64,6 +66,8 @@ class Merger:
         """The merged value of one member; empty where no value of its type came."""
         kind = _kind(values[0])
         if name in shape:
+            if name == "content" and any(_kind(each) == _ARRAY for each in values):
+                return self._parts(values, depth)
             kind = _STRING if shape[name] is None else _OBJECT
         same = [each for each in values if _kind(each) == kind]
         self.is_odd |= len(same) < len(values)
@@ -104,6 +108,29 @@ class Merger:
         if not deltas and not shape:
             return objects[0]
         return object_of(self.merged(deltas, shape or _ANY, depth + 1).items())
+
+    def _parts(self, values: Sequence[bytes], depth: int) -> bytes:
+        """Assemble a content that is a list of parts, as Mistral's reasoning models have it.
+
+        A text between such lists is one more part. A text or thinking continues the part before it, if that
+        is of its type.
+        """
+        parts: list[Deltas] = []
+        for each in values:
+            if each == b'""':
+                continue
+            added = elements(b'[{"type":"text","text":%b}]' % each if _kind(each) == _STRING else each)
+            self.is_odd |= not added
+            for piece in map(members, added or ()):
+                kind = None if piece is None else string(piece.get("type"))
+                if piece is None or kind is None:
+                    self.is_odd = True
+                    continue
+                if not (parts and kind in _CONTINUED and string(Raw(parts[-1]["type"][0])) == kind):
+                    parts.append({})
+                add(parts[-1], piece)
+        written = [object_of(self.merged(part, depth=depth + 1).items()) for part in parts]
+        return b"[" + b",".join(written) + b"]" if written else b""
 
     def _blocks(self, arrays: Sequence[bytes], depth: int) -> bytes:
         """Assemble blocks of reasoning from their pieces, as they would be in an answer without streaming.
