@@ -177,11 +177,14 @@ class TurnStore(Protocol):
         """Return the session, its epochs and its token counts, in one round trip."""
         ...
 
-    async def begin_epoch(self, key: SessionKey, epoch: Epoch, seen: int, ttl: float) -> tuple[Epoch, ...]:
+    async def begin_epoch(
+        self, key: SessionKey, epoch: Epoch, seen: int, ttl: float, *, begins: bool = False
+    ) -> tuple[Epoch, ...]:
         """Append ``epoch`` to its lane if the lane still holds exactly ``seen`` epochs (compare and set).
 
         Returns the lane's epochs from number ``seen`` on: ``(epoch,)`` if it was written (also by an earlier
-        attempt whose reply was lost), otherwise the epochs that others wrote instead.
+        attempt whose reply was lost), otherwise the epochs that others wrote instead. With ``begins`` the
+        session need not exist yet; without it, nothing is stored or returned if the session is gone.
         """
         ...
 

@@ -78,8 +78,8 @@ Call = Callable[[RedisStore, SessionKey], Awaitable[object]]
 WRITES: list[Call] = [
     lambda store, key: store.record(key, turn("u1", "a1", headerless=True, joint=joint("u1", "a1")), DAY),
     lambda store, key: store.record(key, turn("u1", "a1", "u2", "a2", complete=False), DAY),
-    lambda store, key: store.begin_epoch(key, epoch("e1"), 0, DAY),
-    lambda store, key: store.begin_epoch(key, epoch("e1", lane="other"), 0, DAY),
+    lambda store, key: store.begin_epoch(key, epoch("e1"), 0, DAY, begins=True),
+    lambda store, key: store.begin_epoch(key, epoch("e1", lane="other"), 0, DAY, begins=True),
     lambda store, key: store.pin(key, [b"h" * 32], DAY),
     lambda store, key: store.keep_hidden(key, hidden("u1", "a1"), DAY),
     lambda store, key: store.inject(key, b"digest", b"text", DAY),
@@ -264,7 +264,8 @@ async def test_two_processes_agree_on_one_epoch_wherever_its_slot_lies(
     other = opened(cluster.url, clock)
     for key in MANY[:6]:
         first, second = await asyncio.gather(
-            store.begin_epoch(key, epoch("one"), 0, DAY), other.begin_epoch(key, epoch("two"), 0, DAY)
+            store.begin_epoch(key, epoch("one"), 0, DAY, begins=True),
+            other.begin_epoch(key, epoch("two"), 0, DAY, begins=True),
         )
         assert first == second
         assert len(first) == 1

@@ -10,36 +10,50 @@ from tests.support.stores import DAY, KEY, STRANGER, HandClock, epoch, found, pa
 
 class TestEpochs:
     async def test_an_epoch_begins_where_the_lane_is_as_it_was_seen(self, store: SessionStore) -> None:
-        assert await store.begin_epoch(KEY, epoch("e1"), 0, DAY) == (epoch("e1"),)
-        assert await store.begin_epoch(KEY, epoch("e2", "e1"), 1, DAY) == (epoch("e2", "e1"),)
+        assert await store.begin_epoch(KEY, epoch("e1"), 0, DAY, begins=True) == (epoch("e1"),)
+        assert await store.begin_epoch(KEY, epoch("e2", "e1"), 1, DAY, begins=True) == (epoch("e2", "e1"),)
         assert await store.epochs(KEY, "lane") == (epoch("e1"), epoch("e2", "e1"))
 
     async def test_whoever_comes_second_gets_the_first_ones_epoch(self, store: SessionStore) -> None:
-        await store.begin_epoch(KEY, epoch("e1"), 0, DAY)
-        assert await store.begin_epoch(KEY, epoch("late"), 0, DAY) == (epoch("e1"),)
+        await store.begin_epoch(KEY, epoch("e1"), 0, DAY, begins=True)
+        assert await store.begin_epoch(KEY, epoch("late"), 0, DAY, begins=True) == (epoch("e1"),)
         assert await store.epochs(KEY, "lane") == (epoch("e1"),)
 
     async def test_an_epoch_whose_reply_was_lost_is_begun_once(self, store: SessionStore) -> None:
-        await store.begin_epoch(KEY, epoch("e1"), 0, DAY)
-        assert await store.begin_epoch(KEY, epoch("e1"), 0, DAY) == (epoch("e1"),)
-        await store.begin_epoch(KEY, epoch("e2", "e1"), 1, DAY)
-        assert await store.begin_epoch(KEY, epoch("e1"), 0, DAY) == (epoch("e1"), epoch("e2", "e1"))
+        await store.begin_epoch(KEY, epoch("e1"), 0, DAY, begins=True)
+        assert await store.begin_epoch(KEY, epoch("e1"), 0, DAY, begins=True) == (epoch("e1"),)
+        await store.begin_epoch(KEY, epoch("e2", "e1"), 1, DAY, begins=True)
+        assert await store.begin_epoch(KEY, epoch("e1"), 0, DAY, begins=True) == (
+            epoch("e1"),
+            epoch("e2", "e1"),
+        )
 
     async def test_of_twenty_at_once_one_wins_and_all_see_it(self, store: SessionStore) -> None:
-        attempts = (store.begin_epoch(KEY, epoch(f"e{i}"), 0, DAY) for i in range(20))
+        attempts = (store.begin_epoch(KEY, epoch(f"e{i}"), 0, DAY, begins=True) for i in range(20))
         answers = set(await asyncio.gather(*attempts))
         assert answers == {await store.epochs(KEY, "lane")}
         assert len(answers.pop()) == 1
 
     async def test_lanes_are_apart(self, store: SessionStore) -> None:
-        await store.begin_epoch(KEY, epoch("e1"), 0, DAY)
+        await store.begin_epoch(KEY, epoch("e1"), 0, DAY, begins=True)
         other = epoch("e1", lane="another model, :{}/ and budget")
-        assert await store.begin_epoch(KEY, other, 0, DAY) == (other,)
+        assert await store.begin_epoch(KEY, other, 0, DAY, begins=True) == (other,)
         assert await store.epochs(KEY, "lane") == (epoch("e1"),)
 
+    async def test_one_that_comes_after_its_session_was_deleted_is_not_kept_but_by_who_begins_it_anew(
+        self, store: SessionStore
+    ) -> None:
+        await store.record(KEY, turn("u1", "a1"), DAY)
+        assert await store.begin_epoch(KEY, epoch("e1"), 0, DAY) == (epoch("e1"),)
+        await store.delete(KEY)
+        for seen, late in ((0, epoch("e1")), (1, epoch("e2", "e1"))):
+            assert await store.begin_epoch(KEY, late, seen, DAY) == ()
+        assert (await store.epochs(KEY, "lane"), await store.lanes(KEY)) == ((), ())
+        assert await store.begin_epoch(KEY, epoch("new"), 0, DAY, begins=True) == (epoch("new"),)
+
     async def test_find_brings_the_epochs_that_were_not_seen(self, store: SessionStore) -> None:
-        await store.begin_epoch(KEY, epoch("e1"), 0, DAY)
-        await store.begin_epoch(KEY, epoch("e2", "e1"), 1, DAY)
+        await store.begin_epoch(KEY, epoch("e1"), 0, DAY, begins=True)
+        await store.begin_epoch(KEY, epoch("e2", "e1"), 1, DAY, begins=True)
         await store.record(KEY, turn("u1", "a1"), DAY)
         assert (await found(store, "u1")).epochs == (epoch("e1"), epoch("e2", "e1"))
         assert (await found(store, "u1", seen=(KEY.sid, 1))).epochs == (epoch("e2", "e1"),)
@@ -48,7 +62,7 @@ class TestEpochs:
         assert (await found(store, "u1", lane="other")).epochs == ()
 
     async def test_an_epoch_is_found_before_the_first_turn_is_recorded(self, store: SessionStore) -> None:
-        await store.begin_epoch(KEY, epoch("e1"), 0, DAY)
+        await store.begin_epoch(KEY, epoch("e1"), 0, DAY, begins=True)
         answer = await found(store, "u1")
         assert (answer.sid, answer.session, answer.epochs) == (KEY.sid, None, (epoch("e1"),))
 
@@ -56,7 +70,7 @@ class TestEpochs:
         await store.record(KEY, turn("u1", "a1"), DAY)
         assert await store.lanes(KEY) == ()
         for lane in ("b", "a"):
-            await store.begin_epoch(KEY, epoch("first", lane=lane), 0, DAY)
+            await store.begin_epoch(KEY, epoch("first", lane=lane), 0, DAY, begins=True)
         assert await store.lanes(KEY) == ("a", "b")
         assert await store.lanes(STRANGER) == ()
 

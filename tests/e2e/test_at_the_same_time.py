@@ -25,7 +25,7 @@ from tests.support.clients import (
     user,
     write_policy,
 )
-from tests.support.operator import do
+from tests.support.operator import ask, do
 from tests.support.servers import PATIENCE, Exchange, eventually
 from tests.support.stores import embedded_valkey, serving, valkey_command
 from tests.support.upstreams import (
@@ -317,6 +317,31 @@ async def test_a_summary_that_is_ready_too_late_is_used_at_the_next_epoch(
 
 
 # --- two workers ---
+
+
+@pytest.mark.parametrize("by", [0, 1], ids=["this worker", "another worker"])
+async def test_an_epoch_whose_session_is_deleted_while_it_waits_for_its_summary_is_not_in_the_next_session(
+    model: Model, chats: Chats, small: Small, by: int
+) -> None:
+    with serving(valkey_command()) as server:
+        urls = [await small(1_500, store=server.url) for _ in range(2)]
+        chat = chats(urls[0], X_Unabridged_Session="chat")
+        before = await pruned(chat)
+        await recorded(urls[by], len(before))
+        deleted: list[int] = []
+
+        async def overtaken(exchange: Exchange) -> None:
+            deleted.append((await ask(urls[by], "DELETE", "sessions/chat")).status_code)
+            await exchange.answer_json(completion(said("They spoke of many items.")))
+
+        model.summary = overtaken
+        response = await chat.ask(question(len(before)) * 4)
+        assert deleted[0] == 200
+        assert int(told(response, "epoch")) > int(told(before[-1], "epoch")), "its own answer has it"
+        assert told(response, "degraded") == "epoch-not-saved"
+        assert server.run("KEYS", "*:epochs:*") == []
+        model.summary = plainly(500, [JSON], b"{}")
+        assert told(await chat.ask("And now?"), "epoch") == "1", "nothing that was decided before is in force"
 
 
 async def test_two_workers_that_reach_an_epoch_together_send_one_plan_whatever_their_summaries_say(

@@ -206,14 +206,14 @@ class TestLostReplies:
     ) -> None:
         async with relaying(valkey.socket) as relay:
             store = RedisStore(relay.url, clock, PATIENCE, rest=1.0)
-            await store.begin_epoch(KEY, epoch("e1", lane="warm"), 0, DAY)
+            await store.begin_epoch(KEY, epoch("e1", lane="warm"), 0, DAY, begins=True)
             relay.lose_replies = True
             with pytest.raises(StoreUnavailable):
-                await store.begin_epoch(KEY, epoch("e1"), 0, DAY)
+                await store.begin_epoch(KEY, epoch("e1"), 0, DAY, begins=True)
             assert valkey.run("LLEN", PLANTED["epochs"]) == 1
             relay.lose_replies = False
             clock.time += 1.0
-            assert await store.begin_epoch(KEY, epoch("e1"), 0, DAY) == (epoch("e1"),)
+            assert await store.begin_epoch(KEY, epoch("e1"), 0, DAY, begins=True) == (epoch("e1"),)
             await store.aclose()
 
     async def test_a_turn_is_kept_although_the_listing_could_not_be_written(

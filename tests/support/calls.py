@@ -21,7 +21,7 @@ Call = Callable[[RedisStore], Awaitable[object]]
 CALLS: dict[str, Call] = {
     "find": lambda store: found(store, "u1", "a1"),
     "find by chain": lambda store: found(store, "u1", "a1", sid=None),
-    "begin_epoch": lambda store: store.begin_epoch(KEY, epoch("e1"), 0, DAY),
+    "begin_epoch": lambda store: store.begin_epoch(KEY, epoch("e1"), 0, DAY, begins=True),
     "record": lambda store: store.record(KEY, turn("u1", "a1", headerless=True), DAY),
     "record cut off": lambda store: store.record(KEY, turn("u1", "a2", complete=False), DAY),
     "keep_hidden": lambda store: store.keep_hidden(KEY, hidden("u1", "a1"), DAY, begins=True),

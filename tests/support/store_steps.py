@@ -54,8 +54,8 @@ def other_writes(draw: st.DrawFn) -> Step:
     answer = chain(*names)[-1]
     ttl = draw(st.sampled_from([DAY, 20.0]))
     choices: list[Step] = [
-        lambda store: store.begin_epoch(key, begun, number, ttl),
-        lambda store: store.begin_epoch(key, begun, number, ttl),
+        lambda store: store.begin_epoch(key, begun, number, ttl, begins=number < 2),
+        lambda store: store.begin_epoch(key, begun, number, ttl, begins=number < 2),
         lambda store: store.pin(key, [answer], ttl),
         lambda store: store.keep_hidden(key, calls, ttl, begins=number == 0),
         lambda store: store.inject(key, digest, b"text " + digest, ttl),

@@ -98,7 +98,11 @@ class InProcessStore:
             user=stored.nodes.get(self._tips[key.tag, joint][sid]) if joint else None,
         )
 
-    async def begin_epoch(self, key: SessionKey, epoch: Epoch, seen: int, ttl: float) -> tuple[Epoch, ...]:
+    async def begin_epoch(
+        self, key: SessionKey, epoch: Epoch, seen: int, ttl: float, *, begins: bool = False
+    ) -> tuple[Epoch, ...]:
+        if key not in self._living() and not begins:
+            return ()
         lane = self._renewed(key, ttl).epochs.setdefault(epoch.lane, [])
         if len(lane) == seen:
             lane.append(epoch)

@@ -173,7 +173,6 @@ class Edits:
         for _ in range(_RACES):
             now, change = await self._decided(found, asked, plan)
             epoch, ttl = change.epoch(self.clock.now()), change.before.policy.store.ttl
-            await self.inspection.read(found.key)  # raises NotFound if it was deleted meanwhile
             written = await self.store.begin_epoch(found.key, epoch, len(now.found.epochs), ttl)
             if written and written[0].id == epoch.id:
                 self.epochs.tell(found.id, change.before.plan, epoch)

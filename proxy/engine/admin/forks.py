@@ -108,7 +108,7 @@ class Forks:
                     parents.add(epoch.id)
                     reach, begun_at = copies[epoch.reach], copies.get(epoch.begun_at, b"")
                     copy = replace(epoch, reach=reach, begun_at=begun_at)
-                    await self.store.begin_epoch(key, copy, len(written), ttl)
+                    await self.store.begin_epoch(key, copy, len(written), ttl, begins=True)
                     written.append(copy)
             if lane == found.session.lane:
                 in_lane = tuple(written)

@@ -112,7 +112,8 @@ class Decisions:
         except Exception as error:  # noqa: BLE001 - law 7: a fault of ours costs the pruning, not the answer
             log_fault("planning failed", error)
             decision = replace(Decision.under(request, EMPTY), degraded=("not-planned",))
-        if decision.log is not None and decision.log != request.log:
+        is_news = decision.log != request.log and not request.session.is_forgotten
+        if decision.log is not None and is_news:
             self.sessions.keep_log(request.session.key, request.session.lane.id, decision.log)
         if decision.stage is not Stage.CALM:
             _log_overrun(request)

@@ -331,15 +331,19 @@ class Epochs:
         """Append the epochs that the store lacks to the lane; return the lane's epochs after that.
 
         If two workers write an epoch, one of them counts for both (law 3): where others have written in the
-        meantime, ours are not written. Raises StoreUnavailable.
+        meantime, ours are not written. Raises StoreUnavailable, also where the session was deleted meanwhile.
         """
-        epochs, place = log.epochs, log.saved
+        epochs, place, session = log.epochs, log.saved, request.session
         while place < len(epochs):
             ttl = request.incoming.policy.store.ttl
-            written = await self._store.begin_epoch(request.session.key, epochs[place], place, ttl)
+            written = await self._store.begin_epoch(
+                session.key, epochs[place], place, ttl, begins=session.is_new
+            )
             if not written and place:
                 place = 0  # the store lost its data: write the lane's epochs again from the first
-            elif written and written[0].id != epochs[place].id:
+            elif not written:
+                raise StoreUnavailable("The session is gone.")
+            elif written[0].id != epochs[place].id:
                 epochs = (*epochs[:place], *written)
                 return EpochLog(epochs, len(epochs))
             else:

@@ -235,7 +235,7 @@ class Recorder:
         This process knows them in either case.
         """
         session = exchange.request.session
-        key, begins, ttl = session.key, session.found.session is None, self._ttl(exchange)
+        key, begins, ttl = session.key, session.is_new, self._ttl(exchange)
         session.cached.hide(hidden)
         self.recognition.cache.keep(key, session.cached)
 

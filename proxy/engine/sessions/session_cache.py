@@ -230,6 +230,16 @@ class SessionState(msgspec.Struct, frozen=True):
     """This process's cache entry of the request's lane."""
 
     @property
+    def is_new(self) -> bool:
+        """Whether the store has no such session: only then may a write of the request begin it."""
+        return self.found.session is None and not self.is_store_away
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether this process forgot the session after the request had found it, as when it is deleted."""
+        return self.cached.lanes.get(self.lane.id) is not self.lane
+
+    @property
     def former_tag(self) -> str:
         """The tag that the session had under the secret before this one; empty where it was not moved."""
         former = self.found.session.former if self.found.session else ()

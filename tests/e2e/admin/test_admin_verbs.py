@@ -27,7 +27,7 @@ from tests.support.clients import (
 from tests.support.operator import append, ask, code, do, talk, views
 from tests.support.servers import PATIENCE, Exchange
 from tests.support.stores import embedded_valkey, run
-from tests.support.upstreams import Message, Model, calling, said
+from tests.support.upstreams import Message, Model, calling, completion, said
 
 
 def result(call: str, text: str) -> Message:
@@ -114,6 +114,20 @@ class TestDelete:
         assert told(response, "epoch") == "1", "nothing that was decided before is in force"
         entries = (await admin(url, "sessions/chat/transcript"))["messages"]
         assert [entry["message"] for entry in entries] == chat.messages
+
+    async def test_a_session_that_is_deleted_while_it_is_compacted_is_gone_too(
+        self, chats: Chats, small: Small, model: Model
+    ) -> None:
+        url = await small(8_000, upstream_key="sk-operator")
+        await talk(chats(url, X_Unabridged_Session="chat"), 6)
+
+        async def overtaken(exchange: Exchange) -> None:
+            await ask(url, "DELETE", "sessions/chat")
+            await exchange.answer_json(completion(said("They spoke of many items.")))
+
+        model.summary = overtaken
+        assert code(await ask(url, "POST", "sessions/chat/compact")) == (404, "not_found")
+        assert code(await ask(url, "GET", "sessions/chat")) == (404, "not_found")
 
     async def test_a_session_without_a_header_is_not_found_by_its_history_again(
         self, url: str, chats: Chats

@@ -116,11 +116,13 @@ class RedisStore:
     def _codec(self, key: SessionKey) -> Codec:
         return Codec(key, self._keyring, self._warn_of_newer)
 
-    async def begin_epoch(self, key: SessionKey, epoch: Epoch, seen: int, ttl: float) -> tuple[Epoch, ...]:
+    async def begin_epoch(
+        self, key: SessionKey, epoch: Epoch, seen: int, ttl: float, *, begins: bool = False
+    ) -> tuple[Epoch, ...]:
         codec = self._codec(key)
         encoded = codec.encode(epoch, keys.epoch_place(epoch.lane))
-        life = keys.lives(ttl).session
-        stored = await self._scripts.of_session("begin_epoch", key, epoch.lane, seen, encoded, life)
+        arguments = (epoch.lane, seen, encoded, keys.lives(ttl).session, int(begins))
+        stored = await self._scripts.of_session("begin_epoch", key, *arguments)
         return reading.epochs(codec, stored, epoch.lane)
 
     async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:

@@ -1,8 +1,10 @@
 --- begin_epoch
 -- Append an epoch if its lane still has as many epochs as the caller knows (compare and set). Returns the epochs
--- that the caller does not know: the new one, or those that others have written instead.
+-- that the caller does not know: the new one, or those that others have written instead. If the session is gone,
+-- nothing is stored and none returned, unless this may be the session's first write (`begins`).
 local session = KEYS[1]
-local lane, known, epoch, ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local lane, known, epoch, ttl, begins = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] == '1'
+if not begins and redis.call('EXISTS', session) == 0 then return {} end
 local epochs = session .. EPOCHS .. lane
 if redis.call('LLEN', epochs) == tonumber(known) then
   redis.call('RPUSH', epochs, epoch)
