@@ -93,7 +93,7 @@ class Recorded(StrEnum):
 
     KEPT = "kept"
     TORN = "torn"
-    """Not written: messages before it are missing, for example because the session expired or was deleted."""
+    """Not written: messages before it are missing, or its session has expired or was deleted."""
     MOVED = "moved"
     """Not written: the turn was appended to a tip that is no longer the tip of the session."""
 
@@ -191,7 +191,8 @@ class TurnStore(Protocol):
     async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:
         """Write a turn, idempotently, and renew the lifetimes of all keys of the session.
 
-        Writes nothing if the messages before the turn are missing (TORN).
+        Writes nothing if the messages before the turn are missing, or if it is unchecked and its session has
+        expired or was deleted (TORN). A session that the store has lost is begun anew.
 
         A node that exists already stays as it is. The tip moves to ``turn.session.tip`` only if
         ``advances_tip`` is set, and the session has no tip yet or a parent of the turn's nodes was known

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from proxy.adapters.stores.redis import scripts
-from proxy.ports import SessionKey, SessionStore
+from proxy.ports import NAMED, Recorded, SessionKey, SessionStore
 from tests.support.stores import DAY, KEY, OTHER, STRANGER, HandClock, chain, found, pass_time, turn
 
 
@@ -110,6 +110,30 @@ class TestRecording:
         title = [*(f"t{i}" for i in range(10)), "a11"]
         await store.record(KEY, turn(*title), DAY)
         assert await tip(store) == chain(*names)[-1]
+
+
+class TestUncheckedTurns:
+    """Turns of requests for which the store could not be asked for their session."""
+
+    @pytest.mark.parametrize("key", [KEY, SessionKey(KEY.tag, NAMED)])
+    async def test_of_a_session_that_was_deleted_none_is_written(
+        self, store: SessionStore, key: SessionKey
+    ) -> None:
+        told = turn("u1", "a1", headerless=key == KEY)
+        await store.record(key, told, DAY)
+        await store.delete(key)
+        assert await store.record(key, replace(told, is_unchecked=True), DAY) is Recorded.TORN
+        assert (await store.session(key), await store.nodes(key)) == (None, {})
+        assert await store.record(key, told, DAY) is Recorded.KEPT, "it is begun anew"
+
+    async def test_of_a_session_that_is_there_or_never_was_all_are(
+        self, store: SessionStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(scripts, "PIECE_NODES", 3)
+        for names in (("u1", "u2", "u3", "u4", "a4"), ("u1", "u2", "u3", "u4", "a4", "u5", "a5")):
+            unchecked = replace(turn(*names), is_unchecked=True)
+            assert await store.record(KEY, unchecked, DAY) is Recorded.KEPT
+            assert sorted(await store.nodes(KEY)) == sorted(chain(*names))
 
 
 class TestTheTip:

@@ -7,8 +7,11 @@ from typing import Any
 
 import httpx2
 
+from tests.support.canaries import logged
 from tests.support.clients import ADMIN, Chat, admin, only_session, proxying, told
-from tests.support.servers import Exchange, until
+from tests.support.network import Streams, relaying
+from tests.support.operator import ask
+from tests.support.servers import Exchange, eventually, until
 from tests.support.stores import Server
 from tests.support.upstreams import Model, said
 
@@ -111,6 +114,36 @@ async def test_a_deleted_session_does_not_come_back(durable: Server, model: Mode
                 await asyncio.sleep(0.01)
         await asyncio.sleep(1.5)
         assert (await admin(url, "sessions"))["sessions"] == []
+        await chat.client.aclose()
+
+
+async def test_a_session_that_was_deleted_at_another_worker_comes_back_with_its_client_alone(
+    durable: Server, model: Model
+) -> None:
+    async def nowhere() -> Streams:
+        raise ConnectionRefusedError
+
+    async with (
+        relaying(durable.socket) as relay,
+        proxying(model.url, store=relay.url) as url,
+        proxying(model.url, store=durable.url) as other,
+    ):
+        chat = Chat(url)
+        chat.headers["X-Unabridged-Session"] = "s"
+        await chat.ask("first")
+        await written(other)
+        there, relay.connect = relay.connect, nowhere
+        await relay.aclose()
+        with logged() as lines:
+            assert told(await chat.ask("second"), "degraded") == "store"
+            assert (await ask(other, "DELETE", "sessions/s")).status_code == 200
+            relay.connect = there
+            await eventually(lambda: any("a turn was written late" in line for line in lines))
+        assert (await admin(other, "sessions"))["sessions"] == []
+        assert durable.run("KEYS", "*:nodes") == []
+        await chat.ask("third")
+        await written(other)
+        await until([message["content"] for message in chat.messages], lambda: transcript(other))
         await chat.client.aclose()
 
 

@@ -2,7 +2,7 @@
 
 The client's next body also heals a lost turn, but not one that it edits or regenerates, nor one that another
 worker answers. Waiting turns are lost with the process; if they exceed the limit, the oldest are dropped at
-once.
+once. The store takes none of a session that has ended meanwhile.
 """
 
 import asyncio

@@ -319,6 +319,7 @@ def _turn_of(
         begun_at=appended.begun_at if appended else None,
         joint=answered.joint if answered is not None else None,
         is_joined=session.is_joined,
+        is_unchecked=session.is_store_away,
     )
 
 
