@@ -17,6 +17,7 @@ import pytest
 from tests.support.canaries import logged
 from tests.support.clients import Chat, admin, only_session, proxying, question, told, write_policy
 from tests.support.network import relaying
+from tests.support.servers import eventually
 from tests.support.stores import Server
 from tests.support.upstreams import Model, count_tokens, fault_in, running
 
@@ -284,6 +285,30 @@ async def test_a_store_that_lost_its_data_begins_anew(model: Model, chat_on: Cha
     after = await talk(chat, range(15, 25))
     check_views(model)
     check_sticky(model, [*before, *after])
+    await check_transcript(chat)
+
+
+@pytest.mark.parametrize("is_known", [False, True], ids=["a stranger to it", "knowing it"])
+async def test_a_store_that_comes_back_empty_after_turns_without_it_changes_no_plan_on_any_worker(
+    model: Model, chat_on: ChatOn, valkey: Server, *, is_known: bool
+) -> None:
+    chat, other = [await chat_on(valkey.url, X_Unabridged_Session="s") for _ in range(2)]
+    other.messages = chat.messages
+    responses = await talk(chat, range(15))
+    responses += await talk(other if is_known else chat, range(15, 16))
+    valkey.kill()
+    responses += await talk(chat, range(16, 18))
+    valkey.start()
+    await eventually(lambda: valkey.run("KEYS", "*:nodes"))  # what was said meanwhile is written late
+    for each in (chat, other):
+        await recovered(each)
+    for number in range(18, 26):
+        responses += await talk(other if number % 2 else chat, range(number, number + 1))
+    epochs = [int(told(response, "epoch")) for response in responses]
+    assert epochs == sorted(epochs)
+    assert epochs[15] > 0
+    check_views(model)
+    check_sticky(model, responses)
     await check_transcript(chat)
 
 

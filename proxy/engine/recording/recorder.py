@@ -361,7 +361,7 @@ def _session_after(exchange: Exchange, answered: ChainedAnswer | None, now: floa
         name=before.name if before else readable(session.name),
         tenant=session.tenant,
         former=before.former if before else (),
-        created=before.created if before else now,
+        created=before.created if before else session.cached.begun or now,
         updated=now,
         began_with=began_with,
         tip=answered.hash if answered is not None else b"",

@@ -88,7 +88,8 @@ class CachedSession(msgspec.Struct):
     """The session's key for the provider's prompt cache."""
     begun: float = 0.0
     """When the store says that the session began, in seconds since 1970; 0 until it is there. Another time
-    is that of another session, which took the name of one that ended."""
+    is that of another session, which took the name of one that ended. One that the store has lost is written
+    again with this time, by whoever knew it."""
     lanes: dict[str, CachedLane] = {}
     lookup: CachedLookup | None = None
     """What the store would answer about the session, where that is certain."""
@@ -118,6 +119,11 @@ class CachedSession(msgspec.Struct):
             texts = (*session.head, *session.pins)
             weight += _TEXT_BYTES * (len(self.lookup.found.counts) + len(texts)) + sum(map(len, texts))
         return weight + sum([_LANE_BYTES + lane.weight for lane in self.lanes.values()])
+
+    def doubt(self) -> None:
+        """Count all epochs as unwritten, because the store may have lost them."""
+        for lane in self.lanes.values():
+            lane.log = lane.log and EpochLog(lane.log.epochs)
 
     # --- what the store would answer: certain after a turn of ours, where nobody else may write ---
 
@@ -277,10 +283,10 @@ class SessionCache:
         if begun and (found.was_here if stored is None else stored.created != begun):
             self.forget(key)
             return False
-        session.begun = stored.created if stored is not None else 0.0
-        if begun and stored is None:
-            for lane in session.lanes.values():
-                lane.log = lane.log and EpochLog(lane.log.epochs)
+        if stored is not None:
+            session.begun = stored.created
+        elif begun:
+            session.doubt()
         return True
 
     def keep(self, key: SessionKey, session: CachedSession) -> None:

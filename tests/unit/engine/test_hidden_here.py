@@ -81,6 +81,19 @@ def test_the_epochs_of_a_session_that_the_store_has_lost_are_to_be_written_again
     assert lane.log == EpochLog((epoch("e1"),), 0)
 
 
+@pytest.mark.parametrize("begun", [1.0, 2.0], ids=["by who knew it", "by a stranger to it"])
+def test_one_that_the_store_has_lost_is_the_same_where_who_knew_it_begins_it_again(begun: float) -> None:
+    cache = SessionCache(Memory())
+    here, lane = cache.of_lane(KEY, "lane")
+    assert cache.follows(KEY, here, Found(sid=KEY.sid, session=turn("u1", created=1.0).session))
+    cache.keep_log(KEY, "lane", EpochLog((epoch("e1"),), 1))
+    assert cache.follows(KEY, here, Found())
+    again = Found(sid=KEY.sid, session=turn("u1", created=begun).session)
+    assert cache.follows(KEY, here, again) is (begun == 1.0)
+    assert cache.of_lane(KEY, "lane")[1].log == (EpochLog((epoch("e1"),)) if begun == 1.0 else None)
+    assert lane.log == EpochLog((epoch("e1"),), 0)
+
+
 def test_a_store_that_does_not_know_the_session_yet_is_asked_for_all() -> None:
     here = CachedSession()
     here.learn_hidden(told(A), KEY.sid, is_whole=True)
