@@ -17,7 +17,7 @@ from proxy.core.conversation.messages import HEAD_ROLES, TOOL_ROLES
 from proxy.core.extraction.constraints import Rule
 from proxy.core.extraction.facts import Fact
 from proxy.core.extraction.reading import BINDS, Voice, untitled
-from proxy.core.planning.ledger_odds import AGE, FEW, LEAST_ODDS, RESULTS, Mentions
+from proxy.core.planning.ledger_odds import AGE, LEAST_ODDS, RESULTS, Mentions
 from proxy.core.planning.ledger_packing import Bullets, Packing, Standing, label_of, may_share, values_in
 from proxy.core.planning.plan import Plan
 from proxy.core.planning.situation import Situation
@@ -209,14 +209,13 @@ class Source:
         for place in sorted(self.plan.edited):
             crowd = readings[place].crowd
             for voice, facts in readings[place].facts:
-                used = min((FEW / crowd) ** 2, 1.0) if voice == "argument" else 0.0
                 for fact in facts:
                     value = fact.value
                     if fact.thing and value not in newest[fact.thing]:
                         continue
                     earlier = found.get(value)
                     if earlier is None:
-                        found[value] = Mentions(fact, place, crowd, _ALONE[voice], used)
+                        found[value] = Mentions(fact, place, crowd, _ALONE[voice])
                         continue
                     if fact.key and not earlier.fact.key:
                         earlier.fact = fact
@@ -226,7 +225,6 @@ class Source:
                         earlier.crowd = crowd
                     if voice not in earlier.voices:
                         earlier.voices |= _ALONE[voice]
-                    earlier.used += used
         return self._without_lookalikes(self._without_counters(found))
 
     def _newest(self) -> dict[str, set[str]]:

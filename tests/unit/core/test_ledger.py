@@ -136,14 +136,13 @@ def test_what_an_account_had_is_told_however_long_ago_that_was() -> None:
     assert all(str(value) in told for value in account.values())
 
 
-def test_names_of_a_program_that_calls_write_again_and_again_push_out_nothing() -> None:
-    program = "\n".join(f"quay_{number}.moor_at(berth_{number})" for number in range(100, 200))
-    writes = [calling(f"w{each}", arguments=json.dumps({"text": program})) for each in range(6)]
-    again = [each for wrote in enumerate(writes) for each in (wrote[1], result(f"w{wrote[0]}", "Done."))]
-    seen = [calling("a", arguments='{"of": "quays"}'), result("a", "Only berths.csv is there.")]
-    told = ledger(cut([user("Look."), *seen, *again, user("and?")], rules=policy(share=0.005)))
-    assert "berths.csv" in told
-    assert "quay_150" not in told
+def test_names_of_the_program_that_a_call_wrote_come_before_what_only_a_tool_printed() -> None:
+    program = "\n".join(f"quay_{number}.moor_at(berth_{number})" for number in range(100, 140))
+    wrote = [calling("w", arguments=json.dumps({"text": program})), result("w", "Done.")]
+    listing = [calling("a"), result("a", "\n".join(f"crane_{number}.lift" for number in range(100, 400)))]
+    told = ledger(cut([user("Look."), *wrote, *listing, user("and?")], rules=policy(share=0.02)))
+    assert "berth_117" in told
+    assert "crane_117" not in told
 
 
 def test_a_rule_is_not_quoted_as_handled() -> None:
@@ -359,6 +358,6 @@ def test_source_code_that_is_cut_leaves_its_outline() -> None:
     shown = "\n".join(f"{number:6}\t{line}" for number, line in enumerate(code, 1))
     told = told_of([[made, result("s1", shown)]])
     assert "\nclasses: Quay\n" in told
-    assert "\nfunctions: moor berth\n" in told
+    assert "\nfunctions: berth moor\n" in told
     assert "\ntests: test_moor\n" in told
     assert "\nconstants: DEPTH" in told
