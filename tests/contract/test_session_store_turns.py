@@ -112,8 +112,8 @@ class TestRecording:
         assert await tip(store) == chain(*names)[-1]
 
 
-class TestUncheckedTurns:
-    """Turns of requests for which the store could not be asked for their session."""
+class TestTurnsWhoseSessionMayHaveEnded:
+    """Turns of a session that was known, and for which the store could not be asked."""
 
     @pytest.mark.parametrize("key", [KEY, SessionKey(KEY.tag, NAMED)])
     async def test_of_a_session_that_was_deleted_none_is_written(
@@ -122,7 +122,7 @@ class TestUncheckedTurns:
         told = turn("u1", "a1", headerless=key == KEY)
         await store.record(key, told, DAY)
         await store.delete(key)
-        assert await store.record(key, replace(told, is_unchecked=True), DAY) is Recorded.TORN
+        assert await store.record(key, replace(told, may_have_ended=True), DAY) is Recorded.TORN
         assert (await store.session(key), await store.nodes(key)) == (None, {})
         assert await store.record(key, told, DAY) is Recorded.KEPT, "it is begun anew"
 
@@ -131,8 +131,8 @@ class TestUncheckedTurns:
     ) -> None:
         monkeypatch.setattr(scripts, "PIECE_NODES", 3)
         for names in (("u1", "u2", "u3", "u4", "a4"), ("u1", "u2", "u3", "u4", "a4", "u5", "a5")):
-            unchecked = replace(turn(*names), is_unchecked=True)
-            assert await store.record(KEY, unchecked, DAY) is Recorded.KEPT
+            told = replace(turn(*names), may_have_ended=True)
+            assert await store.record(KEY, told, DAY) is Recorded.KEPT
             assert sorted(await store.nodes(KEY)) == sorted(chain(*names))
 
 

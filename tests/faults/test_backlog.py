@@ -138,12 +138,38 @@ async def test_a_session_that_was_deleted_at_another_worker_comes_back_with_its_
             assert told(await chat.ask("second"), "degraded") == "store"
             assert (await ask(other, "DELETE", "sessions/s")).status_code == 200
             relay.connect = there
-            await eventually(lambda: any("a turn was written late" in line for line in lines))
+            await eventually(lambda: any("a late turn could not be written" in line for line in lines))
         assert (await admin(other, "sessions"))["sessions"] == []
         assert durable.run("KEYS", "*:nodes") == []
         await chat.ask("third")
         await written(other)
         await until([message["content"] for message in chat.messages], lambda: transcript(other))
+        await chat.client.aclose()
+
+
+async def test_a_conversation_that_begins_under_the_name_of_a_deleted_one_is_written_late(
+    durable: Server, model: Model
+) -> None:
+    async def nowhere() -> Streams:
+        raise ConnectionRefusedError
+
+    async with (
+        relaying(durable.socket) as relay,
+        proxying(model.url, store=relay.url) as url,
+        proxying(model.url, store=durable.url) as other,
+    ):
+        chat = Chat(url)
+        chat.headers["X-Unabridged-Session"] = "s"
+        await chat.ask("first")
+        await written(other)
+        assert (await ask(url, "DELETE", "sessions/s")).status_code == 200
+        there, relay.connect = relay.connect, nowhere
+        await relay.aclose()
+        chat.messages.clear()
+        assert told(await chat.ask("of another matter"), "degraded") == "store"
+        relay.connect = there
+        await eventually(lambda: durable.run("KEYS", "*:nodes"))
+        assert await transcript(other) == [message["content"] for message in chat.messages]
         await chat.client.aclose()
 
 

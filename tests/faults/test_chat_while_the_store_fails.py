@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from itertools import count
 from pathlib import Path
 from typing import Protocol
 
@@ -311,6 +312,38 @@ async def test_a_store_that_comes_back_empty_after_turns_without_it_changes_no_p
     check_views(model)
     check_sticky(model, responses)
     await check_transcript(chat)
+
+
+async def test_a_worker_that_was_ahead_of_who_begins_a_lost_session_anew_follows_it(
+    model: Model, chat_on: ChatOn, valkey: Server
+) -> None:
+    chat, other = [await chat_on(valkey.url, X_Unabridged_Session="s") for _ in range(2)]
+    other.messages = chat.messages
+    numbers = count()
+    for each, least in ((chat, 1), (other, 2)):  # the second begins an epoch that the first one never sees
+        while int(told(await each.ask(question(next(numbers))), "epoch")) < least:
+            pass
+
+    def is_written() -> bool:
+        keys = valkey.run("KEYS", "*:nodes")
+        return [valkey.run("HLEN", key) for key in keys] == [len(chat.messages)]
+
+    await eventually(is_written)
+    valkey.run("FLUSHALL")
+    await chat.ask(question(next(numbers)))
+    await eventually(is_written)
+    assert [valkey.run("LLEN", key) for key in valkey.run("KEYS", "*:epochs:*")] == [2]
+    for _ in range(8):
+        chat.messages.append({"role": "user", "content": question(next(numbers))})
+        asked = [*chat.messages]
+        sent: list[bytes] = []
+        for each in (chat, other):
+            chat.messages[:] = asked
+            response = await each.say()
+            sent.append(bytes(model.chats[-1].body))
+            epochs = [valkey.run("LLEN", key) for key in valkey.run("KEYS", "*:epochs:*")]
+            assert epochs == [int(told(response, "epoch"))], "both go on in one line of epochs"
+        assert sent[0] == sent[1]
 
 
 async def test_a_closed_policy_answers_nobody_without_the_store(model: Model, tmp_path: Path) -> None:

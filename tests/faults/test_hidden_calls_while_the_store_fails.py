@@ -9,8 +9,9 @@ import httpx2
 import pytest
 
 from tests.support.clients import proxying, user, write_policy
+from tests.support.network import Streams, relaying
 from tests.support.repeated_calls import POLICY, WEATHER, known, talking
-from tests.support.servers import Exchange
+from tests.support.servers import Exchange, until
 from tests.support.stores import Server
 from tests.support.upstreams import Message, Model, completion, events, said
 
@@ -46,3 +47,35 @@ async def test_an_answer_whose_calls_cannot_be_stored_is_given_and_remembered(
         messages = [*body["messages"], given, user("Thank you")]
         await client.post("/v1/chat/completions", json={**body, "messages": messages})
     assert len(model.views()[-1]) == len(messages) + 2
+
+
+async def test_what_stands_for_the_first_answer_is_stored_by_a_store_that_was_away_for_its_question(
+    model: Model, valkey: Server, tmp_path: Path
+) -> None:
+    async def nowhere() -> Streams:
+        raise ConnectionRefusedError
+
+    policy = str(write_policy(tmp_path, "tools", POLICY))
+    body: Message = {"model": "gpt-test", "messages": known()}
+    headers = {"Authorization": "Bearer sk", "X-Unabridged-Session": "s"}
+    async with (
+        relaying(valkey.socket) as relay,
+        proxying(model.url, policy=policy, store=relay.url) as url,
+        httpx2.AsyncClient(base_url=url, headers=headers) as client,
+    ):
+        there, relay.connect = relay.connect, nowhere
+        await relay.aclose()
+
+        async def answer_later(exchange: Exchange) -> None:
+            relay.connect = there
+
+            async def is_ready() -> bool:
+                return (await client.get("/readyz")).json() == {"status": "ready"}
+
+            await until(True, is_ready)
+            await exchange.answer_json(completion(said("Still 18.")))
+
+        model.replies += [talking("Let me see. ", WEATHER), answer_later]
+        answer = await client.post("/v1/chat/completions", json=body)
+        assert answer.headers["x-unabridged-degraded"] == "store"
+        assert valkey.run("KEYS", "*:hidden")

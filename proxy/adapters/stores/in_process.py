@@ -111,7 +111,7 @@ class InProcessStore:
     async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:
         before = self._read(key)
         has_ended = before.session is None and key in self._were
-        if turn.outer_parents - before.nodes.keys() or (turn.is_unchecked and has_ended):
+        if turn.outer_parents - before.nodes.keys() or (turn.may_have_ended and has_ended):
             return Recorded.TORN
         former_tip = before.session.tip if before.session else b""
         if turn.begun_at is not None and former_tip not in (turn.begun_at, turn.session.tip):

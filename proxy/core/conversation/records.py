@@ -152,8 +152,9 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, dict=True):  # the dict ho
     """Whether the session was found by a joint: the turn continues it, though earlier messages differ."""
     is_late: bool = False
     """Whether the turn could not be written in time; then it does not wait for anything else."""
-    is_unchecked: bool = False
-    """Whether the store could not be asked for the session before the turn, which may have ended by then."""
+    may_have_ended: bool = False
+    """Whether the session was known and the store could not be asked for it: where it has ended, the turn is
+    not written."""
 
     @cached_property
     def outer_parents(self) -> frozenset[bytes]:

@@ -110,10 +110,12 @@ class Backlog:
                 if session is not None and session.tip and session.tip not in oldest.chain:
                     turn = replace(turn, session=session, advances_tip=False)
                 recorded = await self._store.record(key, turn, oldest.ttl)
-                log_warning("a turn was written late", result=recorded.value)
+                is_kept = recorded is Recorded.KEPT
+                words = "a turn was written late" if is_kept else "a late turn could not be written"
+                log_warning(words, result=recorded.value)
                 if key in self._waiting and self._waiting[key][0] is oldest:
                     self._drop(key)
-            if recorded is Recorded.KEPT and oldest.tells is not None:
+            if is_kept and oldest.tells is not None:
                 try:
                     oldest.tells(turn)
                 except Exception as error:  # noqa: BLE001 - the turn is written, and others wait

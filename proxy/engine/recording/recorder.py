@@ -319,7 +319,7 @@ def _turn_of(
         begun_at=appended.begun_at if appended else None,
         joint=answered.joint if answered is not None else None,
         is_joined=session.is_joined,
-        is_unchecked=session.is_store_away,
+        may_have_ended=session.may_have_ended,
     )
 
 
@@ -361,7 +361,7 @@ def _session_after(exchange: Exchange, answered: ChainedAnswer | None, now: floa
         name=before.name if before else readable(session.name),
         tenant=session.tenant,
         former=before.former if before else (),
-        created=before.created if before else session.cached.begun or now,
+        created=before.created if before else session.cached.begin_anew(now),
         updated=now,
         began_with=began_with,
         tip=answered.hash if answered is not None else b"",

@@ -76,8 +76,6 @@ class Recognition:
         )  # in the meantime: it has ended
         if found is not None and (is_forgotten or not self.cache.follows(key, cached, found)):
             return await self.recognise(caller, history, lane, needs_store=needs_store)
-        if found is None:
-            cached.doubt()  # it may come back empty, and then be written to before this process looks
         is_news = revision is not None or bool(found and found.hidden) or cached.hidden_bytes > 0
         if found is not None and found is not certain and is_news:
             self.cache.learn(key, cached, lookup, found, revision)
@@ -197,7 +195,7 @@ class Recognition:
     ) -> EpochLog | None:
         """Return a lane's epochs from the store's answer and those ``held`` here before it."""
         if found is None:
-            return entry.log
+            return held or entry.log
         if held is not None and found.sid == key.sid and not found.epochs:
             return entry.log or held  # unchanged, or extended by another request
         if held is None or found.epochs:

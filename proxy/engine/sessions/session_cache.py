@@ -88,8 +88,9 @@ class CachedSession(msgspec.Struct):
     """The session's key for the provider's prompt cache."""
     begun: float = 0.0
     """When the store says that the session began, in seconds since 1970; 0 until it is there. Another time
-    is that of another session, which took the name of one that ended. One that the store has lost is written
-    again with this time, by whoever knew it."""
+    is that of another session, which took the name of one that ended."""
+    anew: float = 0.0
+    """The time with which turns of this process begin the session, where the store may not have it."""
     lanes: dict[str, CachedLane] = {}
     lookup: CachedLookup | None = None
     """What the store would answer about the session, where that is certain."""
@@ -120,10 +121,13 @@ class CachedSession(msgspec.Struct):
             weight += _TEXT_BYTES * (len(self.lookup.found.counts) + len(texts)) + sum(map(len, texts))
         return weight + sum([_LANE_BYTES + lane.weight for lane in self.lanes.values()])
 
-    def doubt(self) -> None:
-        """Count all epochs as unwritten, because the store may have lost them."""
-        for lane in self.lanes.values():
-            lane.log = lane.log and EpochLog(lane.log.epochs)
+    def begin_anew(self, now: float) -> float:
+        """Return the time with which a turn begins the session, if the store does not have it.
+
+        It is the same for all such turns, so that this process recognises the session that it has begun.
+        """
+        self.anew = self.anew or now
+        return self.anew
 
     # --- what the store would answer: certain after a turn of ours, where nobody else may write ---
 
@@ -237,8 +241,13 @@ class SessionState(msgspec.Struct, frozen=True):
 
     @property
     def is_new(self) -> bool:
-        """Whether the store has no such session: only then may a write of the request begin it."""
-        return self.found.session is None and not self.is_store_away
+        """Whether the store has no such session, as far as this process knows: an epoch may begin it."""
+        return self.found.session is None and not self.may_have_ended
+
+    @property
+    def may_have_ended(self) -> bool:
+        """Whether this process knew the session, and could not ask the store whether it is still there."""
+        return self.is_store_away and self.cached.begun > 0
 
     @property
     def is_forgotten(self) -> bool:
@@ -277,16 +286,19 @@ class SessionCache:
     def follows(self, key: SessionKey, session: CachedSession, found: Found) -> bool:
         """Whether the store still has the session that an entry tells of; if it has ended, forget it.
 
-        Of a session that the store has lost the epochs count as unwritten, so that they are written again.
+        Of a session that the store has lost the epochs count as unwritten, so that they are written again,
+        also where a turn of this process has begun it anew. What another process has begun anew is another.
         """
         stored, begun = found.session, session.begun
-        if begun and (found.was_here if stored is None else stored.created != begun):
+        is_ours = stored is not None and stored.created == session.anew
+        if begun and not is_ours and (found.was_here if stored is None else stored.created != begun):
             self.forget(key)
             return False
+        if begun and (stored is None or stored.created != begun):
+            for lane in session.lanes.values():
+                lane.log = lane.log and EpochLog(lane.log.epochs)
         if stored is not None:
-            session.begun = stored.created
-        elif begun:
-            session.doubt()
+            session.begun, session.anew = stored.created, 0.0
         return True
 
     def keep(self, key: SessionKey, session: CachedSession) -> None:

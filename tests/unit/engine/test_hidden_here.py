@@ -81,17 +81,17 @@ def test_the_epochs_of_a_session_that_the_store_has_lost_are_to_be_written_again
     assert lane.log == EpochLog((epoch("e1"),), 0)
 
 
-@pytest.mark.parametrize("begun", [1.0, 2.0], ids=["by who knew it", "by a stranger to it"])
-def test_one_that_the_store_has_lost_is_the_same_where_who_knew_it_begins_it_again(begun: float) -> None:
+@pytest.mark.parametrize("begun", [5.0, 7.0], ids=["here", "elsewhere"])
+def test_one_that_the_store_has_lost_goes_on_only_where_it_was_begun_anew(begun: float) -> None:
     cache = SessionCache(Memory())
-    here, lane = cache.of_lane(KEY, "lane")
+    here, _ = cache.of_lane(KEY, "lane")
     assert cache.follows(KEY, here, Found(sid=KEY.sid, session=turn("u1", created=1.0).session))
     cache.keep_log(KEY, "lane", EpochLog((epoch("e1"),), 1))
-    assert cache.follows(KEY, here, Found())
+    assert [here.begin_anew(5.0), here.begin_anew(6.0)] == [5.0, 5.0]
     again = Found(sid=KEY.sid, session=turn("u1", created=begun).session)
-    assert cache.follows(KEY, here, again) is (begun == 1.0)
-    assert cache.of_lane(KEY, "lane")[1].log == (EpochLog((epoch("e1"),)) if begun == 1.0 else None)
-    assert lane.log == EpochLog((epoch("e1"),), 0)
+    is_here = begun == 5.0
+    assert cache.follows(KEY, here, again) is is_here
+    assert cache.of_lane(KEY, "lane")[1].log == (EpochLog((epoch("e1"),)) if is_here else None)
 
 
 def test_a_store_that_does_not_know_the_session_yet_is_asked_for_all() -> None:

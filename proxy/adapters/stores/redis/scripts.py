@@ -192,7 +192,7 @@ class Scripts:
                 key,
                 *(key.sid, record, turn.session.created, tip, *lives),
                 *(int(turn.headerless), int(turn.begun_at is not None), turn.begun_at or b""),
-                *(secrets.token_bytes(8), *found_by, int(turn.is_joined), int(turn.is_unchecked)),
+                *(secrets.token_bytes(8), *found_by, int(turn.is_joined), int(turn.may_have_ended)),
                 *(len(outer), *outer, *nodes),
             )
             recorded = Recorded(answer.decode())

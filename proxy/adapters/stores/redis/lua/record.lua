@@ -11,7 +11,7 @@ local headerless, appended, begun_at = ARGV[7] == '1', ARGV[8] == '1', ARGV[9]
 local random = ARGV[10]               -- a value for `life`, and for chance
 local joint, user_message = ARGV[11], ARGV[12]  -- the answer's joint, and the message before it (its hash in hex)
 local first_tag = ARGV[13]            -- tag of the session's first answer, if the session is noted there
-local unchecked = ARGV[15] == '1'     -- whether the session may have ended before the turn
+local may_have_ended = ARGV[15] == '1' -- whether the session was known, and could not be asked for
 local parents = 17                    -- from here on the nodes' parents outside of the turn
 local first = parents + ARGV[16]      -- from here on the nodes, five arguments each
 
@@ -35,7 +35,7 @@ end
 
 -- A session that has ended leaves a mark, and one that the store has lost does not. Its nodes are there where an
 -- earlier piece of this turn was written.
-if unchecked and not fields.record and redis.call('EXISTS', session .. NODES) == 0 then
+if may_have_ended and not fields.record and redis.call('EXISTS', session .. NODES) == 0 then
   if redis.call('EXISTS', session .. WAS) == 1 then return 'torn' end
 end
 local continues = ARGV[14] == '1'     -- whether the turn continues what is known: here, found by a joint
