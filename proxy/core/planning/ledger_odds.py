@@ -69,17 +69,15 @@ class Mentions(msgspec.Struct, gc=False):
         """Whether it was mentioned only in listings, and no call has used it."""
         return self.crowd >= _MANY and "argument" not in self.voices
 
-    def odds(self, age: float) -> float:
-        """Log odds, up to a constant.
-
-        ``age``: binary logarithm of the number of messages since the newest mention.
-        """
+    @property
+    def odds(self) -> float:
+        """Log odds, age apart, up to a constant."""
         fact = self.fact
-        base = _at_any_age(fact.kind, self.voices, is_keyed=bool(fact.key))
-        return base + _BY_CROWD[min(self.crowd, _CROWDED)] + AGE * age
+        base = _in_any_crowd(fact.kind, self.voices, is_keyed=bool(fact.key))
+        return base + _BY_CROWD[min(self.crowd, _CROWDED)]
 
 
 @lru_cache(1 << 10)
-def _at_any_age(kind: str, voices: frozenset[Voice], *, is_keyed: bool) -> float:
-    """The part of the log odds that depends neither on age nor on crowd."""
+def _in_any_crowd(kind: str, voices: frozenset[Voice], *, is_keyed: bool) -> float:
+    """The part of the log odds that does not depend on the crowd."""
     return _KIND[kind] + fsum(_VOICE[voice] for voice in voices) + (_KEYED if is_keyed else 0.0)

@@ -160,10 +160,9 @@ class Source:
     def _scored(self) -> list[tuple[float, int, str, Fact, bool]]:
         stale, length = self._stale(), len(self._readings)
         scored = [
-            (-odds, -each.last, value, each.fact, each.is_listed)
+            (-(odds + AGE * log2(1 + length - each.last)), -each.last, value, each.fact, each.is_listed)
             for value, each in self._mentions().items()
-            if value not in stale
-            and (odds := each.odds(age := log2(1 + length - each.last))) >= LEAST_ODDS + AGE * age
+            if value not in stale and (odds := each.odds) >= LEAST_ODDS
         ]
         heapify(scored)
         return scored
