@@ -9,7 +9,7 @@ import httpx2
 
 from tests.support.canaries import logged
 from tests.support.clients import ADMIN, Chat, admin, only_session, proxying, told
-from tests.support.network import Streams, relaying
+from tests.support.network import relaying
 from tests.support.operator import ask
 from tests.support.servers import Exchange, eventually, until
 from tests.support.stores import Server
@@ -120,9 +120,6 @@ async def test_a_deleted_session_does_not_come_back(durable: Server, model: Mode
 async def test_a_session_that_was_deleted_at_another_worker_comes_back_with_its_client_alone(
     durable: Server, model: Model
 ) -> None:
-    async def nowhere() -> Streams:
-        raise ConnectionRefusedError
-
     async with (
         relaying(durable.socket) as relay,
         proxying(model.url, store=relay.url) as url,
@@ -132,12 +129,12 @@ async def test_a_session_that_was_deleted_at_another_worker_comes_back_with_its_
         chat.headers["X-Unabridged-Session"] = "s"
         await chat.ask("first")
         await written(other)
-        there, relay.connect = relay.connect, nowhere
+        relay.refuses = True
         await relay.aclose()
         with logged() as lines:
             assert told(await chat.ask("second"), "degraded") == "store"
             assert (await ask(other, "DELETE", "sessions/s")).status_code == 200
-            relay.connect = there
+            relay.refuses = False
             await eventually(lambda: any("a late turn could not be written" in line for line in lines))
         assert (await admin(other, "sessions"))["sessions"] == []
         assert durable.run("KEYS", "*:nodes") == []
@@ -150,9 +147,6 @@ async def test_a_session_that_was_deleted_at_another_worker_comes_back_with_its_
 async def test_a_conversation_that_begins_under_the_name_of_a_deleted_one_is_written_late(
     durable: Server, model: Model
 ) -> None:
-    async def nowhere() -> Streams:
-        raise ConnectionRefusedError
-
     async with (
         relaying(durable.socket) as relay,
         proxying(model.url, store=relay.url) as url,
@@ -163,11 +157,11 @@ async def test_a_conversation_that_begins_under_the_name_of_a_deleted_one_is_wri
         await chat.ask("first")
         await written(other)
         assert (await ask(url, "DELETE", "sessions/s")).status_code == 200
-        there, relay.connect = relay.connect, nowhere
+        relay.refuses = True
         await relay.aclose()
         chat.messages.clear()
         assert told(await chat.ask("of another matter"), "degraded") == "store"
-        relay.connect = there
+        relay.refuses = False
         await eventually(lambda: durable.run("KEYS", "*:nodes"))
         assert await transcript(other) == [message["content"] for message in chat.messages]
         await chat.client.aclose()

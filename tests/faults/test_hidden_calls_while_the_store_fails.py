@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from tests.support.clients import proxying, user, write_policy
-from tests.support.network import Streams, relaying
+from tests.support.network import relaying
 from tests.support.repeated_calls import POLICY, WEATHER, known, talking
 from tests.support.servers import Exchange, until
 from tests.support.stores import Server
@@ -52,9 +52,6 @@ async def test_an_answer_whose_calls_cannot_be_stored_is_given_and_remembered(
 async def test_what_stands_for_the_first_answer_is_stored_by_a_store_that_was_away_for_its_question(
     model: Model, valkey: Server, tmp_path: Path
 ) -> None:
-    async def nowhere() -> Streams:
-        raise ConnectionRefusedError
-
     policy = str(write_policy(tmp_path, "tools", POLICY))
     body: Message = {"model": "gpt-test", "messages": known()}
     headers = {"Authorization": "Bearer sk", "X-Unabridged-Session": "s"}
@@ -63,11 +60,11 @@ async def test_what_stands_for_the_first_answer_is_stored_by_a_store_that_was_aw
         proxying(model.url, policy=policy, store=relay.url) as url,
         httpx2.AsyncClient(base_url=url, headers=headers) as client,
     ):
-        there, relay.connect = relay.connect, nowhere
+        relay.refuses = True
         await relay.aclose()
 
         async def answer_later(exchange: Exchange) -> None:
-            relay.connect = there
+            relay.refuses = False
 
             async def is_ready() -> bool:
                 return (await client.get("/readyz")).json() == {"status": "ready"}

@@ -26,6 +26,8 @@ class Shim:
     trips: int = 0
     waiting: bool = False
     """Whether a request was sent whose reply has not begun."""
+    refuses: bool = False
+    """Whether connections end as they begin, as where no server is."""
     lag: float = 0.0
     """Seconds by which replies are delayed."""
     drip: float | None = None
@@ -68,6 +70,8 @@ class Shim:
         """Relay between one client and the server until either leaves."""
         # The server may be gone, or go; and asyncio reports a task of a server that was cancelled as a fault.
         with closing(writer), suppress(OSError, asyncio.CancelledError), self._known(writer):
+            if self.refuses:
+                raise ConnectionRefusedError
             server_reader, server_writer = await self.connect()
             pieces = asyncio.Queue[tuple[float, bytes]](maxsize=8)
             asked = asyncio.create_task(self._ask(reader, server_writer))
