@@ -344,6 +344,34 @@ async def test_an_epoch_whose_session_is_deleted_while_it_waits_for_its_summary_
         assert told(await chat.ask("And now?"), "epoch") == "1", "nothing that was decided before is in force"
 
 
+async def test_a_request_that_comes_before_the_answer_under_such_an_epoch_begins_anew_too(
+    model: Model, chats: Chats, small: Small
+) -> None:
+    url = await small(1_500)
+    chat = chats(url, X_Unabridged_Session="chat")
+    before = await pruned(chat)
+    other = chats(url, X_Unabridged_Session="chat")
+    deleted: list[int] = []
+    epochs: list[str] = []
+
+    async def overtaken(exchange: Exchange) -> None:
+        deleted.append((await ask(url, "DELETE", "sessions/chat")).status_code)
+        await exchange.answer_json(completion(said("They spoke of many items.")))
+
+    async def answer_after_another(exchange: Exchange) -> None:
+        model.summary = plainly(500, [JSON], b"{}")
+        other.messages = [*chat.messages]
+        epochs.append(told(await other.send(), "epoch"))
+        await exchange.answer_json(completion(said("Yes.")))
+
+    model.summary = overtaken
+    model.replies += [answer_after_another]
+    response = await chat.ask(question(len(before)) * 4)
+    assert int(told(response, "epoch")) > 1
+    assert deleted[0] == 200
+    assert epochs == ["1"], "nothing that was decided before is in force"
+
+
 async def test_two_workers_that_reach_an_epoch_together_send_one_plan_whatever_their_summaries_say(
     model: Model, chats: Chats, small: Small
 ) -> None:

@@ -112,9 +112,10 @@ class Decisions:
         except Exception as error:  # noqa: BLE001 - law 7: a fault of ours costs the pruning, not the answer
             log_fault("planning failed", error)
             decision = replace(Decision.under(request, EMPTY), degraded=("not-planned",))
-        is_news = decision.log != request.log and not request.session.is_forgotten
+        session = request.session
+        is_news = decision.log != request.log and session.cached.holds(session.lane)
         if decision.log is not None and is_news:
-            self.sessions.keep_log(request.session.key, request.session.lane.id, decision.log)
+            self.sessions.keep_log(session.key, session.lane.id, decision.log)
         if decision.stage is not Stage.CALM:
             _log_overrun(request)
             _log_usage(request, decision)

@@ -57,7 +57,7 @@ class Recognition:
         own, is_joined, is_newest = self._own(caller, tag, history)
         key = own if is_newest else None  # else the store may know who gave the newest answer
         cached, entry = self.cache.of_lane(own, lane) if own else (CachedSession(), CachedLane(lane))
-        held, begun = entry.log, cached.begun
+        held = entry.log
         lookup = self._lookup(caller, history, tag, key, own, cached, entry)
         revision = self._store.revision()
         found = certain = None
@@ -71,10 +71,8 @@ class Recognition:
                 key = SessionKey(found.tag or tag, found.sid)
             if key != own:
                 (cached, entry), held, is_joined = self.cache.of_lane(key, lane), None, False
-        is_forgotten = key == own and (
-            len(cached.stored_hidden) < lookup.hidden_seen[1] or begun not in (0.0, cached.begun)
-        )  # in the meantime: it has ended
-        if found is not None and (is_forgotten or not self.cache.follows(key, cached, found)):
+        if found is not None and not (cached.holds(entry) and self.cache.follows(key, cached, found)):
+            # The session has ended in the store, or has been deleted here while that was asked.
             return await self.recognise(caller, history, lane, needs_store=needs_store)
         is_news = revision is not None or bool(found and found.hidden) or cached.hidden_bytes > 0
         if found is not None and found is not certain and is_news:

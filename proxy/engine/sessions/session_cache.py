@@ -129,6 +129,10 @@ class CachedSession(msgspec.Struct):
         self.anew = self.anew or now
         return self.anew
 
+    def holds(self, lane: CachedLane) -> bool:
+        """Whether this still is a lane of the session; not where the session was forgotten meanwhile."""
+        return self.lanes.get(lane.id) is lane
+
     # --- what the store would answer: certain after a turn of ours, where nobody else may write ---
 
     def known(self, lookup: Lookup, revision: int | None, now: float) -> Found | None:
@@ -248,11 +252,6 @@ class SessionState(msgspec.Struct, frozen=True):
     def may_have_ended(self) -> bool:
         """Whether this process knew the session, and could not ask the store whether it is still there."""
         return self.is_store_away and self.cached.begun > 0
-
-    @property
-    def is_forgotten(self) -> bool:
-        """Whether this process forgot the session after the request had found it, as when it is deleted."""
-        return self.cached.lanes.get(self.lane.id) is not self.lane
 
     @property
     def former_tag(self) -> str:
