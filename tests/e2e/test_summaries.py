@@ -8,7 +8,7 @@ import json
 import pytest
 
 from tests.support.clients import Chats, Small, question, result_counts, tokens_of, told
-from tests.support.servers import Exchange, Received, eventually
+from tests.support.servers import Exchange, Received
 from tests.support.summaries import BUDGET, notes, until_counted, until_cut
 from tests.support.upstreams import Model, calling, completion, count_tokens, fault_in, said
 
@@ -257,15 +257,16 @@ async def test_what_was_summarised_too_often_is_made_anew_from_the_originals(
     epoch = "0"
     for number in range(1_000):  # short turns, so that little is read again for much that was sent
         model.replies.append(said("Fine."))
-        asked = len(model.summaries)
         response = await chat.ask(f"{number}?")
         assert tokens_of(response)["sent"] <= 4_000
         if is_used():
             break
         if told(response, "epoch") != epoch:
             epoch = told(response, "epoch")
-            await eventually(lambda before=asked: len(model.summaries) > before)
-            async with answering:  # its summary is ready before the next one
-                pass
+            asked = -1
+            while asked != (asked := len(model.summaries)):  # its summary is ready before the next one
+                await asyncio.sleep(0.1)
+                async with answering:
+                    pass
     assert is_used()
     assert "rebuilt" in await result_counts(chat.url)
