@@ -145,19 +145,6 @@ def _without_opening(words: str) -> str:
     return _without_opening(rest) if rest and first.lower() in OPENINGS else words
 
 
-def is_plain(text: str) -> bool:
-    """Whether :func:`words_in` finds all facts of a text, also if its digits were others."""
-    spaced = next(spaced_in(text), None) is not None
-    is_marked = any(sign in text for sign in ":=\x1b") or text.lstrip().startswith(("{", "["))
-    is_code = next(definitions_in(text), None) is not None or _IMPORT.search(text)
-    return not (is_marked or is_code or spaced or NAME.search(text) or _QUOTED.search(text))
-
-
-def words_in(text: str) -> list[Fact]:
-    """The facts of a text that are written as one word."""
-    return list({fact.value: fact for word in _WORD.findall(text) for fact in _exact_in_word(word)}.values())
-
-
 def quotes_in(text: str) -> list[Fact]:
     """The texts in quotation marks, as facts."""
     found = (match[1] or match[2] for match in _QUOTED.finditer(bounded(text)))

@@ -17,20 +17,12 @@ import msgspec
 
 from proxy.core.conversation.messages import HEAD_ROLES, TOOL_ROLES, Message
 from proxy.core.dialects.dialect import Content, Dialect
-from proxy.core.extraction.facts import (
-    Fact,
-    bounded,
-    facts_of,
-    is_plain,
-    quotes_in,
-    words_in,
-)
+from proxy.core.extraction.facts import Fact, bounded, facts_of, quotes_in
 from proxy.core.extraction.observations import answered_commands, in_plain_text
 from proxy.core.extraction.printed import PROGRAM, SYMBOLS
 from proxy.core.text.lexicon.binding import FIRM, IDLE, PARTS, PLAIN, QUESTION, STATED
 from proxy.core.text.lexicon.rules import PERMITS, WITHDRAWS
 from proxy.core.text.lexicon.words import ABBREVIATIONS
-from proxy.core.text.words import shape_of
 
 # --- which sentences bind later behaviour: rules, limits, preferences, and what people lay down ---
 
@@ -171,7 +163,7 @@ _REMEMBERED = 200_000
 """Number of facts, of some 150 bytes each, that a process caches."""
 _LONGEST_ARGUMENTS = 200
 _TINY = 60
-"""Largest length in characters of a text that is cached by its shape: tiny texts differ only in numbers."""
+"""Largest length in bytes of a message that is its own key: its digest would be hardly shorter."""
 
 
 class Reading(msgspec.Struct, frozen=True, gc=False):
@@ -290,15 +282,12 @@ def _read(content: Content, thing: str) -> Reading:
     voice, texts = _VOICES.get(content.role, "assistant"), content.texts()
     called = ((arguments, _called(name, arguments)) for _, name, arguments in content.calls)
     used = _by_value([fact for arguments, call in called for fact in facts_of(arguments, call)])
+    told = [fact for text in texts for fact in facts_of(text, thing)]
+    if voice == "user":
+        told += (fact for text in texts for fact in quotes_in(text))
     sentences: list[Sentence] = []
-    if len(texts) == 1 and len(texts[0]) <= _TINY and _says_little(shape_of(texts[0])):
-        told = words_in(texts[0])
-    else:
-        told = [fact for text in texts for fact in facts_of(text, thing)]
-        if voice == "user":
-            told += (fact for text in texts for fact in quotes_in(text))
-        if voice in ("user", "system"):
-            sentences += (each for text in texts for each in weighed(bounded(text)))
+    if voice in ("user", "system"):
+        sentences += (each for text in texts for each in weighed(bounded(text)))
     found = _by_value(told)
     new = tuple([fact for value, fact in found.items() if value not in used] if used else found.values())
     facts: list[tuple[Voice, tuple[Fact, ...]]] = [("argument", tuple(used.values())), (voice, new)]
@@ -312,12 +301,6 @@ def _by_value(facts: Sequence[Fact]) -> dict[str, Fact]:
     if len(found) < len(facts):
         found.update({fact.value: fact for fact in reversed(facts)})
     return found
-
-
-@lru_cache(1 << 12)
-def _says_little(shape: str) -> bool:
-    """Whether a text has facts only in single words, and no binding sentence; ``shape`` has digits masked."""
-    return is_plain(shape) and not binding(weighed(shape))
 
 
 def addresses_of(
@@ -339,7 +322,6 @@ def addresses_of(
         if place in commands:
             answered = (_called("", commands[place]),)
         raw = raws[place]
-        # The digest identifies the bytes; tiny messages are used as they are, being hardly longer.
         digest = raw if len(raw) <= _TINY else hashlib.blake2b(raw, digest_size=16).digest()
         yield dialect, digest, answered
 
