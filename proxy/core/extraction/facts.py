@@ -11,9 +11,8 @@ from typing import cast
 
 import msgspec
 
-from proxy.core.extraction.kinds import LONGEST, NO_NAMES, kind_of
+from proxy.core.extraction.kinds import LONGEST, NO_NAMES, kind_of, spaced_in
 from proxy.core.extraction.outlines import definitions_in
-from proxy.core.extraction.spaced import spaced_in
 from proxy.core.formats.json import loads_writable
 from proxy.core.text.lexicon.words import OPENINGS
 

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.extraction.facts import MOST_CHARACTERS, MOST_FACTS, Fact, facts_in, facts_of, leaves_of
+from proxy.core.extraction.kinds import spaced_in
 from proxy.core.extraction.reading import Reading, Readings, Voice, read
-from proxy.core.extraction.spaced import spaced_in
 from proxy.core.planning.ledger_packing import LONG, OFTEN, Packing, Standing
 from tests.support.conversations import assistant, calling, chain_from, count, encode, result, user
 
