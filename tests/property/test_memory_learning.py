@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from proxy.core.conversation.notes import remembered
 from proxy.core.memory.briefing import opening_briefing
 from proxy.core.memory.items import ProposedItem, VerifiedItem
-from proxy.core.memory.merging import ItemIndex, contradicts, merge, normal
+from proxy.core.memory.merging import ItemIndex, Merging, contradicts, normal
 from proxy.core.memory.records import EventKind, Item, Trust
 from proxy.core.memory.redaction import redacted
 from proxy.core.memory.utterances import Utterance
@@ -41,7 +41,7 @@ def learned(said: list[tuple[str, bool]]) -> dict[str, Item]:
     items: dict[str, Item] = {}
     for place, (text, is_user) in enumerate(said):
         found = [believed(text, place, is_user=is_user)]
-        changes = merge(found, ItemIndex(items.values()), session="s", digest=b"s", now=NOW + place)
+        changes = Merging(ItemIndex(items.values()), "s", b"s", NOW + place).merge(found)
         items |= changes.items
         assert {event.item for event in changes.events} <= changes.items.keys()
     return items
@@ -63,7 +63,7 @@ def test_what_was_said_is_known_or_superseded_by_what_is_known(said: list[tuple[
 @given(sayings)
 def test_one_reading_of_all_of_it_comes_to_the_same_as_many(said: list[tuple[str, bool]]) -> None:
     found = [believed(text, place, is_user=is_user) for place, (text, is_user) in enumerate(said)]
-    changes = merge(found, ItemIndex([]), session="s", digest=b"s", now=NOW)
+    changes = Merging(ItemIndex([]), "s", b"s", NOW).merge(found)
     many = learned(said)
     assert {name: item.superseded_by for name, item in changes.items.items()} == {
         name: item.superseded_by for name, item in many.items()
@@ -79,8 +79,9 @@ def test_one_reading_of_all_of_it_comes_to_the_same_as_many(said: list[tuple[str
 )
 def test_reading_it_again_changes_nothing(said: list[tuple[str, bool]]) -> None:
     found = [believed(text, place, is_user=is_user) for place, (text, is_user) in enumerate(said)]
-    first = merge(found, ItemIndex([]), session="s", digest=b"s", now=NOW)
-    assert merge(found, ItemIndex(first.items.values()), session="s", digest=b"s", now=NOW) == ({}, [])
+    first = Merging(ItemIndex([]), "s", b"s", NOW).merge(found)
+    again = Merging(ItemIndex(first.items.values()), "s", b"s", NOW).merge(found)
+    assert (again.items, again.events) == ({}, [])
 
 
 @given(st.lists(texts, max_size=4), sayings, st.integers(0, 400))

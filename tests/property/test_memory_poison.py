@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from proxy.core.memory.briefing import opening_briefing
 from proxy.core.memory.items import proposed_items_in, verified_items
-from proxy.core.memory.merging import ItemIndex, merge
+from proxy.core.memory.merging import ItemIndex, Merging
 from proxy.core.memory.records import Item, ScopeKind, Trust
 from proxy.core.memory.statements import Statements
 from proxy.core.memory.texts import TextRequest
@@ -72,7 +72,7 @@ def remembered(messages: list[Sent], proposed: list[str]) -> list[Item]:
     lines = utterances_of(chain, [NOW + n for n in range(len(chain))], (), ["ana"] * len(chain))
     answer = json.dumps({"items": [{"text": text, "kind": "fact", "standing": True} for text in proposed]})
     found = verified_items(proposed_items_in(answer), Statements(lines))
-    learned = merge(found, ItemIndex([]), session="s", digest=b"s", now=NOW)
+    learned = Merging(ItemIndex([]), "s", b"s", NOW).merge(found)
     return list(learned.items.values())
 
 

@@ -13,7 +13,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Self
 
 from msgspec.structs import replace
 
@@ -83,81 +83,69 @@ class ItemIndex:
         return None if item is None or item.superseded_by else item
 
 
-class MergedItems(NamedTuple):
-    """The changes that one merge makes."""
-
-    items: Mapping[str, Item]
-    """New items, and the new states of items that were used or superseded, by id."""
-    events: Sequence[Event]
-
-
-def merge(
-    found: Sequence[VerifiedItem],
-    known: ItemIndex,
-    shown: Sequence[Item] = (),
-    *,
-    session: str,
-    digest: bytes,
-    now: float,
-) -> MergedItems:
-    """Merge a session's verified items into the known ones; ``shown`` are those that the model was shown.
-
-    ``digest`` is a digest of the session's name, to count uses once a session. Merging the same items again,
-    because the store's reply was lost, changes nothing.
-    """
-    learning = _Learning(known, {short_id(place): item.id for place, item in enumerate(shown)}, now)
-    for each in found:
-        learning.take(each, session, digest)
-    return MergedItems(learning.items, learning.events)
-
-
 @dataclass
-class _Learning:
-    """Collects the changes of one merge."""
+class Merging:
+    """Merges what was learned in a session into the known items, and collects the changes.
+
+    Merging the same items again, because the store's reply was lost, changes nothing.
+    """
 
     known: ItemIndex
-    shown: Mapping[str, str]
+    session: str
+    digest: bytes
+    """Digest of the session's name, to count uses once a session."""
     now: float
     items: dict[str, Item] = field(default_factory=dict[str, Item])
+    """New items, and the new states of items that were used or superseded, by id."""
     events: list[Event] = field(default_factory=list[Event])
 
-    def take(self, believed: VerifiedItem, session: str, digest: bytes) -> None:
-        """Count a use if the item is known; otherwise create it and compare it with the known ones."""
-        item = _born(believed, session, self.now)
+    def merge(self, found: Iterable[VerifiedItem], shown: Sequence[Item] = ()) -> Self:
+        """Merge verified items; ``shown`` are the known ones that the model was shown."""
+        ids = {short_id(place): item.id for place, item in enumerate(shown)}
+        for each in found:
+            self._take(each, ids)
+        return self
+
+    def _take(self, believed: VerifiedItem, shown: Mapping[str, str]) -> None:
+        """Count a use if the item is known; otherwise create it and compare it with the known ones.
+
+        ``shown`` has the ids of known items by the short ids that the model was shown.
+        """
+        item = _born(believed, self.session, self.now)
         text = stated(item)
         near = self.known.near(text, _COMPARED)
-        again = self.known.same(text) or self._meant(believed.proposal.repeats, text, near)
+        again = self.known.same(text) or _meant(shown.get(believed.proposal.repeats), text, near)
         if item.id in self.known.all or (again is None and self.known.is_outdated(item)):
             return
         if again is not None:
             # Its own session uses an item where it says it later, not where this reading is merged again.
-            is_later = again.source.session != session or item.source.at > again.source.at
-            after, event = used(again, digest, self.now, "said again") if is_later else (again, None)
+            is_later = again.source.session != self.session or item.source.at > again.source.at
+            after, event = used(again, self.digest, self.now, "said again") if is_later else (again, None)
             if believed.trust is Trust.USER and again.trust is not Trust.USER:
-                after = replace(after, trust=Trust.USER, source=believed.source(session))
+                after = replace(after, trust=Trust.USER, source=believed.source(self.session))
             after = replace(after, is_standing=after.is_standing or believed.is_standing)
             if after != again:
                 self._keep(after, event)
             return
         details = f"{item.kind.value}, said by the {item.trust.value}"
         self._keep(item, event_of(item, EventKind.CREATE, self.now, after=BORN, details=details))
-        meant = self._meant(believed.proposal.replaces, text, near)
+        meant = _meant(shown.get(believed.proposal.replaces), text, near)
         for older in near:
             if older is meant or contradicts(text, stated(older)):
                 loser, winner = sorted((older, item), key=_weight)
                 self._keep(*superseded(self.items.get(loser.id, loser), winner.id, self.now))
 
-    def _meant(self, name: str, text: str, near: Sequence[Item]) -> Item | None:
-        """Return the known item that the model names by short id, if the two share enough words."""
-        wanted = self.shown.get(name)
-        found = next((item for item in near if item.id == wanted), None)
-        is_about = found is not None and share(words_of(text), words_of(found.text)) >= _ABOUT
-        return found if is_about else None
-
     def _keep(self, item: Item, event: Event | None) -> None:
         self.items[item.id] = item
         self.events += [event] if event is not None else []
         self.known.add(item)
+
+
+def _meant(name: str | None, text: str, near: Sequence[Item]) -> Item | None:
+    """Return the known item of the id that the model means, if the two share enough words."""
+    found = next((item for item in near if item.id == name), None)
+    is_about = found is not None and share(words_of(text), words_of(found.text)) >= _ABOUT
+    return found if is_about else None
 
 
 def _weight(item: Item) -> tuple[bool, float]:

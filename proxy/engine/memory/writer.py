@@ -16,8 +16,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from proxy.core.memory.items import VerifiedItem
-from proxy.core.memory.merging import ItemIndex, merge
-from proxy.core.memory.records import Event, Item, Scope, ScopeKind, Texts, Thread, Trust
+from proxy.core.memory.merging import ItemIndex, Merging
+from proxy.core.memory.records import Item, Scope, ScopeKind, Texts, Thread, Trust
 from proxy.core.memory.texts import TextRequest, lines_of_text
 from proxy.core.memory.utterances import Utterance, newest
 from proxy.engine.background import Lease
@@ -131,20 +131,18 @@ class MemoryWriter:
         access: ModelAccess,
     ) -> bool:
         """Write what was read of a thread; return whether nothing was forgotten since ``before``."""
-        name, digest, now = session.id_for(home.tenant), digest_of(session), self.clock.now()
+        name, now = session.id_for(home.tenant), self.clock.now()
 
         def decide(copy: CachedScope) -> Changes | None:
             about = copy.about_unless_forgotten(before)
             if about is None:
                 return None
-            known, items, events = ItemIndex(copy.items.values()), dict[str, Item](), list[Event]()
+            merging = Merging(ItemIndex(copy.items.values()), name, digest_of(session), now)
             for each in found:
-                learned = merge(each.items, known, each.shown, session=name, digest=digest, now=now)
-                items |= learned.items
-                events += learned.events
+                merging.merge(each.items, each.shown)
             about = replace(about, policy=access.policy.name, model=said.session.model, runs=about.runs + 1)
             read = replace(thread, tip=said.tip, exchanges=said.exchanges)
-            return Changes(about=about, items=items, events=events, threads={session: read})
+            return Changes(about=about, items=merging.items, events=merging.events, threads={session: read})
 
         after = await self.scopes.change(home.scope, decide, home.ttl)
         return after.about_unless_forgotten(before) is not None
