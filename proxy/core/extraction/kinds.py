@@ -21,32 +21,20 @@ _EXTENSIONS = frozenset(
     "tsx ttf txt vue wasm wav webp woff xls xlsx xml yaml yml zig zip zsh".split()
 )
 _FLAGS = re.compile(r"-{1,2}[A-Za-z][\w-]*")
-_EMAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.[^\W\d][\w-]*")
-_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_DATE = re.compile(
-    r"\d{4}-\d{1,2}-\d{1,2}(?:T\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
-    r"|\d{4}/\d{1,2}/\d{1,2}|\d{1,2}/\d{1,2}/\d{2,4}|\d{1,2}\.\d{1,2}\.\d{4}"
-)
-_TIME = re.compile(r"\d{1,2}:\d{2}(?::\d{2})?(?:\.\d+)?(?:Z|[ap]m|[AP]M)?")
-_AMOUNT = re.compile(
-    r"[$€£¥₹]\d[\d,.]*(?:[kKmMbB]|bn)?|\d[\d,.]*(?:[$€£¥₹%]|[kKMGTm]?i?B|ms|kg|km|cm|mm|mb|gb|px|k?Hz|k?W)"
-)
-_VERSION = re.compile(
-    r"[\w.-]+(?:==|>=|~=|@)v?\d+(?:\.\d+)+[\w.-]*|v\d+(?:\.\d+)+[\w.-]*|\d+\.\d+\.\d+[\w.-]*"
-)
-_HEX = re.compile(r"0x[0-9a-fA-F]{2,}|(?=[0-9]*[a-f])(?=[a-f]*[0-9])[0-9a-f]{7,64}")
 _NUMBER = re.compile(r"\d{4,}|\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.\d{2,}")
 _OWN_GRAMMARS = (
-    ("email", _EMAIL),
-    ("id", _UUID),
-    ("date", _DATE),
-    ("time", _TIME),
-    ("amount", _AMOUNT),
-    ("version", _VERSION),
-    ("id", _HEX),
-    ("number", _NUMBER),
+    ("email", r"[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.[^\W\d][\w-]*"),
+    ("id", r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"),
+    ("date", r"\d{4}-\d{1,2}-\d{1,2}(?:T\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?"),
+    ("date", r"\d{4}/\d{1,2}/\d{1,2}|\d{1,2}/\d{1,2}/\d{2,4}|\d{1,2}\.\d{1,2}\.\d{4}"),
+    ("time", r"\d{1,2}:\d{2}(?::\d{2})?(?:\.\d+)?(?:Z|[ap]m|[AP]M)?"),
+    ("amount", r"[$€£¥₹]\d[\d,.]*(?:[kKmMbB]|bn)?"),
+    ("amount", r"\d[\d,.]*(?:[$€£¥₹%]|[kKMGTm]?i?B|ms|kg|km|cm|mm|mb|gb|px|k?Hz|k?W)"),
+    ("version", r"[\w.-]+(?:==|>=|~=|@)v?\d+(?:\.\d+)+[\w.-]*|v\d+(?:\.\d+)+[\w.-]*|\d+\.\d+\.\d+[\w.-]*"),
+    ("id", r"0x[0-9a-fA-F]{2,}|(?=[0-9]*[a-f])(?=[a-f]*[0-9])[0-9a-f]{7,64}"),
+    ("number", _NUMBER.pattern),
 )
-_OWN = re.compile("|".join(f"({pattern.pattern})" for _, pattern in _OWN_GRAMMARS))
+_OWN = re.compile("|".join(f"({pattern})" for _, pattern in _OWN_GRAMMARS))
 _WINDOWS = re.compile(r"[A-Za-z]:[\\/][\w.\\/@+() -]+|\\\\[\w.\\-]+")
 _ERROR = re.compile(
     r"[A-Z]\w*(?:Error|Exception|Warning|Fault)|E[A-Z]{4,}|(?:[A-Z]+_)*ERR(?:OR)?_\w+|E-?\d{3,5}"
