@@ -43,20 +43,19 @@ class Number:
 def numbers_in(text: str) -> Iterator[Number]:
     """All numbers of a text that are written in digits."""
     for match in _NUMBER.finditer(text):
-        plain = set(_plain(match[0]))
+        readings = frozenset(_plain(match[0]))
         scale = _SCALE.match(text, match.end())
-        if scale is None or scale.lastindex is None:
-            yield Number(match.start(), match.end(), frozenset(plain))
-            continue
-        power, written = SCALES[scale.lastindex - 1]
-        scaled = {
-            _canonical(f"{Decimal(each).scaleb(power):f}")
-            if len(each) <= _LONGEST and is_decimal(each)
-            else each
-            for each in plain
-        }
-        is_unit = written[0] in "MB"  # metres, bytes
-        yield Number(match.start(), match.end(), frozenset(scaled | plain if is_unit else scaled))
+        if scale is not None and scale.lastindex is not None:
+            power, written = SCALES[scale.lastindex - 1]
+            scaled = frozenset(
+                _canonical(f"{Decimal(each).scaleb(power):f}")
+                if len(each) <= _LONGEST and is_decimal(each)
+                else each
+                for each in readings
+            )
+            is_unit = written[0] in "MB"  # metres, bytes
+            readings = scaled | readings if is_unit else scaled
+        yield Number(match.start(), match.end(), readings)
 
 
 def all_numbers(text: str) -> frozenset[str]:
