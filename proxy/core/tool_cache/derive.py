@@ -23,7 +23,7 @@ from proxy.core.conversation.extension import InjectedResult
 from proxy.core.conversation.messages import Message
 from proxy.core.dialects.dialect import Call, Content, Dialect
 from proxy.core.formats.json import loads
-from proxy.core.text.lexicon.words import FAILURES, FOREIGN_FAILURES, UNSPACED_FAILURES, any_of
+from proxy.core.text.lexicon.words import FAILURES, FOREIGN_FAILURES, UNSPACED_FAILURES, pattern_of
 from proxy.core.tool_cache.cache import RESULT_BYTES, Entries, Fresh, Rules, ToolCache, key_of
 
 STORED, ERROR, UNFIT, INVALIDATED, EXPIRED = "stored", "error", "unfit", "invalidated", "expired"
@@ -186,7 +186,7 @@ def _keep(entries: Entries, call: _Call, text: str | None, duration: int, call_i
 # for several exchanges.
 
 
-_SAYS = re.compile(any_of(FAILURES), re.IGNORECASE)
+_SAYS = pattern_of(FAILURES)
 _BEGINS = re.compile(
     r"[\W_]*(?:error\b|exception\b|(?-i:\w+(?:Error|Exception)\b)|traceback|fatal\b|panic\b|failed"
     r"|failure\b|abort|unable to|no such"

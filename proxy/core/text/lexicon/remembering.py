@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from proxy.core.text.lexicon.words import any_of
+from proxy.core.text.lexicon.words import any_of, pattern_of
 
 # --- lasting facts: a person's identity, health and standing wishes ---
 
@@ -32,7 +32,7 @@ _RULES = (
     |immer|stets|nie|niemals|bevorzugt|lieber|siempre|nunca|jamás|prefiere|toujours|jamais|préfère""",
     "必ず|いつも|常に|決して|好む|方が好き|总是|總是|从不|從不|一律|偏好|更喜欢|更喜歡|永远|永遠",
 )
-STANDING = re.compile(any_of(_IDENTITY, _HEALTH, _RULES), re.IGNORECASE)
+STANDING = pattern_of(_IDENTITY, _HEALTH, _RULES)
 
 # --- instructions to a model ---
 
@@ -44,24 +44,21 @@ _MUST = (
     r"(?:must|should|shall|will|has to|have to|needs? to|is to|are to|can|may|always|never|muss|soll(?:te)?"
     r"|wird|darf|debe(?:rá|ría)?|tiene que|siempre|nunca|doit|devra(?:it)?|toujours|jamais)"
 )
-ORDERS = re.compile(
-    any_of(
-        (
-            rf"""(?:ignore|disregard|forget|override|bypass|skip)\b.{{0,40}}\b(?:instructions?|rules?|prompts?
-            |messages?|guidelines?|policy|policies|above|previous|earlier|restrictions?|safety)
-            |{_MODEL} {_MUST}|you (?:must|should|shall|have to|need to|are to|will now|are now)|from now on
-            |system prompt|developer mode|jail ?break
-            |ignorier\w*\b.{{0,40}}\b(?:Anweisung|Regel|Vorgabe|Nachricht)\w*|du (?:musst|sollst|bist jetzt)
-            |(?:ab jetzt|von nun an)
-            |ignor[ae]\w*\b.{{0,40}}\b(?:instrucci|regla|mensaje|norma)\w*|debes|a partir de ahora
-            |ignore[rz]?\b.{{0,40}}\b(?:consigne|instruction|règle|message)s?|tu dois|vous devez
-            |désormais|à partir de maintenant""",
-            r"""指示を無視|命令を無視|以前の指示|アシスタントは.{0,20}(?:必ず|べき|なければ|こと)|今後は|これからは
-            |忽略.{0,12}(?:指令|指示|规则|規則|说明|說明)|助手(?:必须|必須|应该|應該|要|应|應)|从现在起|從現在起
-            |今后|今後""",
-        )
-    ),
-    re.IGNORECASE,
+ORDERS = pattern_of(
+    (
+        rf"""(?:ignore|disregard|forget|override|bypass|skip)\b.{{0,40}}\b(?:instructions?|rules?|prompts?
+        |messages?|guidelines?|policy|policies|above|previous|earlier|restrictions?|safety)
+        |{_MODEL} {_MUST}|you (?:must|should|shall|have to|need to|are to|will now|are now)|from now on
+        |system prompt|developer mode|jail ?break
+        |ignorier\w*\b.{{0,40}}\b(?:Anweisung|Regel|Vorgabe|Nachricht)\w*|du (?:musst|sollst|bist jetzt)
+        |(?:ab jetzt|von nun an)
+        |ignor[ae]\w*\b.{{0,40}}\b(?:instrucci|regla|mensaje|norma)\w*|debes|a partir de ahora
+        |ignore[rz]?\b.{{0,40}}\b(?:consigne|instruction|règle|message)s?|tu dois|vous devez
+        |désormais|à partir de maintenant""",
+        r"""指示を無視|命令を無視|以前の指示|アシスタントは.{0,20}(?:必ず|べき|なければ|こと)|今後は|これからは
+        |忽略.{0,12}(?:指令|指示|规则|規則|说明|說明)|助手(?:必须|必須|应该|應該|要|应|應)|从现在起|從現在起
+        |今后|今後""",
+    )
 )
 
 # --- facts with one value at a time: a person's name, where they live, and whom they work for ---
@@ -124,14 +121,11 @@ ONE_AT_A_TIME: Sequence[Sequence[re.Pattern[str]]] = (
     ),
 )
 """For each of these facts, the patterns that state it, at least one for each language."""
-HOLDS = re.compile(
-    any_of(
-        (
-            "has|have|owns?|hat|haben|besitzt|tiene|tienen|il y a|ont|possède|possèdent",
-            "がい[るま]|があり|を飼|有",
-        )
-    ),
-    re.IGNORECASE,
+HOLDS = pattern_of(
+    (
+        "has|have|owns?|hat|haben|besitzt|tiene|tienen|il y a|ont|possède|possèdent",
+        "がい[るま]|があり|を飼|有",
+    )
 )
 """Verbs of having: a number in the sentence then says how many of something a person has."""
 

@@ -5,12 +5,7 @@ Each list has first the wordings of languages with spaces between words, then th
 
 import re
 
-from proxy.core.text.lexicon.words import any_of
-
-
-def _pattern(*words: tuple[str, str]) -> re.Pattern[str]:
-    return re.compile(any_of(*words), re.IGNORECASE)
-
+from proxy.core.text.lexicon.words import any_of, pattern_of
 
 # --- negations, and wordings that only look like one ---
 
@@ -27,8 +22,8 @@ _NEGATION = (
     r"""n['\u2019]t\b|\bn['\u2019](?=[aeéiouh])|ない|なかった|せず|ません|ダメ|だめ|不|没|沒|别(?!的|人)
     |別(?!的|人)|勿|莫|无|無|禁|避免|避け""",
 )
-NEGATION = _pattern(PROHIBITION, _NEGATION)
-RELIEF = _pattern(
+NEGATION = pattern_of(PROHIBITION, _NEGATION)
+RELIEF = pattern_of(
     (
         r"""only|unless|until|except|exclude[sd]?|instead|rather than|refuse[sd]?|reject(?:s|ed)?|deny
         |denie[sd]|block(?:s|ed)?|prevent(?:s|ed)?|remove[sd]?|free of|at most|limit(?:s|ed)?|other than
@@ -38,7 +33,7 @@ RELIEF = _pattern(
     )
 )
 """A sentence with one of these may mean the same as one with a negation."""
-NEGATED_DEMAND = _pattern(
+NEGATED_DEMAND = pattern_of(
     (
         r"""(?:do not|don['\u2019]?t|never) (?:forget|hesitate|worry|mind)
         |no (?:later|more|less|fewer|longer) than|not (?:more|less|only|just)|no problem|vergiss nicht
@@ -55,7 +50,7 @@ DOUBLE_NEGATION = re.compile(
     re.IGNORECASE,
 )
 """A double negation is a demand: "never deploy without tests" demands tests."""
-TAKEN_BACK = _pattern(
+TAKEN_BACK = pattern_of(
     PROHIBITION,
     (
         r"""(?:must|shall|should|may|need|do|does|did) ?(?:not|n['\u2019]?t)|never
@@ -72,7 +67,7 @@ TAKEN_BACK = _pattern(
 # A withdrawal says explicitly that a rule no longer holds; a permission allows what another sentence may
 # forbid.
 
-WITHDRAWS = _pattern(
+WITHDRAWS = pattern_of(
     (
         r"""no longer (?:forbidden|prohibited|banned|disallowed|off[- ]limits|appl(?:y|ies)|holds?|valid
         |in force
@@ -98,7 +93,7 @@ WITHDRAWS = _pattern(
         |不再(?:禁止|需要|适用|適用|有效|必须|必須|要求)|不禁止|不必|无需|無需|不需要""",
     )
 )
-PERMITS = _pattern(
+PERMITS = pattern_of(
     (
         r"""(?:you|we|anyone|anybody|everyone|everybody|they) (?:may|can)|(?:may|can) (?:now |again )?be
         |(?:is|are) (?:now |again )?(?:allowed|permitted|legal|fine|ok(?:ay)?|all right)|allowed|permitted
@@ -107,8 +102,8 @@ PERMITS = _pattern(
         r"""ても(?:いい|よい|良い|構|かま)|でも(?:いい|よい|良い|構|かま)|許可|可能です|解禁|可以|允许|允許|准许|准許|许可""",
     )
 )
-AGAIN = _pattern(("again|once more|wieder|de nuevo|otra vez|(?:à|de) nouveau", "再び|また|重新|再次"))
-RULE_NOUNS = _pattern(
+AGAIN = pattern_of(("again|once more|wieder|de nuevo|otra vez|(?:à|de) nouveau", "再び|また|重新|再次"))
+RULE_NOUNS = pattern_of(
     (
         r"""(?:rule|ban|prohibition|restriction|constraint)s?(?: (?:about|on|against|that|for|of|to))?
         |(?:Verbot|Regel)(?: (?:von|für|gegen|über))?|(?:regla|norma|prohibición)(?: (?:de|sobre|contra))?
@@ -117,7 +112,7 @@ RULE_NOUNS = _pattern(
     )
 )
 """Words with which a withdrawal refers to the rule that it withdraws."""
-COMMANDS = _pattern(
+COMMANDS = pattern_of(
     (
         r"""always|must|ha(?:s|ve) to|immer|stets|muss|müss(?:en|t)|musst|siempre|debe[ns]?|debes|toujours
         |doit|doivent|devez|dois""",
@@ -133,7 +128,7 @@ CHANGE = (
     |changé\w*""",
     "変更|になりました|现在|現在|改为|改為|改成",
 )
-CHANGES = _pattern(
+CHANGES = pattern_of(
     CHANGE,
     (
         r"""new|rotation|raised|extended|instead|rather|from now on|no longer|nun|neue?[rsmn]?
@@ -141,7 +136,7 @@ CHANGES = _pattern(
         "今後|これから|新しい|今后|新的",
     ),
 )
-REPLACES = _pattern(
+REPLACES = pattern_of(
     (
         r"""instead|no longer (?:works?|valid|counts?|used)|rotat(?:ed|ion)|changed|moved|switched|replaced
         |renamed
@@ -160,7 +155,7 @@ ARTICLE = re.compile(
 """An article or possessive at the beginning: the words after it name a single thing."""
 _IS = ("is|are|ist|lautet|es|son|est|sont", "[:=]|は|是|为|為")
 COPULA = re.compile(any_of(_IS, ("will be|sind|será|sera", "")))
-LIES = _pattern(
+LIES = pattern_of(
     (
         r"""(?:runs?|lives?|lies|stands?|belongs?) (?:at|in|on|under|to)|(?:läuft|liegt|steht) (?:in|auf
         |unter)
@@ -214,7 +209,7 @@ NEXT_CLAUSE = re.compile(
     re.IGNORECASE,
 )
 CLAUSE_END = re.compile(r"[,;:\uff0c\uff1b、。]|\b(?:and|but|while|und|aber|y|pero|et|mais)\b|[\u2013\u2014]")
-ASSENT = _pattern(
+ASSENT = pattern_of(
     (
         r"""yes|yep|yeah|ok(?:ay)?|sure|approved?|confirm(?:ed)?|agreed?|go ahead|do it|please do|fine
         |sounds good|perfect|correct|exactly|great|ja|gerne|einverstanden|genehmigt|mach das|genau|sí|si

@@ -22,6 +22,11 @@ def any_of(*words: tuple[str, str]) -> str:
     return rf"\b(?:{_by_initial(spaced)})\b|{_after_initials(unspaced)}"
 
 
+def pattern_of(*words: tuple[str, str]) -> re.Pattern[str]:
+    """Return the pattern of :func:`any_of`, compiled for texts in either case."""
+    return re.compile(any_of(*words), re.IGNORECASE)
+
+
 def initials_of(words: tuple[str, str]) -> str:
     """Return the letters with which the alternatives of :func:`any_of` begin; "" if one begins otherwise."""
     found = [each for lines in words for each in _alternatives(_in_one_line(lines))]
