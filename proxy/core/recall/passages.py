@@ -11,7 +11,7 @@ Messages that a policy calls ephemeral cannot be recalled.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
@@ -146,6 +146,7 @@ class Reach:
     plan: Plan
     policy: Policy
     cache: PieceCache | None = None
+    _originals: dict[int, Original] = field(default_factory=dict[int, Original])
 
     @cached_property
     def positions(self) -> list[int]:
@@ -183,13 +184,11 @@ class Reach:
 
     def text(self, window: range) -> str:
         """Return the text of a passage, each piece after its author."""
-        return "\n".join(self.quoted(index) for index in window)
-
-    def quoted(self, index: int) -> str:
-        """Return the text of a piece, after its author."""
-        piece = self.pieces[index]
-        original = self.original(piece.position)
-        return f"{original.author}: {original.text[piece.start : piece.end]}"
+        lines: list[str] = []
+        for piece in self.pieces[window.start : window.stop]:
+            original = self.original(piece.position)
+            lines.append(f"{original.author}: {original.text[piece.start : piece.end]}")
+        return "\n".join(lines)
 
     def original(self, position: int) -> Original:
         """Return a message as the client sent it."""
@@ -212,7 +211,3 @@ class Reach:
         lines += [f"calls {name} with {arguments}" for _, name, arguments in content.calls]
         found = self._originals[position] = Original(author, "\n".join(lines))
         return found
-
-    @cached_property
-    def _originals(self) -> dict[int, Original]:
-        return {}
