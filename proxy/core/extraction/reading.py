@@ -83,11 +83,6 @@ def _may_withdraw(sentence: str) -> bool:
     return bool(_EASES.search(sentence.lower())) and not QUESTION.search(sentence)
 
 
-def lays_down(sentences: Sequence[Sentence]) -> bool:
-    """Whether a message has only sentences with explicit rules, so that it is a rule and no request."""
-    return bool(sentences) and all(each.strength == OUTRIGHT for each in sentences)
-
-
 @lru_cache(_SENTENCES)
 def strength_of(sentence: str) -> int:
     """How firmly a sentence binds; 0 where it does not."""
@@ -174,7 +169,7 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
     sentences: tuple[Sentence, ...] = ()
     """Sentences of users and systems that bind, or may withdraw a rule."""
     is_rule: bool = False
-    """Whether it is a user's or system's message with nothing but rules."""
+    """Whether it is a user's or system's message with nothing but explicit rules: a rule, and no request."""
     is_in_plain_text: bool = False
     """Whether it is a command in plain text, or an observation."""
 
@@ -291,7 +286,7 @@ def _read(content: Content, thing: str) -> Reading:
     found = _by_value(told)
     new = tuple([fact for value, fact in found.items() if value not in used] if used else found.values())
     facts: list[tuple[Voice, tuple[Fact, ...]]] = [("argument", tuple(used.values())), (voice, new)]
-    is_rule = lays_down(sentences)
+    is_rule = bool(sentences) and all(each.strength == OUTRIGHT for each in sentences)
     return Reading(tuple(filter(itemgetter(1), facts)), tuple(binding(sentences)), is_rule)
 
 

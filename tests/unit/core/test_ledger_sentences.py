@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.core.dialects.chat.messages import Content
 from proxy.core.extraction.constraints import Rule, in_force
-from proxy.core.extraction.reading import Sentence, binding, lays_down, weighed
+from proxy.core.extraction.reading import Sentence, binding, read, weighed
+from tests.support.conversations import encode, user
 
 
 def texts(text: str) -> list[str]:
@@ -401,7 +403,7 @@ def test_what_takes_the_place_of_a_rule_is_as_firm_as_that_was() -> None:
     ],
 )
 def test_a_rule_is_no_request(text: str, *, expected: bool) -> None:
-    assert lays_down(weighed(text)) is expected
+    assert read(Content.of(encode(user(text)))).is_rule is expected
 
 
 def test_what_is_said_twice_is_told_once() -> None:
