@@ -52,7 +52,6 @@ _STOP = FUNCTION_WORDS | MODAL_WORDS | STATE_WORDS
 _STOP_IN_ACTS = (_STOP | LIGHT_WORDS) - PREPOSITIONS
 _KIND = {"amount": "quantity", "number": "quantity", "error": "code", "id": "code", "file": "path"}
 """Kinds of facts that are treated as another kind."""
-_GERMAN = re.compile(rf"\b(?:{GERMAN})\b", re.IGNORECASE)
 _COMPOUND = re.compile(rf"(\w{{3,}}?)s?({GERMAN_COMPOUNDS})")
 _FIRST_MARK = 0xE000
 """First of the private-use characters that replace values while the words of a text are read."""
@@ -203,7 +202,7 @@ class _Words:
         self._previous = ""
         self._is_of = False
         self._end = -1
-        is_german = bool(_GERMAN.search(text))
+        is_german = bool(GERMAN.search(text))
         matches = list(TOKEN.finditer(text))
         has_style = any(match.lastgroup == "style" for match in matches)
         for match in matches:

@@ -32,7 +32,6 @@ _NEAR = 7
 """Most days between a date and a line that calls it "yesterday" or "on Friday"."""
 _FOLLOWING = re.compile(r"(?<=[^\W_][ ,]) ?(\w{2,})")
 """A word that does not begin a sentence."""
-_GERMAN = re.compile(rf"\b(?:{GERMAN})\b", re.IGNORECASE)
 _MONTHS = frozenset(name.lower() for names in MONTHS for name in names.split())
 
 
@@ -127,7 +126,7 @@ def _is_founded(text: str, stated: Sequence[_Stated]) -> bool:
     undated = _undated(text)
     if next(unfounded(undated, evidence), None) is not None:
         return False
-    if _GERMAN.search(undated):
+    if GERMAN.search(undated):
         return True  # it capitalises all nouns, so that names cannot be told
     following: list[str] = _FOLLOWING.findall(undated)
     names = (each for each in following if each[0].isupper() and each.lower() not in _MONTHS)

@@ -187,8 +187,10 @@ EVERYDAY_WORDS: Mapping[str, frozenset[str]] = {
     "fr": frozenset("le la les des et est un une que pour dans pas je vous avec sur ce il mon qui".split()),
 }
 """Common words by language, to detect the language of a text. The English ones mean nothing in the others."""
-GERMAN = (
-    r"der|die|das|den|dem|ein|eine[nmrs]?|und|nicht|ist|für|mit|nie|auf|im|zu|darf|dürfen|muss|müssen|keine?"
+GERMAN = re.compile(
+    r"\b(?:der|die|das|den|dem|ein|eine[nmrs]?|und|nicht|ist|für|mit|nie|auf|im|zu|darf|dürfen|muss|müssen"
+    r"|keine?)\b",
+    re.IGNORECASE,
 )
 """A sentence with one of these is German, where a capital does not indicate a name."""
 GERMAN_COMPOUNDS = "kosten|ausgaben|budget|frist|termin|passwort|zweig|sprache|zeitzone|stil"
