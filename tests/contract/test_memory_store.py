@@ -47,7 +47,7 @@ class TestReading:
 
     async def test_what_is_written_in_one_step_is_read_back(self, memories: MemoryStore) -> None:
         texts = Texts(long="long ago", short="just now", updated=8.0, read_up_to=7.0)
-        standing = item("i2", is_standing=True, superseded_by="i1", used_by=b"s", access_count=1)
+        standing = item("i2", is_standing=True, superseded_by="i1", used_by=(b"s",), access_count=1)
         thread = Thread(updated=6.0, tip=b"h" * 32, exchanges=3, texts=texts)
         version = await written(
             memories,

@@ -322,6 +322,14 @@ async def test_a_branch_cannot_read_its_siblings(model: Model, url: str) -> None
     assert not any(tells(message, "INV-2023") for message in model.views()[-1])
 
 
+async def test_a_policy_that_names_embeddings_is_searched_by_words(model: Model, policy: Start) -> None:
+    async with proxying(model.url, policy=policy('embeddings = "small"')) as url:
+        model.replies += [recalls(query="Who paid the bridge?"), said("A doctor.")]
+        answer = await ask(url, long_talk())
+    assert answer.choices[0].message.content == "A doctor."
+    assert SECRET in model.views()[-1][-1]["content"]
+
+
 async def test_a_call_that_makes_no_sense_is_answered_and_the_talk_goes_on(model: Model, url: str) -> None:
     model.replies += [calling(("r1", NAME, "{")), said("Never mind.")]
     answer = await ask(url, long_talk())

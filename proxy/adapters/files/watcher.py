@@ -9,7 +9,7 @@ start.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from proxy.adapters.files.policies import PolicyLibrary
 from proxy.adapters.files.settings import DEFAULT, SettingsFile
@@ -49,6 +49,7 @@ class WatchedPolicies:
         self._name = first.name
         usable, faulty = self._read()
         self._put_in_force({first.name: first, **usable})
+        _warn_of_retired_keys(self.in_force.by_name.values())
         self._refuse(faulty)
 
     def named_or_default(self, name: str) -> Policy:
@@ -103,6 +104,7 @@ class WatchedPolicies:
         refusals = self._refuse(faulty | gone)
         self._metrics.policy_reloads.labels(result="refused").inc(refusals)
         self._metrics.policy_reloads.labels(result="loaded").inc(len(edited))
+        _warn_of_retired_keys(loaded[name] for name in edited)
         if edited:
             log_event("policies were read anew", policies=edited)
 
@@ -162,3 +164,9 @@ class WatchedPolicies:
         self._refused = reasons
         self._metrics.policies_stale.set(len(reasons))
         return sum(map(len, news.values()))
+
+
+def _warn_of_retired_keys(policies: Iterable[Policy]) -> None:
+    for policy in policies:
+        for _, reason in policy.retired():
+            log_warning("a policy has a key that does nothing", policy=policy.name, reason=reason)

@@ -53,7 +53,8 @@ def used(item: Item, session: bytes, now: float, details: str = "") -> tuple[Ite
 
     Each session counts once. ``session`` is a digest of its name; all digests have the same length.
     """
-    users, length = item.used_by, len(session)
+    users = item.used_by if isinstance(item.used_by, bytes) else b"".join(item.used_by)
+    length = len(session)
     if any(users.startswith(session, place) for place in range(0, len(users), length)):
         return item, None
     after = round(min(item.importance_score + _USE, 1.0), _DIGITS)

@@ -79,8 +79,11 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     created_at: float
     superseded_by: str = ""
     """Id of the newer item that contradicts it; a superseded item is kept, but no session is told of it."""
-    used_by: bytes = b""
-    """Concatenated digests of the sessions that used it last; each session counts once."""
+    used_by: bytes | tuple[bytes, ...] = b""
+    """Concatenated digests of the sessions that used it last; each session counts once.
+
+    Earlier releases wrote a tuple of digests, which takes six times the memory.
+    """
 
 
 class ArchiveReason(StrEnum):

@@ -7,10 +7,11 @@ A policy is immutable data; two policies with the same rules are equal. Reading 
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import Annotated, Self, get_args
+from operator import attrgetter
+from typing import Annotated, ClassVar, Self, get_args
 
 import msgspec
 from pydantic import BaseModel, Field
@@ -47,6 +48,11 @@ _TOKEN_BYTES = 4
 
 class Policy(Section):
     """One policy. `name` is the name of its file, and part of a lane; the rest is the file's content."""
+
+    RETIRED: ClassVar[Mapping[str, str]] = {
+        "recall.embeddings": "searches are by words; a plug-in can bring another, which `recall.search` names"
+    }
+    """Keys that are still accepted but have no effect any more, each with the reason."""
 
     name: SkipJsonSchema[str] = "default"
     extends: str | None = None
@@ -111,6 +117,13 @@ class Policy(Section):
             "store": self.store.model_copy(update={"on_fault": "open"}),
         }
         return self.model_copy(update=quiet)
+
+    def retired(self) -> Iterator[tuple[str, str]]:
+        """Yield the keys in :data:`RETIRED` that this policy sets, each with a sentence that says so."""
+        plain = Policy()
+        for key, why in self.RETIRED.items():
+            if attrgetter(key)(self) != attrgetter(key)(plain):
+                yield key, f"`{key}` has no effect any more: {why}"
 
 
 def dotted_keys(model: type[BaseModel] = Policy) -> tuple[str, ...]:

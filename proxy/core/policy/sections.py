@@ -325,6 +325,8 @@ class Recall(Section):
     """Number of rounds of tool calls that the proxy may answer within one answer."""
     search: Annotated[str, NameIn(SEARCHES)] = "words"
     """The search: `words`, or the name of a plug-in."""
+    embeddings: str = ""
+    """Has no effect; accepted because earlier releases had it."""
 
 
 class Memory(Section):

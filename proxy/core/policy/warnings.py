@@ -52,6 +52,8 @@ class PolicyWarning(NamedTuple):
 
 def warnings_of(policy: Policy, stated: Collection[Location], budget: int | None) -> Iterator[PolicyWarning]:
     """Yield all warnings about a policy; ``budget`` is in tokens, None if it is not known."""
+    for key, message in policy.retired():
+        yield PolicyWarning(tuple(key.split(".")), message)
     for keys, why in _idle(policy):
         found = [key for key in keys if tuple(key.split(".")) in stated]
         if found:

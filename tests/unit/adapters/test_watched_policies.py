@@ -338,3 +338,18 @@ def test_a_settings_file_that_is_gone_changes_nothing(house: House) -> None:
     settle(policies)
     assert [rule.policy for rule in policies.in_force.rules] == ["off"]
     assert house.count("settings_stale") == 1
+
+
+def test_a_key_that_does_nothing_any_more_is_told_of_at_the_start_and_after_an_edit(
+    house: House, log: list[dict[str, object]]
+) -> None:
+    text = '[recall]\nenabled = true\nembeddings = "small"\n'
+    house.write("mine", text)
+    policies = house.open()
+    house.write("mine", text + "rounds = 2\n")
+    policies.poll()
+    policies.poll()
+    told = [line for line in log if line["message"] == "a policy has a key that does nothing"]
+    assert [line["policy"] for line in told] == ["mine", "mine"]
+    assert all("`recall.embeddings` has no effect any more" in str(line["reason"]) for line in told)
+    assert policies.in_force.named("mine").recall.rounds == 2

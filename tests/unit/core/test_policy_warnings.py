@@ -32,6 +32,10 @@ def test_no_preset_is_warned_of(name: str) -> None:
         ),
         ("economy.enabled = false\neconomy.cache_ttl = 60", "economy.cache_ttl: `economy.cache_ttl` has no"),
         (
+            'recall.enabled = true\nrecall.embeddings = "m"',
+            "recall.embeddings: `recall.embeddings` has no effect any more: searches are by words; a",
+        ),
+        (
             'recall.search = "words"',
             "recall.search: `recall.search` has no effect: `recall.enabled` is false",
         ),

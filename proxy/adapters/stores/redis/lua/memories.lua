@@ -88,9 +88,13 @@ for _ = 1, tonumber(next_argument()) do
   redis.call('ZREM', scope .. (is_deleted and LOGGED or DELETED), id)
   redis.call('ZADD', scope .. (is_deleted and DELETED or LOGGED), is_deleted and at or version, id)
 end
-for _, id in ipairs(redis.call('ZRANGEBYSCORE', scope .. DELETED, '-inf', newest - DELETED_LOG_LIFE)) do
-  redis.call('ZREM', scope .. DELETED, id)
-  redis.call('HDEL', scope .. LOG, id)
+-- Older releases entered deleted items by the scope's version, which is about a time in microseconds.
+local oldest_kept = newest - DELETED_LOG_LIFE
+for _, range in ipairs({{'-inf', oldest_kept}, {1e14, oldest_kept * 1e6}}) do
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', scope .. DELETED, range[1], range[2])) do
+    redis.call('ZREM', scope .. DELETED, id)
+    redis.call('HDEL', scope .. LOG, id)
+  end
 end
 for part, most in pairs({[LOGGED] = MOST_LOGS, [DELETED] = MOST_DELETED_LOGS}) do
   local surplus = redis.call('ZCARD', scope .. part) - most
