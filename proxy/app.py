@@ -19,6 +19,8 @@ from proxy.adapters.files.watcher import WatchedPolicies
 from proxy.adapters.plugins import load_plugins
 from proxy.adapters.search import SqliteSearch
 from proxy.adapters.stores import open_store
+from proxy.adapters.stores.in_process import InProcessStore
+from proxy.adapters.stores.redis import RedisStore
 from proxy.adapters.stores.redis.codec import Keyring
 from proxy.adapters.tokens import TiktokenCounter
 from proxy.adapters.tracing import TracedUpstream, open_tracer, traced_store
@@ -89,7 +91,7 @@ from proxy.http.page.session import SessionPages
 from proxy.http.relay import Relay
 from proxy.http.request_head import Heads
 from proxy.http.tracing import TracedRoute
-from proxy.ports import BillStore, Header, MemoryStore, Search, SessionStore, TokenCounter, Upstream
+from proxy.ports import Header, Search, SessionStore, TokenCounter, Upstream
 from proxy.telemetry import Metrics, log_warning, set_up_logging
 from proxy.tracing import Tracer
 
@@ -121,9 +123,7 @@ class Outside:
     """For entries that are stored nowhere else: no large body can evict them."""
     clock: SystemClock
     metrics: Metrics
-    store: SessionStore
-    memories: MemoryStore
-    bills: BillStore
+    store: InProcessStore | RedisStore
     upstream: Upstream
     counter: TokenCounter
     search: Search
@@ -214,8 +214,6 @@ def _outside(settings: Settings, written: SettingsFile | None, *, owns_store: bo
         clock=clock,
         metrics=metrics,
         store=store,
-        memories=store.memories,
-        bills=store.bills,
         upstream=upstream,
         counter=TiktokenCounter(),
         search=SqliteSearch(memory),
@@ -234,7 +232,7 @@ def assembled(settings: Settings, outside: Outside, dialect: Dialect = CHAT) -> 
     foreground = Foreground(
         Contention(clock), clock, settings.background_calls, quiet=settings.background_pause
     )
-    billing = Billing(outside.bills, clock, metrics, prices.prices_of)
+    billing = Billing(store.bills, clock, metrics, prices.prices_of)
     asking = Asking(dialect, upstream, learned, billing)
     prompt_cache = PromptCache(asking, clock, learned, memory)
     summaries = Summaries(prompt_cache, store, counter, foreground, clock, metrics, learned)
@@ -261,7 +259,7 @@ def assembled(settings: Settings, outside: Outside, dialect: Dialect = CHAT) -> 
         foreground=foreground,
         background=background,
         billing=billing,
-        store=outside.bills,
+        store=store.bills,
         clock=clock,
         counter=counter,
         metrics=metrics,
@@ -311,11 +309,11 @@ def _memory_scheduler(
     """Build the scheduler of memory, with its writer and daily maintenance."""
     rest, credentials = settings.memory_rest, _operator_credentials(settings)
     sources = Conversations(outside.store, DIALECTS, outside.memory)
-    scopes = ScopeCache(outside.memories, outside.memory)
+    scopes = ScopeCache(outside.store.memories, outside.memory)
     writer = MemoryWriter(scopes, sources, questions, outside.counter, outside.clock)
     met_on = Lru[str, str](outside.learned)
     daily = Maintenance(writer, lambda: outside.policies.in_force, background, met_on, rest, credentials)
-    return MemoryScheduler(outside.memories, writer, daily, background, rest)
+    return MemoryScheduler(outside.store.memories, writer, daily, background, rest)
 
 
 @asynccontextmanager
@@ -382,7 +380,7 @@ def _admin_routes(settings: Settings, outside: Outside, inside: Inside, drain: D
     forks = Forks(store, inspection, naming, clock, pipeline.recorder.written)
     given, kept = settings.admin_token, settings.data_dir / ADMIN_TOKEN_FILE
     token = persistent_secret(kept) if given is None else given.get_secret_value()
-    stats = Stats(store, outside.bills, inside.billing, clock)
+    stats = Stats(store, store.bills, inside.billing, clock)
     notices = Notices(inspection, stats, policies.stale, policies.settings_fault)
     auth = AdminAuth(token, clock.now, is_secure=(settings.public_url or "").startswith("https:"))
     api = AdminAPI(

@@ -90,7 +90,7 @@ class Year:
         return self.world.home(await self.world.request(f"{name} asking", name, [user("?")])).scope
 
     async def _size(self, scope: Scope) -> int:
-        store = self.world.outside.memories
+        store = self.world.outside.store.memories
         items = len((await store.remembered(scope)).items)
         self.most = max(self.most, items)
         return items + len(await store.archive(scope)) + len(await store.threads(scope, 10_000))
@@ -122,7 +122,7 @@ async def a_year(store: str, directory: Path, *, users: int, every: int, capacit
         await year.pass_by()
         assert 0.5 * capacity < year.most <= 0.9 * capacity + 5
         for name in names:
-            copy = await world.outside.memories.remembered(await year.scope(name))
+            copy = await world.outside.store.memories.remembered(await year.scope(name))
             alive = {item.text: item for item in copy.items.values() if item is not None}
             assert alive[BIKE].access_count >= 365 // OFTEN
             assert alive[BIKE].importance_score > 0.3

@@ -134,7 +134,7 @@ class MemoryWorld:
         home, key = self.home(request), request.session.key
         turn = await self.recorded(request, session, person)
         about = About(tenant=home.tenant, name=home.name, policy=self.policy.name, model=_MODEL)
-        await self.outside.memories.note(home.scope, key, turn.session.updated, about, home.ttl)
+        await self.outside.store.memories.note(home.scope, key, turn.session.updated, about, home.ttl)
         await self.inside.memory_scheduler.read(key, home, self.reader)
 
     async def recorded(self, request: Request, session: str, person: str, exchanges: int = 0) -> Turn:
@@ -195,12 +195,10 @@ async def memory_world(
     """
     path = write_policy(directory, "remembering", f'extends = "default"\n[memory]\nenabled = true\n{rules}')
     clock, usual = HandClock(_LONG_AGO), outside(COUNTER)
-    opened = open_store(store, clock, 15.0, 0.2)
     world = replace(
         usual,
         clock=cast("SystemClock", clock),
-        store=opened,
-        memories=opened.memories,
+        store=open_store(store, clock, 15.0, 0.2),
         upstream=writer,
         policies=WatchedPolicies(PolicyLibrary(), str(path), usual.metrics),
     )

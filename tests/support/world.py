@@ -36,15 +36,12 @@ class NoUpstream:
 def outside(counter: TokenCounter) -> Outside:
     """Return outside dependencies with an upstream that cannot be reached."""
     clock, metrics, memory = SystemClock(), Metrics(), Memory()
-    store = InProcessStore(clock)
     return Outside(
         memory=memory,
         learned=memory,
         clock=clock,
         metrics=metrics,
-        store=store,
-        memories=store.memories,
-        bills=store.bills,
+        store=InProcessStore(clock),
         upstream=NoUpstream(),
         counter=counter,
         search=SqliteSearch(),

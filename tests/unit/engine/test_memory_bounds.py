@@ -95,7 +95,7 @@ async def test_of_many_threads_that_are_due_few_are_read_beside_each_other(tmp_p
     async with memory_world(Writer(seconds=1.0), tmp_path, "every = 1") as world:
         works = [await say(world, f"session {number}", 1) for number in range(20)]
         await asyncio.sleep(0.5)
-        memories = world.outside.memories
+        memories = world.outside.store.memories
         are_free = [await memories.claim_work(scope, work, "another", 1.0) for scope, work in works]
         assert 0 < are_free.count(False) <= 8
         await world.settled()
