@@ -7,14 +7,16 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from typing import cast
 
+from pydantic import SecretStr
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from proxy.adapters import prices
 from proxy.adapters.files.policies import PolicyLibrary
-from proxy.adapters.files.settings import SettingsFile, persistent_secret
+from proxy.adapters.files.settings import SettingsFile, with_secrets
 from proxy.adapters.files.watcher import WatchedPolicies
 from proxy.adapters.plugins import load_plugins
 from proxy.adapters.search import SqliteSearch
@@ -70,7 +72,6 @@ from proxy.engine.sessions.session_cache import SessionCache
 from proxy.engine.summaries.cached_view import PromptCache
 from proxy.engine.summaries.jobs import SummaryJobs
 from proxy.engine.summaries.pool import Summaries
-from proxy.environment import ADMIN_TOKEN_FILE
 from proxy.errors import StoreUnavailable
 from proxy.http.admin import AdminAPI
 from proxy.http.admin.auth import AdminAuth
@@ -91,11 +92,10 @@ from proxy.http.page.session import SessionPages
 from proxy.http.relay import Relay
 from proxy.http.request_head import Heads
 from proxy.http.tracing import TracedRoute
-from proxy.ports import Header, Search, SessionStore, TokenCounter, Upstream
+from proxy.ports import Search, SessionStore, TokenCounter, Upstream
 from proxy.telemetry import Metrics, log_warning, set_up_logging
 from proxy.tracing import Tracer
 
-SECRET_FILE = "secret"  # noqa: S105 - a file's name
 _CUT_OFF = 1.0
 """Seconds for requests that are cut off at the end to save what there is to keep of them."""
 _LEARNED = 4
@@ -160,6 +160,7 @@ def create_app(
     """
     begin_log(settings)
     load_plugins()
+    settings = with_secrets(settings)
     outside = _outside(settings, written, owns_store=owns_store)
     inside = assembled(settings, outside)
     metrics, policies, pipeline = outside.metrics, outside.policies, inside.pipeline
@@ -200,11 +201,11 @@ def _outside(settings: Settings, written: SettingsFile | None, *, owns_store: bo
     memory = Memory(settings.cache_memory - learned.most)
     metrics = Metrics(lambda: memory.held + learned.held)
     policies = WatchedPolicies(PolicyLibrary(settings.policies), settings.policy, metrics, written)
-    keyring = Keyring(_secrets(settings), policies.encrypts)
+    keyring = Keyring(settings.secrets, policies.encrypts)
     url = settings.store or "memory://"
     times = (settings.store_timeout, settings.store_breaker)
     tracer, timed = open_tracer(), metrics.stored
-    upstream: Upstream = open_upstream(settings, _operator_credentials(settings))
+    upstream: Upstream = open_upstream(settings, settings.operator_credentials)
     if tracer is not None:
         timed, upstream = traced_store(timed), TracedUpstream(upstream, settings.upstream, CHAT)
     store = open_store(url, clock, *times, keyring, linger=_LINGER if owns_store else None, timed=timed)
@@ -226,7 +227,7 @@ def assembled(settings: Settings, outside: Outside, dialect: Dialect = CHAT) -> 
     """Build the engine on the given outside dependencies."""
     store, clock, counter, metrics = outside.store, outside.clock, outside.counter, outside.metrics
     upstream, memory, learned = outside.upstream, outside.memory, outside.learned
-    secret, former = (*_secrets(settings), None)[:2]
+    secret, former = (*settings.secrets, None, None)[:2]
     naming = Naming(secret or "", memory, settings.tenant_header, former=former)
     background = Background()
     foreground = Foreground(
@@ -263,7 +264,7 @@ def assembled(settings: Settings, outside: Outside, dialect: Dialect = CHAT) -> 
         clock=clock,
         counter=counter,
         metrics=metrics,
-        credentials=_operator_credentials(settings),
+        credentials=settings.operator_credentials,
     )
 
     backlog = Backlog(store, pause=settings.store_breaker)
@@ -307,7 +308,7 @@ def _memory_scheduler(
     settings: Settings, outside: Outside, questions: MemoryModel, background: Background
 ) -> MemoryScheduler:
     """Build the scheduler of memory, with its writer and daily maintenance."""
-    rest, credentials = settings.memory_rest, _operator_credentials(settings)
+    rest, credentials = settings.memory_rest, settings.operator_credentials
     sources = Conversations(outside.store, DIALECTS, outside.memory)
     scopes = ScopeCache(outside.store.memories, outside.memory)
     writer = MemoryWriter(scopes, sources, questions, outside.counter, outside.clock)
@@ -351,11 +352,6 @@ async def _check_secret(store: SessionStore) -> None:
             log_warning("the store was written with another UNABRIDGED_SECRET: no session of it is found")
 
 
-def _secrets(settings: Settings) -> tuple[str, ...]:
-    """Return the secrets, newest first: as set, else one made at the first start and kept with the data."""
-    return settings.secrets or (persistent_secret(settings.data_dir / SECRET_FILE),)
-
-
 def _admin_routes(settings: Settings, outside: Outside, inside: Inside, drain: Drain) -> list[BaseRoute]:
     """Return the routes of the admin API and the page, for whoever holds the admin token."""
     store, clock, policies = outside.store, outside.clock, outside.policies
@@ -375,11 +371,10 @@ def _admin_routes(settings: Settings, outside: Outside, inside: Inside, drain: D
         clock=clock,
         recorder=pipeline.recorder,
         forget_own_scope=forgetting.own_scope,
-        credentials=_operator_credentials(settings),
+        credentials=settings.operator_credentials,
     )
     forks = Forks(store, inspection, naming, clock, pipeline.recorder.written)
-    given, kept = settings.admin_token, settings.data_dir / ADMIN_TOKEN_FILE
-    token = persistent_secret(kept) if given is None else given.get_secret_value()
+    token = cast("SecretStr", settings.admin_token).get_secret_value()
     stats = Stats(store, store.bills, inside.billing, clock)
     notices = Notices(inspection, stats, policies.stale, policies.settings_fault)
     auth = AdminAuth(token, clock.now, is_secure=(settings.public_url or "").startswith("https:"))
@@ -399,9 +394,3 @@ def _admin_routes(settings: Settings, outside: Outside, inside: Inside, drain: D
         PolicyPages(policies, inspection, prices.prices_of, stats),
     )
     return [*api.routes(), *frame.routes()]
-
-
-def _operator_credentials(settings: Settings) -> list[Header]:
-    """Return the auth header for calls that no client's request has caused."""
-    key = settings.upstream_key
-    return [(b"authorization", f"Bearer {key.get_secret_value()}".encode())] if key else []

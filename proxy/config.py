@@ -204,6 +204,12 @@ class Settings(BaseModel):
         return tuple(self.secret.get_secret_value().split(",")) if self.secret else ()
 
     @property
+    def operator_credentials(self) -> list[tuple[bytes, bytes]]:
+        """The header with the operator's own key; no header if there is none."""
+        key = self.upstream_key
+        return [(b"authorization", f"Bearer {key.get_secret_value()}".encode())] if key else []
+
+    @property
     def shares_store(self) -> bool:
         """Whether other servers may use the same store."""
         return self.store is not None and urlsplit(self.store).scheme != "memory"

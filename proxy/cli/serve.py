@@ -19,18 +19,17 @@ from functools import partial
 from urllib.parse import quote
 
 import uvicorn
-from pydantic import SecretStr
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
 from proxy.adapters.files.policies import PolicyLibrary
-from proxy.adapters.files.settings import SettingsFile, kept_secret, load_settings, persistent_secret
+from proxy.adapters.files.settings import SettingsFile, kept_secret, load_settings, with_secrets
 from proxy.adapters.files.toml_file import FileError
 from proxy.adapters.plugins import load_plugins
 from proxy.adapters.stores import open_store
 from proxy.adapters.stores.redis.embedded import EmbeddedValkey
 from proxy.adapters.upstream import open_upstream
-from proxy.app import SECRET_FILE, SystemClock, begin_log, create_app
+from proxy.app import SystemClock, begin_log, create_app
 from proxy.cli.process import app_of_worker, raise_file_limit, settle, share_one_heap, sigterm_interrupts
 from proxy.cli.terminal import CommandError, add_json_option, notes, path
 from proxy.config import FLAGS, Settings
@@ -80,7 +79,8 @@ def run(args: argparse.Namespace) -> int:
             with _store(settings) as url:
                 fault = _fault_of(settings)
                 listener.listen(BACKLOG)  # whoever is told where it serves may come at once
-                complete = _complete(settings, url, listener.getsockname()[1])
+                here = {"store": url, "port": listener.getsockname()[1]}
+                complete = with_secrets(settings).model_copy(update=here)
                 _greet(complete, fault, proxy, is_embedded=settings.store is None, as_json=args.json)
                 return _serve(complete, written, listener, is_embedded=settings.store is None)
         except KeyboardInterrupt:
@@ -136,14 +136,6 @@ def _fault_of(settings: Settings) -> str:
     finally:
         logging.disable(logging.NOTSET)
     return ""
-
-
-def _complete(settings: Settings, store: str, port: int) -> Settings:
-    """Return the settings with the secrets that the first start creates and later ones find."""
-    secret = settings.secret or SecretStr(persistent_secret(settings.data_dir / SECRET_FILE))
-    token = settings.admin_token or SecretStr(persistent_secret(settings.data_dir / ADMIN_TOKEN_FILE))
-    made = {"store": store, "secret": secret, "admin_token": token, "port": port}
-    return settings.model_copy(update=made)
 
 
 def _greet(settings: Settings, fault: str, proxy: str | None, *, is_embedded: bool, as_json: bool) -> None:

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self, get_args
 
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
 from proxy.adapters.files.policies import PolicyLibrary, Stamp, is_path, stamp_of
 from proxy.adapters.files.toml_file import FileError, Location, TomlFile, complaints
 from proxy.config import ONE_WORD, Settings
 from proxy.core.policy.policy import Rule
-from proxy.environment import decided_by, default_config, variables
+from proxy.environment import ADMIN_TOKEN_FILE, decided_by, default_config, variables
 from proxy.errors import SettingsError
 
 
@@ -32,6 +32,8 @@ class _Written(Settings):
 
 DEFAULT = Settings().policy
 """The server's policy if no setting names one."""
+KEPT_SECRETS = {"secret": "secret", "admin_token": ADMIN_TOKEN_FILE}
+"""The settings that are made at the first start where they are not set, and their files in `data_dir`."""
 _SECRET_BYTES = 32
 _PATHS = {
     name
@@ -121,6 +123,19 @@ def _is_absent(path: Path) -> bool:
     except OSError:
         return False
     return False
+
+
+def with_secrets(settings: Settings) -> Settings:
+    """Return the settings with those secrets that are not set, which the first start makes and keeps.
+
+    Raises SettingsError.
+    """
+    made = {
+        name: SecretStr(persistent_secret(settings.data_dir / file))
+        for name, file in KEPT_SECRETS.items()
+        if not getattr(settings, name)
+    }
+    return settings.model_copy(update=made)
 
 
 def persistent_secret(path: Path) -> str:

@@ -8,17 +8,16 @@ from collections.abc import Iterator
 import httpx2
 
 from proxy.adapters.files.policies import PolicyLibrary
-from proxy.adapters.files.settings import SettingsFile, kept_secret
+from proxy.adapters.files.settings import KEPT_SECRETS, SettingsFile, kept_secret
 from proxy.adapters.files.toml_file import FileError
 from proxy.adapters.plugins import load_plugins
-from proxy.app import SECRET_FILE
 from proxy.cli.check import remarks_on
 from proxy.cli.doctor.findings import Finding, fail, ok, warn
 from proxy.cli.serve import listening
 from proxy.cli.terminal import CommandError
 from proxy.config import Settings
 from proxy.core.formats.json import as_mapping
-from proxy.environment import ADMIN_TOKEN_FILE, unknown_variables, variable
+from proxy.environment import unknown_variables, variable
 from proxy.errors import OperatorError, SettingsError
 
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - it is only compared
@@ -45,7 +44,7 @@ def of_settings(settings: Settings, written: SettingsFile | None) -> list[Findin
 
 def _of_secrets(settings: Settings) -> Iterator[Finding]:
     """Check that secrets that are not set can be read from the data directory, or made there."""
-    for name, kept in (("secret", SECRET_FILE), ("admin_token", ADMIN_TOKEN_FILE)):
+    for name, kept in KEPT_SECRETS.items():
         path, fault = settings.data_dir / kept, ""
         if getattr(settings, name) is not None:
             continue
