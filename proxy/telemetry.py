@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cache, lru_cache, partial
-from typing import TextIO, TypeVar
+from typing import TextIO
 
 import msgspec
 from prometheus_client import (
@@ -28,10 +28,6 @@ from prometheus_client import (
 _QUICK = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _PATIENT = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 
-T = TypeVar("T")
-Declare = Callable[..., T]
-"""Makes a metric, and registers it."""
-
 
 class Metrics:
     """All metrics, in a registry of their own so that two apps in one process do not mix.
@@ -43,118 +39,116 @@ class Metrics:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)  # memory, descriptors and CPU, under their usual names
         self.streams_active, self.is_degraded = 0, False
-        counter = partial(Counter, registry=self.registry)
-        gauge = partial(Gauge, registry=self.registry)
-        histogram = partial(Histogram, registry=self.registry)
-        self._declare_requests(counter, gauge, histogram)
-        self._declare_contexts(counter)
-        self._declare_money(counter)
-        self._declare_store(counter, gauge, histogram, cached)
-        self._declare_files(counter, gauge)
+        self._counter = partial(Counter, registry=self.registry)
+        self._gauge = partial(Gauge, registry=self.registry)
+        self._histogram = partial(Histogram, registry=self.registry)
+        self._declare_requests()
+        self._declare_contexts()
+        self._declare_money()
+        self._declare_store(cached)
+        self._declare_files()
 
-    def _declare_requests(
-        self, counter: Declare[Counter], gauge: Declare[Gauge], histogram: Declare[Histogram]
-    ) -> None:
+    def _declare_requests(self) -> None:
         """How many requests there are, and how long they take."""
-        self.requests = counter("unabridged_requests", "Requests answered.", ("route", "status"))
+        self.requests = self._counter("unabridged_requests", "Requests answered.", ("route", "status"))
         self._relayed = cache(partial(self.requests.labels, "relay"))
-        self.overhead = histogram(
+        self.overhead = self._histogram(
             "unabridged_overhead_seconds",
             "From a request's last byte to its forwarding: what the proxy itself takes.",
             buckets=_QUICK,
         )
-        self.first_chunk = histogram(
+        self.first_chunk = self._histogram(
             "unabridged_time_to_first_chunk_seconds",
             "From forwarding to the head of the answer, for a stream to its first event.",
             buckets=_PATIENT,
         )
-        gauge("unabridged_streams_active", "Answers on their way.").set_function(lambda: self.streams_active)
-        gauge("unabridged_tasks", "Tasks that are alive.").set_function(_tasks)
+        self._gauge("unabridged_streams_active", "Answers on their way.").set_function(
+            lambda: self.streams_active
+        )
+        self._gauge("unabridged_tasks", "Tasks that are alive.").set_function(_tasks)
 
-    def _declare_contexts(self, counter: Declare[Counter]) -> None:
+    def _declare_contexts(self) -> None:
         """What happens to the conversations that clients send."""
-        self.stages = counter("unabridged_stage", "Managed requests by stage.", ("stage",))
-        tokens = counter("unabridged_tokens", "Prompt tokens received and sent.", ("kind",))
+        self.stages = self._counter("unabridged_stage", "Managed requests by stage.", ("stage",))
+        tokens = self._counter("unabridged_tokens", "Prompt tokens received and sent.", ("kind",))
         self._tokens_received, self._tokens_sent = tokens.labels("received"), tokens.labels("sent")
         self._shadow_tokens = tokens.labels("shadow_received"), tokens.labels("shadow_sent")
-        self.cached_tokens = counter(
+        self.cached_tokens = self._counter(
             "unabridged_cached_tokens", "Prompt tokens that the provider read from its cache."
         )
-        self.epochs, self.cut_messages = (
-            counter("unabridged_epochs", "Epochs begun, by stage.", ("stage",)),
-            counter("unabridged_cut_messages", "Messages newly cut, by reason.", ("reason",)),
+        self.epochs = self._counter("unabridged_epochs", "Epochs begun, by stage.", ("stage",))
+        self.cut_messages = self._counter(
+            "unabridged_cut_messages", "Messages newly cut, by reason.", ("reason",)
         )
-        self.summaries = counter(
+        self.summaries = self._counter(
             "unabridged_summaries", "Summaries written, and why others were not.", ("result",)
         )
-        self.recalls = counter(
+        self.recalls = self._counter(
             "unabridged_recalls", "Calls of the recall tool, by how they were answered.", ("by",)
         )
-        self.tool_cache = counter(
+        self.tool_cache = self._counter(
             "unabridged_tool_cache", "Tool results that came in, and what became of them.", ("result",)
         )
 
-    def _declare_money(self, counter: Declare[Counter]) -> None:
+    def _declare_money(self) -> None:
         """What requests cost, what doing nothing would have cost, and what is found out about cuts."""
         text = "Money by the price list, and what doing nothing would have cost."
-        self.dollars = counter("unabridged_dollars", text, ("kind",))
-        self.would_have_failed = counter(
+        self.dollars = self._counter("unabridged_dollars", text, ("kind",))
+        self.would_have_failed = self._counter(
             "unabridged_would_have_failed",
             "Requests whose whole conversation would not have fitted the model's window.",
         )
-        self.unpriced = counter(
+        self.unpriced = self._counter(
             "unabridged_price_unknown", "Requests, and calls of our own, whose price nobody knows."
         )
-        self.regret = counter(
+        self.regret = self._counter(
             "unabridged_regret",
             "Messages that were asked for again while they were cut.",
             ("policy", "signal", "kind", "retention"),
         )
-        self.proof = counter(
+        self.proof = self._counter(
             "unabridged_proof",
             "Answers asked for once more, by what was asked: same, different, or why not compared.",
             ("policy", "arm", "result"),
         )
 
-    def _declare_store(
-        self,
-        counter: Declare[Counter],
-        gauge: Declare[Gauge],
-        histogram: Declare[Histogram],
-        cached: Callable[[], int],
-    ) -> None:
+    def _declare_store(self, cached: Callable[[], int]) -> None:
         """The store, the caches before it, and what it remembers beyond sessions."""
-        gauge("unabridged_cache_bytes", "What this process remembers of sessions.").set_function(cached)
-        self.store = histogram("unabridged_store_seconds", "Time of store calls.", ("op",), buckets=_QUICK)
+        self._gauge("unabridged_cache_bytes", "What this process remembers of sessions.").set_function(cached)
+        self.store = self._histogram(
+            "unabridged_store_seconds", "Time of store calls.", ("op",), buckets=_QUICK
+        )
         self._stored = cache(self.store.labels)
-        gauge("unabridged_degraded", "1 while the store cannot be used.").set_function(
+        self._gauge("unabridged_degraded", "1 while the store cannot be used.").set_function(
             lambda: self.is_degraded
         )
-        self.lost_turns = counter(
+        self.lost_turns = self._counter(
             "unabridged_lost_turns", "Turns whose writing failed (the next body heals them)."
         )
-        self.memory_items, self.memory_archive, self.memory_compression = (
-            gauge("unabridged_memory_items", "What is remembered, by state.", ("state",)),
-            gauge("unabridged_memory_archive_count", "Items that are in the archive."),
-            gauge("unabridged_memory_compression_rate", "What compressing archived items saved, as a share."),
+        self.memory_items = self._gauge(
+            "unabridged_memory_items", "What is remembered, by state.", ("state",)
+        )
+        self.memory_archive = self._gauge("unabridged_memory_archive_count", "Items that are in the archive.")
+        self.memory_compression = self._gauge(
+            "unabridged_memory_compression_rate", "What compressing archived items saved, as a share."
         )
 
-    def _declare_files(self, counter: Declare[Counter], gauge: Declare[Gauge]) -> None:
+    def _declare_files(self) -> None:
         """The files of policies and settings."""
-        self.policy_reloads = counter(
+        self.policy_reloads = self._counter(
             "unabridged_policy_reloads",
             "Policies whose files were edited: loaded, or refused and kept as they were.",
             ("result",),
         )
-        self.policies_stale = gauge(
+        self.policies_stale = self._gauge(
             "unabridged_policies_stale", "Policies whose files cannot be used as they are now."
         )
-        self.settings_reloads = counter(
+        self.settings_reloads = self._counter(
             "unabridged_settings_reloads",
             "Edits of the settings file: loaded, or refused and all kept as it was.",
             ("result",),
         )
-        self.settings_stale = gauge(
+        self.settings_stale = self._gauge(
             "unabridged_settings_stale", "1 while the settings file cannot be used as it is now."
         )
 
