@@ -12,7 +12,6 @@ import sys
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 
@@ -46,9 +45,8 @@ from proxy.core.budget.prices import Prices
 from proxy.core.conversation.messages import root
 from proxy.core.dialects.registry import CHAT
 from proxy.core.economics.simulate import USUAL_SUMMARY, Outcome, replay
-from proxy.core.planning.chain import Chain
 from proxy.core.policy.policy import Policy
-from proxy.core.proof.learning import Recording, play
+from proxy.core.proof.learning import Played, Recording, play
 from proxy.engine.intake.reader import Reader
 from proxy.errors import InvalidJSON, MissingParameter, UnabridgedError
 
@@ -56,18 +54,6 @@ _EXAMPLE_WINDOW = 8_000
 """Tokens of the example window that is used if no model is named."""
 _OF_REPORTS = ("turns", "idle", "html")
 """Options that say how sessions are replayed and reported, which learning does not do."""
-
-
-@dataclass(frozen=True)
-class RecordedSession:
-    """One session of the file, read and counted."""
-
-    id: str
-    chain: Chain
-    head: int
-    """Counted tokens of tools and leading system messages."""
-    head_text: bytes
-    """The head as it is written."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -115,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
     known, outcomes = prices.prices_of(args.model), list[Outcome]()
     for session in _sessions(args.file, args.model, counter):
         for label, policy in policies.items():
-            budget = _budget(policy, session.head, args.budget, args.model)
+            budget = _budget(policy, session.head_tokens, args.budget, args.model)
             played = replay(
                 session.chain,
                 policy,
@@ -150,11 +136,12 @@ def _learn(args: argparse.Namespace, given: Sequence[Policy]) -> int:
     policy, counter = given[0], TiktokenCounter()
     known = prices.prices_of(args.model)
     paid, writer = known.under(policy.economy), prices.prices_of(policy.summary.model or args.model)
-    recordings = [
-        Recording(each.id, each.chain, _budget(policy, each.head, args.budget, args.model), each.head_text)
-        for each in _sessions(args.file, args.model, counter)
-    ]
-    learned = learn(recordings, policy, lambda one, tried: play(one, tried, counter.count, paid, writer))
+
+    def played(session: Recording, tried: Policy) -> Played:
+        budget = _budget(policy, session.head_tokens, args.budget, args.model)
+        return play(session, tried, budget, counter.count, paid, writer)
+
+    learned = learn([*_sessions(args.file, args.model, counter)], policy, played)
     if args.json:
         print_json(learned_json(learned, args.file))
     else:
@@ -210,7 +197,7 @@ def _documents(content: bytes) -> list[tuple[int, bytes]]:
     return found
 
 
-def _sessions(file: str, model: str, counter: TiktokenCounter) -> Iterator[RecordedSession]:
+def _sessions(file: str, model: str, counter: TiktokenCounter) -> Iterator[Recording]:
     """Yield the sessions of a file, with a progress bar on a terminal. Raises CommandError."""
     documents, console = _documents(_content(file)), notes()
     if not documents:
@@ -226,9 +213,7 @@ def _sessions(file: str, model: str, counter: TiktokenCounter) -> Iterator[Recor
                 raise CommandError(f"{file}:{line}: not a session: {error.message}") from None
 
 
-async def read_session(
-    document: bytes, model: str, counter: TiktokenCounter, number: int = 1
-) -> RecordedSession:
+async def read_session(document: bytes, model: str, counter: TiktokenCounter, number: int = 1) -> Recording:
     """Read one session of a file; without an id it is named after its line. Raises UnabridgedError."""
     body = CHAT.read_body(document.rstrip(), sys.maxsize)
     reader = Reader(CHAT, counter, Memory())
@@ -239,7 +224,7 @@ async def read_session(
     head_text = b"\n".join([*history.head, *body.head_members()])
     if not all(message.role for message in chain.messages):
         raise MissingParameter("A message has no `role`.", param="messages")
-    return RecordedSession(str(number) if name is None else str(name), chain, head, head_text)
+    return Recording(str(number) if name is None else str(name), chain, head, head_text)
 
 
 def _budget(policy: Policy, head: int, lowered: int | None, model: str) -> Budget:

@@ -17,7 +17,7 @@ from proxy.cli.terminal import CommandError, notes
 from proxy.core.economics.bill import NANO
 from proxy.core.policy.policy import Policy
 from proxy.core.proof.evidence import Signal
-from proxy.core.proof.learning import Played, Recording, proposals, with_change
+from proxy.core.proof.learning import Played, Recording, proposals
 
 Play = Callable[[Recording, Policy], Played]
 _HOW = {
@@ -58,9 +58,9 @@ def learn(recordings: Sequence[Recording], policy: Policy, play: Play) -> Learne
 
         best, result = policy, played(halves[0], policy)
         changes, dear = list[str](), list[str]()
-        for name, proposed in proposals(policy, result):
+        for name, change in proposals(policy, result):
             progress.update(task, description=name)
-            tried = with_change(policy, proposed, best)
+            tried = change(best)
             outcome = played(halves[0], tried)
             if outcome.is_better_than(result):
                 best, result = tried, outcome

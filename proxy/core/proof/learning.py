@@ -8,9 +8,9 @@ of the sessions and kept if they help there; their effect is reported for the ot
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 from proxy.core.budget.budget import Budget
@@ -54,9 +54,10 @@ class Recording:
 
     id: str
     chain: Chain
-    budget: Budget
+    head_tokens: int
+    """Counted tokens of its head: tools and leading system messages."""
     head: bytes
-    """Its head, whose strings are never missed, since it is always sent."""
+    """Its head as it is written, whose strings are never missed, since it is always sent."""
 
     @property
     def is_learned_from(self) -> bool:
@@ -117,12 +118,14 @@ class Played:
         return self.missed.total() <= other.missed.total() and self.sent <= _LESS * other.sent
 
 
-def play(recording: Recording, policy: Policy, count: Count, prices: Prices, writer: Prices) -> Played:
+def play(
+    recording: Recording, policy: Policy, budget: Budget, count: Count, prices: Prices, writer: Prices
+) -> Played:
     """Replay a session under a policy, and count what its answers and users miss."""
     chain, missed = recording.chain, Counter[Signal]()
     cut, asked_for = set[int](), set[int]()
     turns, sent, full, bill, before, end = 0, 0, 0, NOTHING, EMPTY, 0
-    for turn in replay(chain, policy, recording.budget, count, prices=prices):
+    for turn in replay(chain, policy, budget, count, prices=prices):
         turns, sent, full = turns + 1, sent + turn.sent.tokens, full + turn.full.tokens
         bill += turn.bill(prices, writer)
         plan = turn.plan
@@ -157,41 +160,35 @@ def _used(needs: Sequence[Need], plan: Plan) -> Iterator[Regret]:
 # --- changes of a policy that may help ---
 
 
-def proposals(policy: Policy, played: Played) -> Iterator[tuple[str, Policy]]:
-    """Yield changed policies worth trying after an outcome, each with a description of the change."""
+Change = Callable[[Policy], Policy]
+
+
+def proposals(policy: Policy, played: Played) -> Iterator[tuple[str, Change]]:
+    """Yield changes worth trying after an outcome of ``policy``, each with a description."""
     ruled = {rule.match.tool for rule in policy.retention}
     tools = [tool for tool, number in played.cut.most_common() if number >= _LEAST_CUT and tool not in ruled]
     shares = {tool: played.asked_for[tool] / played.cut[tool] for tool in tools}
     for tool in [tool for tool in tools if not shares[tool]][:_MOST_TOOLS]:
-        yield f"results of {tool} are cut first", _with_rule(policy, tool, "disposable")
+        yield f"results of {tool} are cut first", partial(_with_rule, tool, "disposable")
     needed = sorted((tool for tool in tools if shares[tool]), key=lambda tool: -shares[tool])
     for tool in needed[:_MOST_TOOLS]:
-        yield f"results of {tool} are kept", _with_rule(policy, tool, "critical")
+        yield f"results of {tool} are kept", partial(_with_rule, tool, "critical")
+    before = policy.importance
     for recency, role, content in _WEIGHTS:
         weights = {"recency": recency, "role": role, "content": content}
-        yield f"importance by {recency:g}, {role:g}, {content:g}", _with_weights(policy, weights)
+        # What the policy has already stays as earlier changes have left it.
+        new = {name: weight for name, weight in weights.items() if weight != getattr(before, name)}
+        yield f"importance by {recency:g}, {role:g}, {content:g}", partial(_with_weights, new)
     for role, weight in _ROLES:
-        roles = {**policy.importance.roles, role: weight}
-        yield f"messages of role {role} weigh {weight:g}", _with_weights(policy, {"roles": roles})
+        new = {} if before.roles.get(role) == weight else {"roles": {**before.roles, role: weight}}
+        yield f"messages of role {role} weigh {weight:g}", partial(_with_weights, new)
 
 
-def with_change(policy: Policy, changed: Policy, onto: Policy) -> Policy:
-    """Apply the differences between ``policy`` and ``changed`` to the policy ``onto``."""
-    rules = changed.retention[: len(changed.retention) - len(policy.retention)]
-    weights = {
-        name: getattr(changed.importance, name)
-        for name in ("recency", "role", "content", "roles")
-        if getattr(changed.importance, name) != getattr(policy.importance, name)
-    }
-    importance = onto.importance.model_copy(update=weights)
-    return onto.model_copy(update={"retention": (*rules, *onto.retention), "importance": importance})
-
-
-def _with_rule(policy: Policy, tool: str, retention: RetentionClass) -> Policy:
+def _with_rule(tool: str, retention: RetentionClass, policy: Policy) -> Policy:
     only_this = "".join(f"[{each}]" if each in "*?[" else each for each in tool)
     rule = Retention.model_validate({"match": {"role": "tool", "tool": only_this}, "class": retention})
     return policy.model_copy(update={"retention": (rule, *policy.retention)})
 
 
-def _with_weights(policy: Policy, weights: Mapping[str, object]) -> Policy:
+def _with_weights(weights: Mapping[str, object], policy: Policy) -> Policy:
     return policy.model_copy(update={"importance": policy.importance.model_copy(update=weights)})
