@@ -125,8 +125,8 @@ class Forgetting:
 
     async def item(self, name: str) -> ItemDetails:
         """Forget an item, and the lines of texts that mention it. Raises NotFound."""
-        entry, kept, _ = await self._same(name)
-        await self._forget(kept, lambda each: each.item.id == entry.item.id)
+        entry = await self.memories.item(name)
+        await self._forget(entry.kept, lambda each: each.item.id == entry.item.id)
         return entry
 
     async def scope(self, scope: Scope) -> bool:
@@ -192,7 +192,9 @@ class Forgetting:
 
     async def preview(self, name: str) -> ForgetPreview:
         """Return what forgetting an item would delete. Raises NotFound."""
-        entry, kept, entries = await self._same(name)
+        entry = await self.memories.item(name)
+        kept = entry.kept
+        entries = [each for each in kept.entries if each.item.id == entry.item.id]  # archived before, too
         now, deletion = self.memories.clock.now(), _Deletion(kept, entries, await self._known(kept))
         changes = deletion.changes(kept.copy, entries, now)
         lines = deletion.lines(changes)
@@ -201,12 +203,6 @@ class Forgetting:
             lines += of_above.lines(of_above.changes(above.copy, (), now))
         passages = sum(item is not None for item in changes.items.values())
         return ForgetPreview(entry, [*dict.fromkeys(lines)], passages)
-
-    async def _same(self, name: str) -> tuple[ItemDetails, ScopeDetails, Sequence[ItemDetails]]:
-        """Return an item, its scope, and all records of it there: it may have been archived before."""
-        entry = await self.memories.item(name)
-        kept = await self.memories.scope(entry.scope_id)
-        return entry, kept, [each for each in kept.entries if each.item.id == entry.item.id]
 
     async def _above(self, kept: ScopeDetails) -> ScopeDetails | None:
         """Return the workspace of a channel, whose texts are merged from the channel's."""

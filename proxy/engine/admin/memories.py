@@ -26,20 +26,15 @@ ItemState = Literal["remembered", "superseded", "archived"]
 class ItemDetails(NamedTuple):
     """An item of a scope, active or archived."""
 
-    scope: Scope
-    about: About
+    kept: "ScopeDetails"
+    """Its scope."""
     item: Item
     archived: Archived | None = None
 
     @property
     def id(self) -> str:
         """The item's id in the admin API; it includes the scope."""
-        return f"{self.scope.kind}.{self.scope.tag}.{self.item.id}"
-
-    @property
-    def scope_id(self) -> str:
-        """The id of its scope in the admin API."""
-        return _id_of(self.scope, self.about)
+        return f"{self.kept.scope.kind}.{self.kept.scope.tag}.{self.item.id}"
 
     @property
     def state(self) -> ItemState:
@@ -69,8 +64,8 @@ class ScopeDetails(NamedTuple):
 
     @property
     def id(self) -> str:
-        """The scope's id in the admin API."""
-        return _id_of(self.scope, self.about)
+        """The scope's id in the admin API; it includes the tenant."""
+        return f"{self.about.tenant}.{self.scope.kind}.{self.scope.tag}"
 
     @property
     def tags(self) -> frozenset[str]:
@@ -80,8 +75,8 @@ class ScopeDetails(NamedTuple):
     @property
     def entries(self) -> Sequence[ItemDetails]:
         """All its items, the archived ones last."""
-        items = [ItemDetails(self.scope, self.about, item) for item in self.copy.items.values()]
-        gone = (ItemDetails(self.scope, self.about, each.item, each) for each in self.archive.values())
+        items = [ItemDetails(self, item) for item in self.copy.items.values()]
+        gone = (ItemDetails(self, each.item, each) for each in self.archive.values())
         return [*items, *gone]
 
 
@@ -155,7 +150,7 @@ class MemoryAdmin:
             above = await self.kept(Scope(ScopeKind.WORKSPACE, workspace))
             kept += [above] if above else []
             searched += [SearchedScope(above.scope, above.copy, searched[0].policy)] if above else []
-        entries = {(entry.scope, entry.item.id): entry for each in kept for entry in each.entries}
+        entries = {(each.scope, entry.item.id): entry for each in kept for entry in each.entries}
         others = [entry for entry in entries.values() if entry.state != "remembered"]
         try:
             found = await self.reading.search(searched, query) if searched else SearchResult((), {})
@@ -165,23 +160,18 @@ class MemoryAdmin:
             raise Unavailable("What is remembered cannot be searched here.") from error
         items = [entries[scope, item.id] for scope, item in found.items]
         items = [*items, *(others[hit] for hit in hits)][:most]
-        meant = {entry.scope for entry in items}
+        meant = {entry.kept.scope for entry in items}
         shown = kept[:1] if name else [each for each in kept if each.scope in meant]
         return Listing(shown, items, [*found.said.values()][:most])
 
     async def item(self, name: str) -> ItemDetails:
         """Return an item by its id; if it is only in the archive, its latest record. Raises NotFound."""
-        return (await self._item(name))[0]
-
-    async def _item(self, name: str) -> tuple[ItemDetails, int]:
-        """Return an item by its id, and the version of its scope. Raises NotFound."""
         kind, tag, wanted = _parts(name)
         kept = await self.kept(_scope(kind, tag))
         found = [entry for entry in (kept.entries if kept else ()) if entry.item.id == wanted]
-        if kept is None or not found:
+        if not found:
             raise NotFound("There is no such item.")
-        latest = min(found, key=lambda entry: -entry.archived.compressed_at if entry.archived else -1e12)
-        return latest, kept.copy.version
+        return min(found, key=lambda entry: -entry.archived.compressed_at if entry.archived else -1e12)
 
     async def log(self, name: str) -> Sequence[Event]:
         """Return the log of an item, oldest event first, also of a forgotten item. Raises NotFound."""
@@ -195,29 +185,26 @@ class MemoryAdmin:
 
     async def restorable(self, name: str) -> ItemDetails:
         """Return an item if it can be restored. Raises NotFound, and NothingToChange if it is active."""
-        return (await self._restorable(name))[0]
-
-    async def _restorable(self, name: str) -> tuple[ItemDetails, int]:
-        entry, version = await self._item(name)
+        entry = await self.item(name)
         if entry.state == "remembered":
             raise NothingToChange("The item is remembered as it is.")
-        return entry, version
+        return entry
 
     async def restore(self, name: str) -> ItemDetails:
         """Restore an item that was archived or superseded. Raises NotFound and NothingToChange."""
         now = self.clock.now()
         while True:
-            entry, version = await self._restorable(name)
-            record = entry.archived
+            entry = await self.restorable(name)
+            kept, record = entry.kept, entry.archived
             item, event = reborn((entry if record is None else record).item, now)
             gone = {record.id: None} if record is not None else {}
             changes = Changes(items={item.id: item}, archive=gone, events=[event])
             # At another version the item or its record may be forgotten: then both are read again.
-            decide = partial(_at, version, changes)
-            after = await self.scopes.change(entry.scope, decide, self.ttl(entry.scope, entry.about))
+            decide = partial(_at, kept.copy.version, changes)
+            after = await self.scopes.change(kept.scope, decide, self.ttl(kept.scope, kept.about))
             found = after.items.get(item.id)  # it may have been used since
             if found is not None and not found.superseded_by:
-                return ItemDetails(entry.scope, entry.about, found)
+                return ItemDetails(kept, found)
 
     def ttl(self, scope: Scope, about: About) -> float | None:
         """Return the lifetime in seconds of a thread's own scope; None for other scopes."""
@@ -238,11 +225,6 @@ class MemoryAdmin:
 def _at(version: int, changes: Changes, copy: CachedScope) -> Changes | None:
     """Return the changes to a scope that still has this version; None for any other."""
     return changes if copy.version == version else None
-
-
-def _id_of(scope: Scope, about: About) -> str:
-    """Return a scope's id in the admin API; it includes the tenant."""
-    return f"{about.tenant}.{scope.kind}.{scope.tag}"
 
 
 def _parts(name: str) -> tuple[str, str, str]:

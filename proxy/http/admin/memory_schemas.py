@@ -209,13 +209,13 @@ def named(of: Scope, name: str) -> str:
 
 def item(entry: ItemDetails) -> ItemTold:
     """Return an active or archived item."""
-    kept, record = entry.item, entry.archived
-    newer = f"{entry.scope.kind}.{entry.scope.tag}.{kept.superseded_by}" if kept.superseded_by else None
+    kept, home, record = entry.item, entry.kept, entry.archived
+    newer = f"{home.scope.kind}.{home.scope.tag}.{kept.superseded_by}" if kept.superseded_by else None
     return ItemTold(
         id=entry.id,
-        scope=entry.scope_id,
-        scope_kind=entry.scope.kind.value,
-        scope_name=named(entry.scope, entry.about.name),
+        scope=home.id,
+        scope_kind=home.scope.kind.value,
+        scope_name=named(home.scope, home.about.name),
         state=entry.state,
         text=entry.text,
         kind=kept.kind.value,
