@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
@@ -99,28 +99,25 @@ Glob = Annotated[str, Field(min_length=1)]
 # that the names in a policy can be checked without importing what they stand for.
 
 
-T = TypeVar("T")
-
-
-class Registry(Generic[T]):
+class Registry:
     """The built-in names of one kind of thing, and the things that plug-ins have added, by name."""
 
     def __init__(self, *built_in: str) -> None:
         self._built_in = built_in
-        self._added: dict[str, T] = {}
+        self._added: dict[str, Any] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
         """All names: the built-in ones, then the added ones in the order in which they were added."""
         return (*self._built_in, *self._added)
 
-    def add(self, name: str, thing: T) -> None:
+    def add(self, name: str, thing: Any) -> None:
         """Add a thing under a name. Raises ValueError if the name is taken."""
         if name in self.names:
             raise ValueError(f"the name `{name}` is taken")
         self._added[name] = thing
 
-    def __getitem__(self, name: str) -> T:
+    def __getitem__(self, name: str) -> Any:
         """Return what was added under a name. Raises KeyError for other names, built-in ones included."""
         return self._added[name]
 
@@ -129,7 +126,7 @@ class Registry(Generic[T]):
 class NameIn:
     """Annotates a text that must be one of the names that a registry has when the text is checked."""
 
-    registry: Registry[Any]
+    registry: Registry
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_after_validator_function(self._checked, handler(source))
@@ -147,11 +144,11 @@ class NameIn:
         raise PydanticKnownError("literal_error", {"expected": expected})
 
 
-STRATEGIES: Registry[Any] = Registry("importance", "sliding_window", "session", "topic", "exchanges", "off")
+STRATEGIES = Registry("importance", "sliding_window", "session", "topic", "exchanges", "off")
 """The values of `strategy.name` in a policy; each is a :class:`proxy.core.planning.strategy.Strategy`."""
 
-SEARCHES: Registry[Any] = Registry("words")
+SEARCHES = Registry("words")
 """The values of `recall.search` in a policy; each is a :class:`proxy.ports.Search` without `aclose`."""
 
-COMPACTORS: Registry[Any] = Registry("working_flow")
+COMPACTORS = Registry("working_flow")
 """The names in `[[compactors]]` of a policy; each is a `Compactor` (`engine/summaries/compactors.py`)."""

@@ -52,13 +52,13 @@ class Broken(Theirs):
 
 
 @pytest.fixture
-def installed(monkeypatch: pytest.MonkeyPatch) -> Registry[Compactor]:
-    registry: Registry[Compactor] = Registry("working_flow")
+def installed(monkeypatch: pytest.MonkeyPatch) -> Registry:
+    registry: Registry = Registry("working_flow")
     monkeypatch.setattr(compactors, "COMPACTORS", registry)
     return registry
 
 
-def test_the_first_that_can_takes_the_gap(installed: Registry[Compactor]) -> None:
+def test_the_first_that_can_takes_the_gap(installed: Registry) -> None:
     theirs = Theirs()
     for name, each in {"no": Theirs(can=False), "broken": Broken(), "theirs": theirs}.items():
         installed.add(name, each)
