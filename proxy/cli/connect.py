@@ -5,7 +5,7 @@ import sys
 from typing import NamedTuple
 
 from proxy.cli.client import add_server_option, address_of
-from proxy.cli.terminal import print_json, show, table
+from proxy.cli.terminal import print_json, table, tell
 
 
 class _Client(NamedTuple):
@@ -100,10 +100,8 @@ def run(args: argparse.Namespace) -> int:
     server = address_of(args.server)
     if args.client is None:
         listed = [{"client": name, "title": each.title} for name, each in CLIENTS.items()]
-        if args.json:
-            print_json({"clients": listed})
-        else:
-            show(table(("client", "what it is"), ([*each.values()] for each in listed)))
+        shown = table(("client", "what it is"), ([*each.values()] for each in listed))
+        tell(args, {"clients": listed}, [shown])
         return 0
     client = CLIENTS[args.client]
     settings = client.settings.format(server=server)

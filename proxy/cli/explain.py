@@ -11,7 +11,7 @@ from rich.text import Text
 
 from proxy.cli.client import AdminApi, Json, add_server_option
 from proxy.cli.sessions import epochs
-from proxy.cli.terminal import bar, print_json, show, stage_text, table, words
+from proxy.cli.terminal import bar, stage_text, table, tell, words
 from proxy.core.text.cutting import one_line
 
 _COLUMNS = (
@@ -31,10 +31,7 @@ def run(args: argparse.Namespace) -> int:
     """Ask the server, and show the answer. Raises CommandError."""
     with AdminApi.of(args) as api:
         answer = api.session(args.session, "explain")
-        if args.json:
-            print_json(answer)
-        else:
-            show(*explanation(answer))
+        tell(args, answer, explanation(answer))
     return 0
 
 

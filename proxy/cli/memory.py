@@ -21,10 +21,9 @@ from proxy.cli.terminal import (
     notes,
     path,
     positive,
-    print_json,
     printable,
-    show,
     table,
+    tell,
     words,
 )
 from proxy.core.formats.json import dumps
@@ -84,26 +83,23 @@ def run(args: argparse.Namespace) -> int:
             export(b"".join(lines), args.output)
         else:
             answer = _answer(args, api)
-            if args.json:
-                print_json(answer)
-            else:
-                _show(args.verb, answer)
+            tell(args, answer, _shown(args.verb, answer), wraps=args.verb not in ("list", "search"))
     return 0
 
 
-def _show(verb: str, answer: Json) -> None:
+def _shown(verb: str, answer: Json) -> Iterator[RenderableType]:
     match verb:
         case "list" | "search":
-            show(*listing(answer, with_scopes=verb == "list"), wraps=False)
+            yield from listing(answer, with_scopes=verb == "list")
         case "show" | "restore":
-            show(*item(answer))
+            yield from item(answer)
         case "log":
-            show(log(answer))
+            yield log(answer)
         case "forget":
             items = f"forgotten: {words(answer['items'])} items"
-            show(items if answer["forgotten"] else "nothing was remembered of it")
+            yield items if answer["forgotten"] else "nothing was remembered of it"
         case _:
-            show(facts(answer.items()))
+            yield facts(answer.items())
 
 
 def _answer(args: argparse.Namespace, api: AdminApi) -> Json:

@@ -29,6 +29,7 @@ from proxy.cli.terminal import (
     show,
     stage_text,
     table,
+    tell,
     words,
 )
 from proxy.core.dialects.registry import CHAT
@@ -97,10 +98,7 @@ def run(args: argparse.Namespace) -> int:
             answer = api.sessions(args.limit)
         else:
             answer = api.session(args.session, "" if args.verb == "show" else args.verb)
-        if args.json:
-            print_json(answer)
-        else:
-            show(*_SHOWN[args.verb](answer), wraps=args.verb != "list")
+        tell(args, answer, _SHOWN[args.verb](answer), wraps=args.verb != "list")
     return 0
 
 

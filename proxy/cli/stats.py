@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 
 from proxy.cli.client import AdminApi, Json, add_server_option
-from proxy.cli.terminal import facts, minute, print_json, show, table
+from proxy.cli.terminal import facts, minute, table, tell
 from proxy.core.text.cutting import one_line
 
 _BY = ("day", "hour", "model", "session")
@@ -36,10 +36,7 @@ def run(args: argparse.Namespace) -> int:
     """Ask the server, and show the answer. Raises CommandError."""
     with AdminApi.of(args) as api:
         answer = api.stats(args.since, args.by)
-        if args.json:
-            print_json(answer)
-        else:
-            show(*report(answer), wraps=False)
+        tell(args, answer, report(answer), wraps=False)
     return 0
 
 

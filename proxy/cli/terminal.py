@@ -99,6 +99,16 @@ def show(*things: RenderableType, wraps: bool = True) -> None:
         console.print(thing)
 
 
+def tell(
+    args: argparse.Namespace, answer: object, shown: Iterable[RenderableType], *, wraps: bool = True
+) -> None:
+    """Print an answer: with `--json` as it is, else what is ``shown`` of it to people."""
+    if args.json:
+        print_json(answer)
+    else:
+        show(*shown, wraps=wraps)
+
+
 def screen() -> Console:
     """Return a console on stdout, for output that is updated in place."""
     return _console(stderr=False)

@@ -18,7 +18,7 @@ from proxy.cli.doctor.findings import Finding, fail, shown
 from proxy.cli.doctor.server import of_policies, of_port, of_settings
 from proxy.cli.doctor.store import of_store
 from proxy.cli.doctor.upstream import of_certificates, of_upstream
-from proxy.cli.terminal import print_json, show
+from proxy.cli.terminal import tell
 from proxy.config import FLAGS
 from proxy.errors import SettingsError
 
@@ -39,10 +39,8 @@ def run(args: argparse.Namespace) -> int:
     finally:
         logging.disable(logging.NOTSET)
     is_well = all(each.state != "fail" for each in findings)
-    if args.json:
-        print_json({"ok": is_well, "checks": [each._asdict() for each in findings]})
-    else:
-        show(*shown(findings), wraps=False)
+    told = {"ok": is_well, "checks": [each._asdict() for each in findings]}
+    tell(args, told, shown(findings), wraps=False)
     return 0 if is_well else FAILED
 
 
