@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from proxy.core.dialects.dialect import Content
 from proxy.core.planning.explain import Row, cut_by, explain
 from proxy.core.planning.plan import Epoch
 from proxy.engine.admin.inspection import Branch
@@ -34,13 +33,6 @@ class Message:
     is_pinned: bool = False
     hidden: Sequence[Message] = ()
     """The messages that the upstream gets in its place, if the proxy answered tool calls itself."""
-
-    @classmethod
-    def of(cls, content: Content, number: int | None = None) -> Message:
-        text = content.text or content.refusal
-        calls = [(name, arguments[:_SHOWN]) for _, name, arguments in content.calls]
-        left_out = max(len(text) - _SHOWN, 0)
-        return cls(number, content.role, content.name, text[:_SHOWN], calls, left_out)
 
 
 @dataclass(frozen=True)
@@ -96,7 +88,7 @@ class SideBySide:
             messages=[*self._messages(rows[0].start, rows[-1].end)],
             state="summarised" if is_summarised else "cut",
             rows=rows,
-            gets=[Message.of(self.branch.dialect.read(gap.note))] if is_shown else (),
+            gets=[self.read(gap.note)] if is_shown else (),
             by=[cut_by(self.branch.epochs, row.start) for row in rows],
             gap=number,
             span=(gap.start, gap.end - 1),
@@ -110,7 +102,7 @@ class SideBySide:
             messages=[*self._messages(row.start, row.end)],
             state=row.state,
             rows=[row],
-            gets=[Message.of(self.branch.dialect.read(each.raw), each.position) for each in edits],
+            gets=[self.read(each.raw, each.position) for each in edits],
             by=[cut_by(self.branch.epochs, edits[0].position)] if edits else (),
         )
 
@@ -118,13 +110,17 @@ class SideBySide:
         for number, node in enumerate(self.branch.nodes[start:end], start):
             hidden = self.branch.found.hidden.get(node.hash)
             yield replace(
-                Message.of(self.branch.dialect.read(node.raw), number),
+                self.read(node.raw, number),
                 at=node.at,
                 tokens=node.tokens,
                 is_pinned=node.hash in self.branch.situation.pins,
                 hidden=[self.read(raw) for raw in hidden.messages] if hidden else (),
             )
 
-    def read(self, raw: bytes) -> Message:
-        """Return a message without a number."""
-        return Message.of(self.branch.dialect.read(raw))
+    def read(self, raw: bytes, number: int | None = None) -> Message:
+        """Return a message, with its number in the transcript if it has one."""
+        content = self.branch.dialect.read(raw)
+        text = content.text or content.refusal
+        calls = [(name, arguments[:_SHOWN]) for _, name, arguments in content.calls]
+        left_out = max(len(text) - _SHOWN, 0)
+        return Message(number, content.role, content.name, text[:_SHOWN], calls, left_out)
