@@ -28,7 +28,7 @@ class UnabridgedError(Exception):
     code: ClassVar[str] = "internal_error"
     type: ClassVar[str] = "server_error"
     default_message: ClassVar[str] = "Something went wrong inside the proxy."
-    default_retry_after: ClassVar[int | None] = None
+    retry_after: ClassVar[int | None] = None
 
     def __init_subclass__(
         cls, *, message: str = "", code: str = "", status: int | None = None, retry_after: int | None = None
@@ -37,14 +37,11 @@ class UnabridgedError(Exception):
         cls.type = "server_error" if cls.status >= 500 else "invalid_request_error"
         cls.code = code or ("_".join(_WORD.findall(cls.__name__)).lower() if message else cls.code)
         cls.default_message = message or cls.default_message
-        cls.default_retry_after = retry_after or cls.default_retry_after
+        cls.retry_after = retry_after or cls.retry_after
 
-    def __init__(
-        self, message: str | None = None, *, param: str | None = None, retry_after: int | None = None
-    ) -> None:
+    def __init__(self, message: str | None = None, *, param: str | None = None) -> None:
         self.message: str = self.default_message if message is None else message
         self.param: str | None = param
-        self.retry_after: int | None = self.default_retry_after if retry_after is None else retry_after
         super().__init__(self.message)
 
     def body(self) -> dict[str, Any]:

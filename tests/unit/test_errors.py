@@ -90,7 +90,7 @@ def test_a_context_that_cannot_fit_tells_what_it_needs_what_it_kept_and_the_limi
 
 def test_what_may_work_a_moment_later_says_when_to_retry() -> None:
     assert HistoryUnavailable().retry_after == 1
-    assert Overloaded(retry_after=7).retry_after == 7
+    assert Overloaded().retry_after == 1
     assert MissingParameter().retry_after is None
 
 
