@@ -220,7 +220,7 @@ class Forgetting:
 
         Returns the number of items deleted.
         """
-        change, ttl = self.memories.scopes.change, self.memories.ttl(kept.scope, kept.about)
+        change, ttl = self.memories.scopes.change, self.memories.ttl(kept)
         now = self.memories.clock.now
         # Runs under way then write nothing: what is read after this is all that there is to forget.
         await change(
