@@ -94,7 +94,7 @@ def print_json(value: object) -> None:
 
 def show(*things: RenderableType, wraps: bool = True) -> None:
     """Print for people, on stdout; without wrapping, long lines are left to the terminal."""
-    console = _console(stderr=False, width=None if wraps else _UNWRAPPED)
+    console = screen(None if wraps else _UNWRAPPED)
     for thing in things:
         console.print(thing)
 
@@ -109,20 +109,16 @@ def tell(
         show(*shown, wraps=wraps)
 
 
-def screen() -> Console:
-    """Return a console on stdout, for output that is updated in place."""
-    return _console(stderr=False)
+def screen(width: int | None = None, *, stderr: bool = False) -> Console:
+    """Return a console on stdout; its width is the terminal's, if there is one, unless another is given."""
+    stream = sys.stderr if stderr else sys.stdout
+    width = width or (None if stream.isatty() else _WIDE)
+    return Console(stderr=stderr, width=width, highlight=False, emoji=False, markup=False)
 
 
 def notes() -> Console:
     """Return a console on stderr, for everything but the requested output."""
-    return _console(stderr=True)
-
-
-def _console(*, stderr: bool, width: int | None = None) -> Console:
-    stream = sys.stderr if stderr else sys.stdout
-    width = width or (None if stream.isatty() else _WIDE)
-    return Console(stderr=stderr, width=width, highlight=False, emoji=False, markup=False)
+    return screen(stderr=True)
 
 
 def table(columns: Iterable[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> Table:
