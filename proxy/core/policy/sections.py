@@ -213,13 +213,10 @@ class Ledger(Section):
         return self.least
 
 
-StrategyName = Annotated[str, NameIn(STRATEGIES)]
-
-
 class Strategy(Section):
     """The strategy that chooses what is cut, and the options of single strategies."""
 
-    name: StrategyName = "importance"
+    name: Annotated[str, NameIn(STRATEGIES)] = "importance"
     last: Positive = 20
     exchanges: Positive = 10
     roll_to: Positive = 5
