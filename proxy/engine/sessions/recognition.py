@@ -22,7 +22,7 @@ from proxy.engine.sessions.session_cache import (
     SessionState,
 )
 from proxy.errors import StoreUnavailable
-from proxy.ports import NAMED, Clock, Found, Lookup, SessionKey, TurnStore
+from proxy.ports import Clock, Found, Lookup, SessionKey, TurnStore
 
 _ASKED = 64
 """Most chain hashes, newest first, that are looked up to recognise a session."""
@@ -77,7 +77,19 @@ class Recognition:
         is_news = revision is not None or bool(found and found.hidden) or cached.hidden_bytes > 0
         if found is not None and found is not certain and is_news:
             self.cache.learn(key, cached, lookup, found, revision)
-        state = self._state(caller, key, tag, found, cached, entry, is_joined=is_joined)
+        state = SessionState(
+            tenant=caller.tenant,
+            key=key,
+            id=key.id_for(caller.tenant),
+            name=caller.name if caller.name is not None else self._naming.issue(caller.tenant, key),
+            found=found or Found(),
+            is_store_away=found is None,
+            hidden=cached.hidden if cached.hidden_bytes else {},
+            tag=tag,
+            is_joined=is_joined or bool(found and found.joint),
+            cached=cached,
+            lane=entry,
+        )
         return state, self._epochs(key, lane, entry, found, held)
 
     def _lookup(
@@ -148,35 +160,6 @@ class Recognition:
                 raise
             return None
         return found
-
-    def _state(
-        self,
-        caller: Caller,
-        key: SessionKey,
-        tag: str,
-        found: Found | None,
-        cached: CachedSession,
-        entry: CachedLane,
-        *,
-        is_joined: bool,
-    ) -> SessionState:
-        """Return what is known of a session; the store is away if it has ``found`` None."""
-        if not cached.id:
-            cached.id = key.id_for(caller.tenant)
-        return SessionState(
-            tenant=caller.tenant,
-            key=key,
-            id=cached.id,
-            name=caller.name if caller.name is not None else self._naming.issue(caller.tenant, key),
-            found=found or Found(),
-            is_headerless=key.sid != NAMED,
-            is_store_away=found is None,
-            hidden=cached.hidden if cached.hidden_bytes else {},
-            tag=tag,
-            is_joined=is_joined or bool(found and found.joint),
-            cached=cached,
-            lane=entry,
-        )
 
     async def moved(
         self, caller: Caller, tag: str, first_user: bytes = b"", first_joint: bytes = b""

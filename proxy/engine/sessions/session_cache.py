@@ -15,7 +15,7 @@ from proxy.core.budget.learning import Growth
 from proxy.core.conversation.extension import Injection
 from proxy.core.conversation.records import HiddenCalls, Turn
 from proxy.core.planning.plan import Epoch
-from proxy.ports import Found, Lookup, SessionKey
+from proxy.ports import NAMED, Found, Lookup, SessionKey
 
 _EARLIER: Final = 1.0
 """Seconds before a session's expiry from which on the store is asked, because the store's clock counts."""
@@ -82,10 +82,8 @@ class CachedLookup(msgspec.Struct, frozen=True):
 class CachedSession(msgspec.Struct):
     """The cached state of one session."""
 
-    id: str = ""
-    """The id that operators see. This and ``cache_key`` are empty until they are first needed."""
     cache_key: str = ""
-    """The session's key for the provider's prompt cache."""
+    """The session's key for the provider's prompt cache; empty until it is first needed."""
     begun: float = 0.0
     """When the store says that the session began, in seconds since 1970; 0 until it is there. Another time
     is that of another session, which took the name of one that ended."""
@@ -227,8 +225,6 @@ class SessionState(msgspec.Struct, frozen=True):
     """The session's name, from the client or issued by the proxy."""
     found: Found = Found()
     """What the store answered about the session."""
-    is_headerless: bool = True
-    """Whether the session was found by its chain, or by an id that the proxy issued for it."""
     is_store_away: bool = False
     """Whether the store could not be used."""
     hidden: Mapping[bytes, HiddenCalls] = {}
@@ -242,6 +238,11 @@ class SessionState(msgspec.Struct, frozen=True):
     """This process's cache entry of the session."""
     lane: CachedLane = msgspec.field(default_factory=CachedLane)
     """This process's cache entry of the request's lane."""
+
+    @property
+    def is_headerless(self) -> bool:
+        """Whether the session was found by its chain, or by an id that the proxy issued for it."""
+        return self.key.sid != NAMED
 
     @property
     def is_new(self) -> bool:
