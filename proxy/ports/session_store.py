@@ -49,10 +49,12 @@ class Lookup(msgspec.Struct, frozen=True):
     uncounted: tuple[bytes, ...]
     """Chain hashes whose token counts this process does not have."""
     lane: str
-    seen: tuple[str, int] = ("", 0)
-    """(sid, number of the lane's epochs that this process already holds for that session)."""
-    hidden_seen: tuple[str, int] = ("", 0)
-    """(sid, number of answers with hidden calls that this process already holds for that session)."""
+    held: str = ""
+    """The sid of the session of which this process already holds epochs and hidden calls."""
+    epochs: int = 0
+    """How many of the lane's epochs."""
+    hidden: int = 0
+    """How many answers with hidden calls."""
     injected: bytes = b""
     """Digest of the session's injection that this process holds, if any."""
     joints: tuple[bytes, ...] = ()
@@ -73,9 +75,9 @@ class Found(msgspec.Struct, frozen=True):
     counts: dict[bytes, int] = {}
     """Counted tokens by chain hash, for those of ``uncounted`` that the store knows."""
     epochs: tuple[Epoch, ...] = ()
-    """The lane's epochs after ``seen``, in the order written (all of them if ``seen`` names another sid)."""
+    """The lane's epochs, in the order written, without those that the lookup says are held."""
     hidden: tuple[HiddenCalls, ...] = ()
-    """The answers with hidden calls after ``hidden_seen``, in the order written."""
+    """The answers with hidden calls, likewise."""
     was_here: bool = False
     """Whether there was such a session that has expired or was deleted."""
     injected: bytes = b""

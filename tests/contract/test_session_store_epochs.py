@@ -56,9 +56,9 @@ class TestEpochs:
         await store.begin_epoch(KEY, epoch("e2", "e1"), 1, DAY, begins=True)
         await store.record(KEY, turn("u1", "a1"), DAY)
         assert (await found(store, "u1")).epochs == (epoch("e1"), epoch("e2", "e1"))
-        assert (await found(store, "u1", seen=(KEY.sid, 1))).epochs == (epoch("e2", "e1"),)
-        assert (await found(store, "u1", seen=(KEY.sid, 2))).epochs == ()
-        assert (await found(store, "u1", seen=("another", 2))).epochs == (epoch("e1"), epoch("e2", "e1"))
+        assert (await found(store, "u1", held=KEY.sid, epochs=1)).epochs == (epoch("e2", "e1"),)
+        assert (await found(store, "u1", held=KEY.sid, epochs=2)).epochs == ()
+        assert (await found(store, "u1", held="another", epochs=2)).epochs == (epoch("e1"), epoch("e2", "e1"))
         assert (await found(store, "u1", lane="other")).epochs == ()
 
     async def test_an_epoch_is_found_before_the_first_turn_is_recorded(self, store: SessionStore) -> None:

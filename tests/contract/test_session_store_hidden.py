@@ -22,9 +22,9 @@ class TestHiddenCalls:
         await store.record(KEY, turn("u1", "a1"), DAY)
         await store.keep_hidden(KEY, FIRST, DAY)
         await store.keep_hidden(KEY, SECOND, DAY)
-        assert (await found(store, "u1", hidden_seen=(KEY.sid, 1))).hidden == (SECOND,)
-        assert (await found(store, "u1", hidden_seen=(KEY.sid, 2))).hidden == ()
-        assert (await found(store, "u1", hidden_seen=("another", 2))).hidden == (FIRST, SECOND)
+        assert (await found(store, "u1", held=KEY.sid, hidden=1)).hidden == (SECOND,)
+        assert (await found(store, "u1", held=KEY.sid, hidden=2)).hidden == ()
+        assert (await found(store, "u1", held="another", hidden=2)).hidden == (FIRST, SECOND)
 
     async def test_of_two_for_one_answer_the_first_counts(self, store: SessionStore) -> None:
         assert await store.keep_hidden(KEY, FIRST, DAY, begins=True)

@@ -38,7 +38,8 @@ class Worker:
             asked,
             asked[:2],
             lane,
-            seen=(KEY.sid, self.seen.get(lane, 0)),
+            held=KEY.sid,
+            epochs=self.seen.get(lane, 0),
             injected=b"digest",
         )
         revision = self.store.revision()
@@ -47,7 +48,7 @@ class Worker:
         if found is None:
             found = told
             self.here.learn_lookup(KEY.sid, lookup, found, revision)
-            self.seen[lane] = lookup.seen[1] + len(found.epochs)
+            self.seen[lane] = lookup.epochs + len(found.epochs)
         else:
             self.skipped += 1
             self.compare(found, told, asked)

@@ -78,9 +78,9 @@ class InProcessStore:
         key = SessionKey(lookup.tag, sid)
         stored = self._read(key)
         was_here = key in self._were and stored.session is None
-        (epochs_of, epochs_seen), (hidden_of, hidden_seen) = lookup.seen, lookup.hidden_seen
-        epochs = stored.epochs.get(lookup.lane, [])[epochs_seen if epochs_of == sid else 0 :]
-        hidden = tuple(stored.hidden.values())[hidden_seen if hidden_of == sid else 0 :]
+        is_held = lookup.held == sid
+        epochs = stored.epochs.get(lookup.lane, [])[lookup.epochs if is_held else 0 :]
+        hidden = tuple(stored.hidden.values())[lookup.hidden if is_held else 0 :]
         if stored.session is None and not epochs and not hidden and not stored.injected:
             return Found(tag=tag, was_here=was_here)
         return Found(

@@ -107,15 +107,15 @@ class Recognition:
         What this process has ``cached`` of its ``own`` session is not asked for again.
         """
         first = b"" if key else history.first_joint()
-        sid = own.sid if own else ""
         return Lookup(
             tag=key.tag if key else tag,
             sid=key.sid if key else None,
             newest=history.hashes.newest(_ASKED),
             uncounted=tuple(history.uncounted),
             lane=entry.id,
-            seen=(sid, entry.log.saved if entry.log else 0),
-            hidden_seen=(sid, len(cached.stored_hidden)),
+            held=own.sid if own else "",
+            epochs=entry.log.saved if entry.log else 0,
+            hidden=len(cached.stored_hidden),
             injected=cached.injection.injection.digest if cached.injection else b"",
             joints=() if key else history.joints(_ASKED),
             first=self._naming.bucket(caller.tenant, first) if first else "",

@@ -145,7 +145,7 @@ class CachedSession(msgspec.Struct):
         if held is None or (held.revision, held.lane) != (revision, lookup.lane):
             return None
         found = held.found
-        is_all_seen = lookup.seen[1] >= held.epochs and lookup.hidden_seen[1] >= held.hidden
+        is_all_seen = lookup.epochs >= held.epochs and lookup.hidden >= held.hidden
         if not is_all_seen or found.injected not in (b"", lookup.injected):
             return None
         here = found.counts.keys() | held.parents
@@ -167,8 +167,8 @@ class CachedSession(msgspec.Struct):
                 Found(sid=sid, session=found.session, injected=found.injected),
                 lookup.lane,
                 revision,
-                epochs=lookup.seen[1] + len(found.epochs),
-                hidden=lookup.hidden_seen[1] + len(found.hidden),
+                epochs=lookup.epochs + len(found.epochs),
+                hidden=lookup.hidden + len(found.hidden),
             )
 
     def learn_turn(self, lane: str, turn: Turn, ttl: float) -> None:
@@ -309,7 +309,7 @@ class SessionCache:
         self, key: SessionKey, session: CachedSession, lookup: Lookup, found: Found, revision: int | None
     ) -> None:
         """Store the result of a look-up; it may answer the next one only with a ``revision``."""
-        session.learn_hidden(found, key.sid, is_whole=lookup.hidden_seen[0] != key.sid)
+        session.learn_hidden(found, key.sid, is_whole=lookup.held != key.sid)
         if revision is not None:
             session.learn_lookup(key.sid, lookup, found, revision)
         if revision is not None or found.hidden:

@@ -162,17 +162,17 @@ class Scripts:
 
     async def find(self, lookup: Lookup) -> Sequence[Any] | None:
         """Run `find` and return its answer, as described in its source; None if no session is found."""
-        known = (*lookup.seen, *lookup.hidden_seen, lookup.injected)
+        held = (lookup.held, lookup.epochs, lookup.hidden, lookup.injected)
         asked = (b"".join(lookup.newest), b"".join(lookup.uncounted))
         joints = b"".join([joint or _NO_JOINT for joint in lookup.joints])
-        arguments = (lookup.sid or "", lookup.lane, *known, *asked, joints)
+        arguments = (lookup.sid or "", lookup.lane, *held, *asked, joints)
         names = [keys.tips(lookup.tag), keys.bucket(lookup.tag)]
         return await self._run(self._scripts["find"], names, arguments)
 
     async def ping(self) -> None:
         """Run `find` for a session that never exists."""
         names = [keys.tips("nobody"), keys.bucket("nobody")]
-        await self._run(self._scripts["ping"], names, ("nobody", "", *[""] * 8))
+        await self._run(self._scripts["ping"], names, ("nobody", "", *[""] * 7))
 
     async def record(self, codec: Codec, key: SessionKey, turn: Turn, lives: keys.Lives) -> Recorded:
         """Write a turn; if all of it was written before, nothing changes.

@@ -7,11 +7,11 @@
 -- server whose memory is full, and on a replica.
 local tips, bucket = KEYS[1], KEYS[2]
 local sid, lane = ARGV[1], ARGV[2]
-local epochs_sid, epochs_known = ARGV[3], ARGV[4]  -- how many epochs the caller has, and of which session
-local hidden_sid, hidden_known = ARGV[5], ARGV[6]  -- the same for answers with hidden calls
-local known_injection = ARGV[7]       -- digest of the injection that the caller has
-local newest, uncounted = ARGV[8], ARGV[9]  -- concatenated chain hashes
-local joints = ARGV[10]               -- a joint for each of `newest` (HASH zeros for none), or empty
+local held_sid = ARGV[3]              -- the session of which the caller has something already:
+local epochs_held, hidden_held = ARGV[4], ARGV[5]  -- so many epochs, and so many answers with hidden calls
+local injection_held = ARGV[6]        -- digest of the injection that the caller has
+local newest, uncounted = ARGV[7], ARGV[8]  -- concatenated chain hashes
+local joints = ARGV[9]                -- a joint for each of `newest` (HASH zeros for none), or empty
 
 -- The values of a hash's fields, whose names are concatenated chain hashes.
 local function values(key, hashes)
@@ -58,11 +58,10 @@ for _, hashes in ipairs({string.sub(newest, 1, few), string.sub(newest, few + 1)
   if known then break end
 end
 local first_epoch, first_hidden = 0, 0
-if epochs_sid == sid then first_epoch = epochs_known end
-if hidden_sid == sid then first_hidden = hidden_known end
+if held_sid == sid then first_epoch, first_hidden = epochs_held, hidden_held end
 local fields = redis.call('HMGET', session, 'injected', unpack(FIELDS))
 local injected = table.remove(fields, 1)
-local is_new_injection = injected and injected ~= known_injection
+local is_new_injection = injected and injected ~= injection_held
 return {
   sid,
   fields,
