@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.adapters.stores.redis.timeouts import AdaptiveTimeout
+from proxy.adapters.stores.redis.pool import AdaptiveTimeout
 
 SETTING = 0.5
 

@@ -24,7 +24,7 @@ from redis.asyncio import ConnectionPool
 from redis.exceptions import ConnectionError as ConnectionFailed
 from redis.exceptions import InvalidResponse, ResponseError
 
-from proxy.adapters.stores.redis.timeouts import Timeouts
+from proxy.adapters.stores.redis.pool import Timeouts
 
 LARGE: Final = 64 * 1024
 """A command of more bytes is sent alone, through the client: it would delay the others."""

@@ -23,7 +23,7 @@ from redis.crc import key_slot
 from redis.exceptions import ConnectionError as ConnectionFailed
 from redis.exceptions import MovedError, RedisClusterException, RedisError, ResponseError
 
-from proxy.adapters.stores.redis.timeouts import Timeouts
+from proxy.adapters.stores.redis.pool import Timeouts
 
 Word = str | bytes | float
 Command = tuple[Word, ...]

@@ -2,7 +2,7 @@
 
 redis-py retries by default, which executes a write twice if its reply was lost; here only callers retry, and
 every write is idempotent. RESP2 without CLIENT SETINFO needs no handshake on any server. The timeouts come
-from :mod:`proxy.adapters.stores.redis.timeouts`. A server that failed is not called for a while, so that its
+from :mod:`proxy.adapters.stores.redis.pool`. A server that failed is not called for a while, so that its
 failure costs requests time only once (law 7), and it is logged once.
 """
 
@@ -20,8 +20,7 @@ from redis.exceptions import NoScriptError, RedisClusterException, RedisError, R
 from proxy.adapters.faults import Fault, fault_of
 from proxy.adapters.stores.redis.autopipeline import LARGE, AutoPipeline, packed
 from proxy.adapters.stores.redis.cluster import Cluster, Command, Server, Word
-from proxy.adapters.stores.redis.pool import connection_pool
-from proxy.adapters.stores.redis.timeouts import PATIENCE, AdaptiveTimeout, Timeouts
+from proxy.adapters.stores.redis.pool import PATIENCE, AdaptiveTimeout, Timeouts, connection_pool
 from proxy.errors import StoreUnavailable
 from proxy.ports import Clock
 from proxy.telemetry import log_warning
