@@ -46,8 +46,6 @@ class Answer(msgspec.Struct, eq=False):
     """The answer to one request, as it arrives: a `proxy.ports.UpstreamResponse`."""
 
     _connection: Connection
-    _give_back: Callable[..., None]
-    """Called with the connection, and with whether it is ``broken``."""
     status: int = 0
     """The final status, once the head is here."""
     headers: list[Header] = []
@@ -109,7 +107,7 @@ class Answer(msgspec.Struct, eq=False):
             is_written = task.done() and not task.cancelled() and task.exception() is None
             task.cancel()
         is_good = is_written and self.is_complete and self._connection.is_reusable
-        self._give_back(self._connection, broken=broken or not is_good)
+        self._connection.give_back(self._connection, broken=broken or not is_good)
 
     # --- for the connection ---
 
@@ -134,7 +132,8 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, patience: float, give_back: Callable[..., None]) -> None:
         self._patience = patience
-        self._give_back = give_back
+        self.give_back = give_back
+        """Called at the end of an answer with the connection, and with whether it is ``broken``."""
         self._due = inf
         """Deadline for the answer's next bytes, in monotonic seconds; infinite while nobody waits."""
         self._head_due = inf
@@ -164,7 +163,7 @@ class Connection(asyncio.Protocol):
     # --- for the sender ---
 
     async def exchange(self, method: str, path: bytes, headers: Sequence[Header], body: Content) -> Answer:
-        self._answer = answer = Answer(self, self._give_back)
+        self._answer = answer = Answer(self)
         self._is_head, self._head_due = method == "HEAD", inf
         self._fields = self._fields_bytes = self._framing = 0
         first = method.encode("ascii") + b" " + path + b" HTTP/1.1"

@@ -90,7 +90,7 @@ class HttpxConnection:
         self._url = url
         self._transport = transport
         self._connect_timeout, self._patience = timeouts
-        self._give_back = give_back
+        self.give_back = give_back
         self._closing = closing
         self._is_forwarded = over is not None and url.scheme == "http"
         self._is_at_proxy = over is not None
@@ -130,13 +130,13 @@ class HttpxConnection:
                     raise  # a timeout of the request's body
                 raise self._translation(error) from error
         except BaseException:
-            self._give_back(self, broken=True)
+            self.give_back(self, broken=True)
             raise
         self._is_head = False
         if self._is_forwarded and answer.status_code == _NO_CREDENTIALS:
-            self._give_back(self, broken=True)
+            self.give_back(self, broken=True)
             raise _refused(str(answer.status_code))
-        return HttpxResponse(self, answer, self._give_back)
+        return HttpxResponse(self, answer)
 
     async def read(self, stream: AsyncIterator[bytes]) -> bytes:
         """Read the next piece of an answer's body. Raises StopAsyncIteration at its end."""
@@ -226,13 +226,10 @@ class HttpxConnection:
 class HttpxResponse:
     """A `proxy.ports.UpstreamResponse`."""
 
-    def __init__(
-        self, connection: HttpxConnection, response: httpx2.Response, give_back: Callable[..., None]
-    ) -> None:
+    def __init__(self, connection: HttpxConnection, response: httpx2.Response) -> None:
         self.status: int = response.status_code
         self.headers: Sequence[Header] = response.headers.raw
         self._connection = connection
-        self._give_back = give_back
         self._is_http2 = response.extensions["http_version"] == b"HTTP/2"
         self._stream = cast("httpx2.AsyncByteStream", response.stream)
         self._pieces = aiter(self._stream)
@@ -267,7 +264,7 @@ class HttpxResponse:
     def end(self, *, broken: bool) -> None:
         if not self._is_ended:
             self._is_ended = True
-            self._give_back(self._connection, broken=broken)
+            self._connection.give_back(self._connection, broken=broken)
 
 
 def _says_more(stream: object) -> bool:
