@@ -74,7 +74,7 @@ class Recognition:
         if found is not None and not (cached.holds(entry) and self.cache.follows(key, cached, found)):
             # The session has ended in the store, or has been deleted here while that was asked.
             return await self.recognise(caller, history, lane, needs_store=needs_store)
-        is_news = revision is not None or bool(found and found.hidden) or cached.hidden_bytes > 0
+        is_news = revision is not None or bool(found and found.hidden) or bool(cached.hidden)
         if found is not None and found is not certain and is_news:
             self.cache.learn(key, cached, lookup, found, revision)
         state = SessionState(
@@ -84,7 +84,7 @@ class Recognition:
             name=caller.name if caller.name is not None else self._naming.issue(caller.tenant, key),
             found=found or Found(),
             is_store_away=found is None,
-            hidden=cached.hidden if cached.hidden_bytes else {},
+            hidden=cached.hidden,
             tag=tag,
             is_joined=is_joined or bool(found and found.joint),
             cached=cached,
@@ -115,7 +115,7 @@ class Recognition:
             lane=entry.id,
             held=own.sid if own else "",
             epochs=entry.log.saved if entry.log else 0,
-            hidden=len(cached.stored_hidden),
+            hidden=cached.hidden_saved,
             injected=cached.injection.injection.digest if cached.injection else b"",
             joints=() if key else history.joints(_ASKED),
             first=self._naming.bucket(caller.tenant, first) if first else "",

@@ -95,11 +95,10 @@ class CachedSession(msgspec.Struct):
     pins: frozenset[bytes] = frozenset()
     """Pins that this process set and has not read back yet."""
     injection: CachedInjection | None = None
-    stored_hidden: dict[bytes, HiddenCalls] = {}
-    """Answers with hidden calls by chain hash, as the store holds them and in its order: these take
-    precedence."""
-    given_hidden: dict[bytes, HiddenCalls] = {}
-    """The same for answers that this process gave, whether or not the store has them."""
+    hidden: Mapping[bytes, HiddenCalls] = {}
+    """The messages that replace the session's answers upstream, by chain hash; requests keep the mapping."""
+    hidden_saved: int = 0
+    """How many of the store's this process has read. Those that it gave itself may not be there yet."""
     hidden_bytes: int = 0
     is_turn_lost: bool = False
     """Whether the newest turn could not be written. The next answer says so, and the next body heals it."""
@@ -184,34 +183,22 @@ class CachedSession(msgspec.Struct):
 
     # --- answers in which calls were hidden ---
 
-    @property
-    def hidden(self) -> Mapping[bytes, HiddenCalls]:
-        """The messages that replace the session's answers upstream, by chain hash."""
-        return {**self.given_hidden, **self.stored_hidden}
-
     def hide(self, hidden: HiddenCalls) -> None:
         """Remember the hidden calls of an answer being given, unless the same answer has some already."""
-        self.given_hidden.setdefault(hidden.hash, hidden)
-        self._weigh_hidden()
+        if hidden.hash not in self.hidden:
+            self._add_hidden(hidden)
 
-    def learn_hidden(self, found: Found, sid: str, *, is_whole: bool) -> None:
-        """Take over the store's hidden calls; ``is_whole`` says that it was asked for all of them."""
-        if not found.hidden and (found.sid == sid or not self.hidden_bytes):
-            return
-        found_hidden = {each.hash: each for each in found.hidden}
+    def learn_hidden(self, found: Found, sid: str, *, held: int) -> None:
+        """Take over the store's hidden calls, which take precedence, without the first ``held`` of them."""
         if found.sid != sid:
-            self.given_hidden, self.stored_hidden = {**self.given_hidden, **self.stored_hidden}, found_hidden
-        elif not is_whole:
-            self.stored_hidden = {**self.stored_hidden, **found_hidden}
-        elif len(found_hidden) >= len(self.stored_hidden):
-            self.stored_hidden = found_hidden
-        stored = self.stored_hidden
-        self.given_hidden = {each: given for each, given in self.given_hidden.items() if each not in stored}
-        self._weigh_hidden()
+            self.hidden_saved = 0  # the store does not have the session, or not yet
+        elif found.hidden:
+            self.hidden_saved = max(self.hidden_saved, held + len(found.hidden))
+            self._add_hidden(*found.hidden)
 
-    def _weigh_hidden(self) -> None:
-        every = (*self.given_hidden.values(), *self.stored_hidden.values())
-        self.hidden_bytes = sum(_ANSWER_BYTES + sum(map(len, each.messages)) for each in every)
+    def _add_hidden(self, *added: HiddenCalls) -> None:
+        self.hidden = {**self.hidden, **{each.hash: each for each in added}}
+        self.hidden_bytes = sum(_ANSWER_BYTES + sum(map(len, each.messages)) for each in self.hidden.values())
 
 
 class SessionState(msgspec.Struct, frozen=True):
@@ -309,7 +296,7 @@ class SessionCache:
         self, key: SessionKey, session: CachedSession, lookup: Lookup, found: Found, revision: int | None
     ) -> None:
         """Store the result of a look-up; it may answer the next one only with a ``revision``."""
-        session.learn_hidden(found, key.sid, is_whole=lookup.held != key.sid)
+        session.learn_hidden(found, key.sid, held=lookup.hidden if lookup.held == key.sid else 0)
         if revision is not None:
             session.learn_lookup(key.sid, lookup, found, revision)
         if revision is not None or found.hidden:

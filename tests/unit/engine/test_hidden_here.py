@@ -26,17 +26,17 @@ A, B = hidden("a"), hidden("b")
 
 def test_later_ones_are_added_to_those_that_were_read() -> None:
     here = CachedSession()
-    here.learn_hidden(told(A), KEY.sid, is_whole=True)
-    assert len(here.stored_hidden) == 1
-    here.learn_hidden(told(B), KEY.sid, is_whole=False)
+    here.learn_hidden(told(A), KEY.sid, held=0)
+    assert here.hidden_saved == 1
+    here.learn_hidden(told(B), KEY.sid, held=1)
     assert here.hidden == {b"a": A, b"b": B}
-    assert len(here.stored_hidden) == 2
+    assert here.hidden_saved == 2
 
 
 def test_what_this_process_gave_is_known_before_the_store_tells() -> None:
     here = CachedSession()
     here.hide(A)
-    assert len(here.stored_hidden) == 0
+    assert here.hidden_saved == 0
     assert here.hidden == {b"a": A}
 
 
@@ -44,16 +44,16 @@ def test_what_the_store_took_first_counts() -> None:
     here = CachedSession()
     here.hide(hidden("a", "ours"))
     first = hidden("a", "another worker's")
-    here.learn_hidden(told(first), KEY.sid, is_whole=True)
+    here.learn_hidden(told(first), KEY.sid, held=0)
     assert here.hidden == {b"a": first}
 
 
 def test_all_of_them_take_the_place_of_what_was_read() -> None:
     here = CachedSession()
-    here.learn_hidden(told(A), KEY.sid, is_whole=True)
-    here.learn_hidden(told(A, B), KEY.sid, is_whole=True)
+    here.learn_hidden(told(A), KEY.sid, held=0)
+    here.learn_hidden(told(A, B), KEY.sid, held=0)
     assert here.hidden == {b"a": A, b"b": B}
-    assert len(here.stored_hidden) == 2
+    assert here.hidden_saved == 2
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_what_ended_there_has_ended_here_even_if_it_was_begun_anew(found: Found)
     cache, begun = SessionCache(Memory()), Found(sid=KEY.sid, session=turn("u1", created=1.0).session)
     here, lane = cache.of_lane(KEY, "lane")
     assert cache.follows(KEY, here, begun)
-    here.learn_hidden(told(A), KEY.sid, is_whole=True)
+    here.learn_hidden(told(A), KEY.sid, held=0)
     cache.keep_log(KEY, "lane", EpochLog((epoch("e1"),), 1))
     assert cache.follows(KEY, here, begun)
     assert (here.hidden, lane.log) == ({b"a": A}, EpochLog((epoch("e1"),), 1))
@@ -96,10 +96,10 @@ def test_one_that_the_store_has_lost_goes_on_only_where_it_was_begun_anew(begun:
 
 def test_a_store_that_does_not_know_the_session_yet_is_asked_for_all() -> None:
     here = CachedSession()
-    here.learn_hidden(told(A), KEY.sid, is_whole=True)
-    here.learn_hidden(told(sid=None), KEY.sid, is_whole=False)
+    here.learn_hidden(told(A), KEY.sid, held=0)
+    here.learn_hidden(told(sid=None), KEY.sid, held=1)
     assert here.hidden == {b"a": A}
-    assert len(here.stored_hidden) == 0
+    assert here.hidden_saved == 0
 
 
 def test_a_deleted_session_leaves_nothing() -> None:

@@ -97,7 +97,7 @@ async def test_who_gave_the_newest_answer_decides_though_this_process_gave_one_b
         return session
 
     lost = await answered(here, "Hello", "Hi.")
-    lost.cached.learn_hidden(Found(sid=lost.key.sid, hidden=(hidden("a1"),)), lost.key.sid, is_whole=True)
+    lost.cached.learn_hidden(Found(sid=lost.key.sid, hidden=(hidden("a1"),)), lost.key.sid, held=0)
     begun = await answered(there, "Hello", "Hi.", "How are you?", "Fine.")
     assert begun.key != lost.key
     whole = await conversation("Hello", "Hi.", "How are you?", "Fine.")
