@@ -260,9 +260,7 @@ class SessionCache:
 
     def of_lane(self, key: SessionKey, lane: str) -> tuple[CachedSession, CachedLane]:
         """Return the entries of a session and of one of its lanes, and make them where there are none."""
-        session = self._sessions.get(key)
-        if session is None:
-            self._sessions.put(key, session := CachedSession())
+        session = self.of(key)
         found = session.lanes.get(lane)
         if found is None:
             if len(session.lanes) >= _LANES:
@@ -297,10 +295,8 @@ class SessionCache:
     ) -> None:
         """Store the result of a look-up; it may answer the next one only with a ``revision``."""
         session.learn_hidden(found, key.sid, held=lookup.hidden if lookup.held == key.sid else 0)
-        if revision is not None:
-            session.learn_lookup(key.sid, lookup, found, revision)
-        if revision is not None or found.hidden:
-            self.keep(key, session)
+        session.learn_lookup(key.sid, lookup, found, revision)
+        self.keep(key, session)
 
     def keep_log(self, key: SessionKey, lane: str, log: EpochLog) -> EpochLog:
         """Store a lane's epochs and return the epochs then known.
