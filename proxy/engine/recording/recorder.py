@@ -115,7 +115,7 @@ class Recorder:
         This also distinguishes a retry of this turn from one of the turn before. Raises StoreUnavailable.
         """
         session = exchange.request.session
-        turn = await self._turn(exchange, None, session.found.known)
+        turn = await self._turn(exchange, None)
         recorded = await self.store.record(session.key, turn, self._ttl(exchange))
         if recorded is not Recorded.KEPT:
             raise StoreUnavailable("The session has gone on from elsewhere.")
@@ -160,9 +160,7 @@ class Recorder:
         try:
             if answer.complete and answer.choices == 1 and not is_of_several:
                 self.models.learn_usage(request.model, session.lane.growth, exchange.counted_tokens, usage)
-            hashes, known = request.chain.hashes, session.found.known
-            known = hashes[-1] if exchange.is_announced and hashes else known
-            turn = await self._turn(exchange, answered, known)
+            turn = await self._turn(exchange, answered)
             ttl = self._ttl(exchange)
             self._bill(exchange, answer, turn, ttl)
             return await self._write(exchange, turn, ttl)
@@ -263,8 +261,9 @@ class Recorder:
         is_first = session.is_headerless and session.found.session is None
         return min(ttl, _DAY) if is_first else ttl
 
-    async def _turn(self, exchange: Exchange, answered: ChainedAnswer | None, known: bytes | None) -> Turn:
-        tokens = 0
+    async def _turn(self, exchange: Exchange, answered: ChainedAnswer | None) -> Turn:
+        tokens, hashes = 0, exchange.request.chain.hashes
+        known = hashes[-1] if exchange.is_announced and hashes else exchange.request.session.found.known
         if answered is not None:
             (tokens,) = await self.counter.count_all([answered.content.countable()])
         now = self.clock.now()
