@@ -120,10 +120,8 @@ class InProcessMemories:
         self._leases = Leases(clock)
 
     async def remembered(self, scope: Scope, since: int = 0) -> ScopeSnapshot:
-        stored = self._live(scope)
-        if stored is None:
-            return ScopeSnapshot(0, None, Texts(), {}, is_whole=True)
-        news = stored.since(since)
+        stored = self._read(scope)
+        news = stored.since(since) if since else None
         items = dict(stored.items) if news is None else news
         return ScopeSnapshot(stored.version, stored.about, stored.texts, items, is_whole=news is None)
 
