@@ -17,7 +17,6 @@ from proxy.ports import TurnStore
 
 MOST = 1_000
 """Most pins of one session: each of its requests reads them all."""
-_NO_PINS: frozenset[bytes] = frozenset()
 Telling = Callable[[], Awaitable[str]]
 """Returns what is remembered, as a text; never raises."""
 
@@ -37,8 +36,8 @@ class Attachments:
         Raises InvalidValue where there are too many.
         """
         found, cached = session.found, session.cached
-        stored = frozenset(found.session.pins) if found.session and found.session.pins else _NO_PINS
-        unsaved = _NO_PINS if found.was_here else cached.pins
+        stored = frozenset(found.session.pins if found.session else ())
+        unsaved = frozenset[bytes]() if found.was_here else cached.pins
         missing = (unsaved | wanted) - stored
         if not missing:
             cached.pins = missing
