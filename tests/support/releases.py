@@ -39,7 +39,7 @@ class NewerStore(RedisStore):
         super().__init__(*args, **options)
         ours = beginnings(self._keyring)
         both = (*ours, *(bytes([each[0] + 1]) + each[1:] for each in ours))
-        self._scripts = Scripts(self._connection.run, both)
+        self._scripts = Scripts(self._connection, both)
 
     def _codec(self, key: SessionKey) -> Codec:
         return NewerCodec(key, self._keyring, self._warn_of_newer)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from proxy.adapters.stores.redis import keys as names
-from proxy.adapters.stores.redis.connection import Connection
 from proxy.adapters.stores.redis.scripts import Scripts
 from proxy.core.economics.bill import Amounts, Bill
 from proxy.core.proof.evidence import Counts
@@ -25,8 +24,7 @@ _AT_ONCE: Final = 100
 class RedisBills:
     """Bills in one server or a cluster. The methods are documented at the port."""
 
-    def __init__(self, connection: Connection, scripts: Scripts) -> None:
-        self._connection = connection
+    def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
 
     async def add_to_hour(self, hour: int, bills: Mapping[str, Amounts], group: Group) -> None:
@@ -81,7 +79,7 @@ class RedisBills:
         return found
 
     async def _read(self, stored: Sequence[str]) -> list[Mapping[bytes, bytes]]:
-        return await self._connection.ask_all("inspect", *(("HGETALL", name) for name in stored))
+        return await self._scripts.connection.ask_all("inspect", *(("HGETALL", name) for name in stored))
 
 
 def _amounts(stored: Mapping[bytes, bytes]) -> Iterator[tuple[str, int]]:

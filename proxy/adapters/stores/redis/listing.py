@@ -12,7 +12,6 @@ from contextlib import suppress
 from typing import Any, Final
 
 from proxy.adapters.stores.redis import keys, reading
-from proxy.adapters.stores.redis.connection import Connection
 from proxy.adapters.stores.redis.scripts import Fields, Scripts
 from proxy.errors import StoreUnavailable
 from proxy.ports import SessionKey
@@ -28,8 +27,8 @@ Listed = tuple[SessionKey, Fields, bytes | None]
 class Listing:
     """The listing. Sessions are added in the background."""
 
-    def __init__(self, connection: Connection, scripts: Scripts) -> None:
-        self._connection = connection
+    def __init__(self, scripts: Scripts) -> None:
+        self._connection = scripts.connection
         self._scripts = scripts
         self._used: dict[str, float] = {}
         """What the next trip writes: the last use (seconds since 1970) by the session's member name."""

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from proxy.adapters.stores.redis import keys
 from proxy.adapters.stores.redis.cluster import Word
 from proxy.adapters.stores.redis.codec import Codec, DamagedRecord, Keyring, row, rows
-from proxy.adapters.stores.redis.connection import Connection
 from proxy.adapters.stores.redis.keys import memory_place, milliseconds
 from proxy.adapters.stores.redis.migration import Migration
 from proxy.adapters.stores.redis.scripts import Scripts
@@ -52,11 +51,11 @@ _TOLD: Final = 10_000
 class RedisMemories:
     """Memories in one server or a cluster. The methods are documented at the port."""
 
-    def __init__(self, connection: Connection, scripts: Scripts, keyring: Keyring | None) -> None:
-        self._connection = connection
+    def __init__(self, scripts: Scripts, keyring: Keyring | None) -> None:
+        self._connection = scripts.connection
         self._scripts = scripts
         self._keyring = keyring
-        self._migration = Migration(connection, scripts, lambda key: Codec(key, keyring))
+        self._migration = Migration(scripts, lambda key: Codec(key, keyring))
         self._tell = lru_cache(_TOLD)(_tell)
 
     # --- reading ---

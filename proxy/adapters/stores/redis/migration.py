@@ -17,7 +17,6 @@ import msgspec
 from proxy.adapters.stores.redis import keys
 from proxy.adapters.stores.redis.cluster import Word
 from proxy.adapters.stores.redis.codec import LINK, VERSION, Codec, DamagedRecord, row, rows
-from proxy.adapters.stores.redis.connection import Connection
 from proxy.adapters.stores.redis.scripts import MOVING, Scripts
 from proxy.core.conversation.records import Session
 from proxy.ports import NAMED, SessionKey
@@ -33,11 +32,9 @@ _Parts = dict[str, Any]
 class Migration:
     """Moves data from one tag to another. `codec_of` returns the codec of a session or a scope."""
 
-    def __init__(
-        self, connection: Connection, scripts: Scripts, codec_of: Callable[[SessionKey], Codec]
-    ) -> None:
-        self._ask = partial(connection.ask, "move", trips=MOVING)
-        self._ask_all = partial(connection.ask_all, "move", trips=MOVING)
+    def __init__(self, scripts: Scripts, codec_of: Callable[[SessionKey], Codec]) -> None:
+        self._ask = partial(scripts.connection.ask, "move", trips=MOVING)
+        self._ask_all = partial(scripts.connection.ask_all, "move", trips=MOVING)
         self._scripts = scripts
         self._codec_of = codec_of
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from importlib.resources import files
 from operator import attrgetter
 from typing import Any, Final, cast
@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from proxy.adapters.stores.redis import keys
 from proxy.adapters.stores.redis.cluster import Word
 from proxy.adapters.stores.redis.codec import LINK, SCORE, Codec, digest
-from proxy.adapters.stores.redis.connection import Script, Use
+from proxy.adapters.stores.redis.connection import Connection, Script, Use
 from proxy.core.conversation.records import Turn
 from proxy.ports import COMPACTOR, Lookup, Recorded, SessionKey
 from proxy.ports.memory_store import DELETED_LOG_LIFE, DELETED_LOGS, LOGGED, LOGS, THREADS, TOMBSTONES
@@ -123,16 +123,15 @@ NewsFields = tuple[Fields, bytes | None, list[bytes]]
 
 
 class Scripts:
-    """Runs the scripts by name, through `run`. Each source documents its arguments.
+    """Runs the scripts by name, over a connection. Each source documents its arguments.
 
     The scripts do not change a record that begins with none of `ours`. Every ttl and lease is in
     milliseconds.
     """
 
-    def __init__(
-        self, run: Callable[[Script, Sequence[str], Arguments], Awaitable[Any]], ours: Sequence[bytes]
-    ) -> None:
-        self._run = run
+    def __init__(self, connection: Connection, ours: Sequence[bytes]) -> None:
+        self.connection = connection
+        self._run = connection.run
         self._scripts: dict[str, Script] = {}
         texts = sources()
         constants = {**_CONSTANTS, "OURS": ours}

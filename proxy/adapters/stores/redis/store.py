@@ -69,12 +69,12 @@ class RedisStore:
         self._is_ours = linger is not None
         self._keyring = keyring
         self._connection = Connection(url, timeout, Breaker(clock, rest), linger or 0.0, timed)
-        self._scripts = Scripts(self._connection.run, beginnings(keyring))
+        self._scripts = Scripts(self._connection, beginnings(keyring))
         self._warn_of_newer = lru_cache(_WARNED)(_warn_of_newer_release)
-        self._listing = Listing(self._connection, self._scripts)
-        self._migration = Migration(self._connection, self._scripts, self._codec)
-        self.bills = RedisBills(self._connection, self._scripts)
-        self.memories = RedisMemories(self._connection, self._scripts, keyring)
+        self._listing = Listing(self._scripts)
+        self._migration = Migration(self._scripts, self._codec)
+        self.bills = RedisBills(self._scripts)
+        self.memories = RedisMemories(self._scripts, keyring)
 
     def revision(self) -> int | None:
         """Return a number that changes when anything but a turn is written by this store, or a call fails.
