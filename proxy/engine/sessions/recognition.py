@@ -60,11 +60,8 @@ class Recognition:
         held = entry.log
         lookup = self._lookup(caller, history, tag, key, own, cached, entry)
         revision = self._store.revision()
-        found = certain = None
-        if key is not None and revision is not None:
-            found = certain = cached.known(lookup, revision, self._clock.now())
-        if certain is None:
-            found = await self._find(lookup, caller, history, own, needs_store=needs_store)
+        certain = cached.known(lookup, revision, self._clock.now()) if key is not None else None
+        found = certain or await self._find(lookup, caller, history, own, needs_store=needs_store)
         if key is None:
             key = own or SessionKey(tag, secrets.token_hex(8))
             if found is not None and found.sid is not None:
