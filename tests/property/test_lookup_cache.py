@@ -40,6 +40,7 @@ class Worker:
             lane,
             held=KEY.sid,
             epochs=self.seen.get(lane, 0),
+            hidden=self.here.hidden_saved,
             injected=b"digest",
         )
         revision = self.store.revision()
@@ -47,6 +48,7 @@ class Worker:
         told = await self.store.find(lookup)
         if found is None:
             found = told
+            self.here.learn_hidden(found, KEY.sid, held=lookup.hidden)
             self.here.learn_lookup(KEY.sid, lookup, found, revision)
             self.seen[lane] = lookup.epochs + len(found.epochs)
         else:

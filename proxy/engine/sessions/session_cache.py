@@ -70,8 +70,6 @@ class CachedLookup(msgspec.Struct, frozen=True):
     revision: int
     epochs: int
     """Number of the lane's epochs in the store."""
-    hidden: int
-    """Number of answers with hidden calls in the store."""
     parents: frozenset[bytes] = frozenset()
     """Chain hashes of the messages that the last turn continued."""
     ends: float = 0.0
@@ -144,8 +142,7 @@ class CachedSession(msgspec.Struct):
         if held is None or (held.revision, held.lane) != (revision, lookup.lane):
             return None
         found = held.found
-        is_all_seen = lookup.epochs >= held.epochs and lookup.hidden >= held.hidden
-        if not is_all_seen or found.injected not in (b"", lookup.injected):
+        if lookup.epochs < held.epochs or found.injected not in (b"", lookup.injected):
             return None
         here = found.counts.keys() | held.parents
         new = next((place for place, each in enumerate(lookup.newest) if each in here), None)
@@ -167,7 +164,6 @@ class CachedSession(msgspec.Struct):
                 lookup.lane,
                 revision,
                 epochs=lookup.epochs + len(found.epochs),
-                hidden=lookup.hidden + len(found.hidden),
             )
 
     def learn_turn(self, lane: str, turn: Turn, ttl: float) -> None:
