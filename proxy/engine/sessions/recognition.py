@@ -60,7 +60,8 @@ class Recognition:
         held = entry.log
         lookup = self._lookup(caller, history, tag, key, own, cached, entry)
         revision = self._store.revision()
-        certain = cached.known(lookup, revision, self._clock.now()) if key is not None else None
+        may_be_certain = key is not None and revision is not None
+        certain = cached.known(lookup, revision, self._clock.now()) if may_be_certain else None
         found = certain or await self._find(lookup, caller, history, own, needs_store=needs_store)
         if key is None:
             key = own or SessionKey(tag, secrets.token_hex(8))

@@ -256,7 +256,9 @@ class SessionCache:
 
     def of_lane(self, key: SessionKey, lane: str) -> tuple[CachedSession, CachedLane]:
         """Return the entries of a session and of one of its lanes, and make them where there are none."""
-        session = self.of(key)
+        session = self._sessions.get(key)
+        if session is None:
+            self._sessions.put(key, session := CachedSession())
         found = session.lanes.get(lane)
         if found is None:
             if len(session.lanes) >= _LANES:
