@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.adapters.stores.redis import RedisStore
+from proxy.adapters.stores.redis import RedisStore, keys
 from proxy.errors import StoreUnavailable
 from proxy.ports import Found, SessionKey
 from tests.support.calls import CALLS, PLANTED
@@ -132,15 +132,17 @@ class TestValuesThatAreNotOurs:
         await store.keep_hidden(KEY, hidden("u1", "a1"), DAY)
         assert await store.hidden(KEY) == (hidden("u1", "a1"),)
 
+    @pytest.mark.parametrize("part", ["", keys.LINE])
     async def test_one_session_of_another_type_hides_no_other(
-        self, store: RedisStore, valkey: Server
+        self, store: RedisStore, valkey: Server, part: str
     ) -> None:
         other = SessionKey(KEY.tag, "02")
         for key in (KEY, other):
             await store.record(key, turn("u1", "a1"), DAY)
-        valkey.run("DEL", PLANTED["session"])
-        valkey.run("SET", PLANTED["session"], "a string")
-        valkey.run("EXPIRE", PLANTED["session"], 100)
+        name = PLANTED["session"] + part
+        valkey.run("DEL", name)
+        valkey.run("SET", name, "a string")
+        valkey.run("EXPIRE", name, 100)
         assert [key for key, _ in (await store.sessions(10)).sessions] == [other]
 
     async def test_a_value_of_another_version_is_not_read_as_ours(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from proxy.adapters.stores.redis import keys, reading
 from proxy.adapters.stores.redis.scripts import Fields, Scripts
@@ -71,9 +71,14 @@ class Listing:
         listed = [keys.unlisted(member.decode(errors="replace")) for member in members]
         commands = [command for key in listed for command in reading.session_commands(key)]
         answers = await self._connection.ask_all("inspect", *commands, raises=False)
-        # If a session's name holds a key of another type, that session alone is unreadable.
-        read: list[Any] = [reading.UNREADABLE if isinstance(each, Exception) else each for each in answers]
-        return list(zip(listed, read[::2], read[1::2], strict=True))
+        found: list[Listed] = []
+        for key, fields, ticket in zip(listed, answers[::2], answers[1::2], strict=True):
+            if isinstance(fields, Exception) or isinstance(ticket, Exception):
+                # Its name, or that of its queue, holds a key of another type: it alone is unreadable.
+                found.append((key, reading.UNREADABLE, None))
+            else:
+                found.append((key, fields, ticket))
+        return found
 
     async def remove(self, gone: Sequence[SessionKey]) -> int:
         if not gone:
