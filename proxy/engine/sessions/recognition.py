@@ -78,7 +78,6 @@ class Recognition:
         state = SessionState(
             tenant=caller.tenant,
             key=key,
-            id=key.id_for(caller.tenant),
             name=caller.name if caller.name is not None else self._naming.issue(caller.tenant, key),
             found=found or Found(),
             is_store_away=found is None,

@@ -202,8 +202,6 @@ class SessionState(msgspec.Struct, frozen=True):
 
     tenant: str
     key: SessionKey
-    id: str = ""
-    """The id that operators see in the admin API and in the log."""
     name: str = ""
     """The session's name, from the client or issued by the proxy."""
     found: Found = Found()
@@ -221,6 +219,11 @@ class SessionState(msgspec.Struct, frozen=True):
     """This process's cache entry of the session."""
     lane: CachedLane = msgspec.field(default_factory=CachedLane)
     """This process's cache entry of the request's lane."""
+
+    @property
+    def id(self) -> str:
+        """The id that operators see in the admin API and in the log."""
+        return self.key.id_for(self.tenant)
 
     @property
     def is_headerless(self) -> bool:
