@@ -7,8 +7,7 @@ matter (`1,000` or `1000`, quotes, markdown, case), so that a faithful summary i
 
 import re
 import unicodedata
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -211,38 +210,22 @@ _LEAST_WORDS = 2
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    place: int
     text: str
     words: frozenset[str]
     is_negated: bool
 
 
 class UserRules:
-    """The users' rules, read once and used to check any number of summaries.
-
-    Rules are indexed by their words, because a long conversation has thousands of sentences and dozens of
-    summaries.
-    """
+    """The users' rules, read once and used to check any number of summaries."""
 
     def __init__(self, user_text: str) -> None:
         self._sentences = sentences_in(user_text)
 
-    def about(self, sentence: str, *, is_negated: bool) -> Iterator[_Rule]:
-        """Yield the rules on the subject of ``sentence`` that forbid (``is_negated``) or that demand."""
-        found = words_of(sentence)
-        near = (rule for word in found for rule in self._by_word[is_negated].get(word, ()))
-        return (rule for rule in near if _is_about(rule.words, found))
-
     @cached_property
-    def sides(self) -> "_Sides":
-        """All of the users' sentences, with and without negation."""
-        return _Sides(self._sentences)
-
-    @cached_property
-    def _by_word(self) -> Mapping[bool, Mapping[str, Sequence[_Rule]]]:
-        """The rules by their rarest words; a sentence on the same subject has at least one of these."""
-        rules: dict[tuple[frozenset[str], bool], _Rule] = {}  # rules with the same words count once
-        for place, sentence in enumerate(dict.fromkeys(self._sentences)):
+    def binding(self) -> list[_Rule]:
+        """What users demand or forbid, in the order in which they said it; the same words count once."""
+        rules: dict[tuple[frozenset[str], bool], _Rule] = {}
+        for sentence in dict.fromkeys(self._sentences):
             strength = strength_of(sentence)
             if strength < BINDS:
                 continue
@@ -250,31 +233,17 @@ class UserRules:
             is_negated = bool(NEGATION.search(bare))
             words = words_of(NEGATION.sub(" ", bare))
             if strength >= (BINDS if is_negated else OUTRIGHT) and len(words) >= _LEAST_WORDS:
-                rules.setdefault((words, is_negated), _Rule(place, sentence, words, is_negated))
-        found: dict[bool, dict[str, list[_Rule]]] = {True: {}, False: {}}
-        often = Counter((word, rule.is_negated) for rule in rules.values() for word in rule.words)
-        for rule in rules.values():
-            rarest = sorted(rule.words, key=lambda word: (often[word, rule.is_negated], word))
-            for word in rarest[: _lacking(rule.words) + 1]:
-                found[rule.is_negated].setdefault(word, []).append(rule)
-        return found
+                rules.setdefault((words, is_negated), _Rule(sentence, words, is_negated))
+        return [*rules.values()]
+
+    @cached_property
+    def said(self) -> set[tuple[frozenset[str], bool]]:
+        return _said_in(self._sentences)
 
 
-class _Sides:
-    """Sentences by their words, separately with and without a negation."""
-
-    def __init__(self, sentences: Iterable[str]) -> None:
-        self._with: dict[bool, dict[str, list[frozenset[str]]]] = {True: {}, False: {}}
-        read = {(words_of(each), bool(NEGATION.search(NEGATED_DEMAND.sub(" ", each)))) for each in sentences}
-        for words, is_negated in read:
-            for word in words:
-                self._with[is_negated].setdefault(word, []).append(words)
-
-    def has_opposite(self, rule: _Rule) -> bool:
-        """Whether a sentence of opposite polarity is on the same subject."""
-        found = self._with[not rule.is_negated]
-        rarest = sorted((found.get(word, ()) for word in rule.words), key=len)[: _lacking(rule.words) + 1]
-        return any(_is_about(rule.words, each) for near in rarest for each in near)
+def _said_in(sentences: Iterable[str]) -> set[tuple[frozenset[str], bool]]:
+    """Return the words of sentences, each with whether it is negated."""
+    return {(words_of(each), bool(NEGATION.search(NEGATED_DEMAND.sub(" ", each)))) for each in sentences}
 
 
 def turned_around(summary: str, rules: UserRules, source: str) -> str | None:
@@ -287,24 +256,24 @@ def turned_around(summary: str, rules: UserRules, source: str) -> str | None:
             heading = plain
         else:
             claims += (f"{heading} {each}".strip() for each in sentences_in(plain))
-    turned: set[_Rule] = set()
-    for claim in claims:
-        if not (NEGATION.search(claim) or RELIEF.search(claim)):
-            turned.update(rules.about(claim, is_negated=True))
-        for clause in filter(TAKEN_BACK.search, CLAUSE_END.split(claim)):
-            turned.update(rules.about(clause, is_negated=False))
+    allowed = [words_of(each) for each in claims if not (NEGATION.search(each) or RELIEF.search(each))]
+    clauses = (clause for claim in claims for clause in CLAUSE_END.split(claim))
+    taken_back = [words_of(clause) for clause in clauses if TAKEN_BACK.search(clause)]
+    turned = [
+        rule
+        for rule in rules.binding
+        if any(_is_about(rule, words) for words in (allowed if rule.is_negated else taken_back))
+    ]
     if not turned:
         return None
     # If the source has the opposite too, a newer rule may have replaced the older one.
-    sides = (rules.sides, _Sides(sentences_in(source)))
-    plain_ones = (rule for rule in turned if not any(side.has_opposite(rule) for side in sides))
-    first = min(plain_ones, key=lambda rule: rule.place, default=None)
-    return first.text if first else None
+    said = rules.said | _said_in(sentences_in(source))
+    for rule in turned:
+        if not any(_is_about(rule, words) for words, is_negated in said if is_negated != rule.is_negated):
+            return rule.text
+    return None
 
 
-def _is_about(words: frozenset[str], found: frozenset[str]) -> bool:
-    return len(words - found) <= _lacking(words)
-
-
-def _lacking(words: frozenset[str]) -> int:
-    return len(words) // _ONE_IN
+def _is_about(rule: _Rule, words: frozenset[str]) -> bool:
+    """Whether a sentence of these words is on the same subject as a rule."""
+    return len(rule.words - words) <= len(rule.words) // _ONE_IN
