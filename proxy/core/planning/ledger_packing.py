@@ -45,8 +45,6 @@ _SPARE = 64
 """Number of facts that may fail to fit before packing stops."""
 OFTEN = 200
 """Number of searches of a text from which on an index of it pays."""
-LONG = 16_000
-"""Length of a text in characters from which on its words are searched instead of the text."""
 _GRAM = 4
 """Length in characters of the substrings by which the index finds words."""
 _RUN = re.compile(r"\S+")
@@ -59,8 +57,8 @@ _DOT = re.compile(r"\.(?!\d)")
 class Standing:
     """A text that is searched for many values, to leave out those that it already contains.
 
-    If the text contains a value, one of its words contains the value's longest word. So only the distinct
-    words of the text are searched, and after many searches only those with the rarest four characters of it.
+    If the text contains a value, one of its words contains the value's longest word. So after many searches
+    only the words with the rarest four characters of it are searched.
     """
 
     def __init__(self, text: str) -> None:
@@ -68,12 +66,10 @@ class Standing:
         self._searches = 0
 
     def __contains__(self, value: str) -> bool:
-        word = max(value.split(), key=len, default="") if len(self.text) >= LONG else ""
-        if not word:
-            return value in self.text
         self._searches += 1
+        word = max(value.split(), key=len, default="")
         if self._searches < OFTEN or len(word) < _GRAM:
-            return word in self._joined and (word == value or value in self.text)
+            return value in self.text
         # Of the words that contain four characters of it, those of the rarest four.
         grams = (word[at : at + _GRAM] for at in range(len(word) - _GRAM + 1))
         holding = min((self._holding.get(gram, ()) for gram in grams), key=len)
@@ -98,10 +94,6 @@ class Standing:
         for line in self.text.splitlines():
             words.update(dict.fromkeys(line.split()))
         return words
-
-    @cached_property
-    def _joined(self) -> str:
-        return "\n".join(self._words)
 
     @cached_property
     def _places(self) -> Mapping[str, Sequence[int]]:
