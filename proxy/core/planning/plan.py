@@ -23,16 +23,11 @@ Span = tuple[int, int]
 _start, _end, _position = attrgetter("start"), attrgetter("end"), attrgetter("position")
 
 
-class Anchor(msgspec.Struct, frozen=True, array_like=True):
-    """A summary of messages ``start`` to ``end`` (exclusive); the next summary is built on it."""
+class Run(msgspec.Struct, frozen=True, array_like=True):
+    """Messages ``start`` to ``end`` (exclusive) of a chain."""
 
     start: int
     end: int
-    text: str
-    by_code: bool = False
-    """Whether code wrote the summary; it stays until a model has written one."""
-    generation: int = 0
-    """Length of the chain of summaries it was made from; 0 if it was made from the original messages."""
 
     @property
     def span(self) -> Span:
@@ -42,16 +37,24 @@ class Anchor(msgspec.Struct, frozen=True, array_like=True):
     def count(self) -> int:
         return self.end - self.start
 
+
+class Anchor(Run, frozen=True, array_like=True):
+    """A summary of some messages; the next summary is built on it."""
+
+    text: str
+    by_code: bool = False
+    """Whether code wrote the summary; it stays until a model has written one."""
+    generation: int = 0
+    """Length of the chain of summaries it was made from; 0 if it was made from the original messages."""
+
     def contains(self, other: "Anchor") -> bool:
         """Whether this summary covers all messages of ``other`` and at least one more."""
         return self.start <= other.start and other.end <= self.end and other.count < self.count
 
 
-class Gap(msgspec.Struct, frozen=True, array_like=True):
-    """A run of cut messages, ``start`` to ``end`` (exclusive), and the note that replaces it."""
+class Gap(Run, frozen=True, array_like=True):
+    """A run of cut messages, and the note that replaces it."""
 
-    start: int
-    end: int
     note: bytes = b""
     """The note as a complete JSON message; empty if the budget had no room for one."""
     tokens: int = 0
@@ -63,17 +66,9 @@ class Gap(msgspec.Struct, frozen=True, array_like=True):
     """The ledger part of the note; it repeats nothing of the ledgers in earlier notes."""
 
     @property
-    def span(self) -> Span:
-        return self.start, self.end
-
-    @property
     def is_summarised(self) -> bool:
         """Whether a single summary, written by a model, covers the whole gap."""
         return [anchor.span for anchor in self.anchors if not anchor.by_code] == [self.span]
-
-    @property
-    def count(self) -> int:
-        return self.end - self.start
 
 
 class Replacement(msgspec.Struct, frozen=True, array_like=True):
