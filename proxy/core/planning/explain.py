@@ -3,29 +3,22 @@
 Read-only, for the admin API, the web page and the command line; nothing is decided here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from proxy.core.budget.budget import Budget
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.importance import Score
 from proxy.core.planning.plan import Epoch, view_tokens
-from proxy.core.planning.situation import CRITICAL, FIRST_USER, FIXED, FREE, PINNED, RECENT, Situation
+from proxy.core.planning.situation import Situation
 from proxy.core.policy.sections import RetentionClass
 from proxy.core.text.cutting import one_line
 
 State = Literal["kept", "cut", "clipped", "cleared"]
 Protection = Literal["free", "recent", "first_user", "critical", "pinned", "fixed"]
-
-_PROTECTIONS: Mapping[int, Protection] = {
-    FREE: "free",
-    RECENT: "recent",
-    FIRST_USER: "first_user",
-    CRITICAL: "critical",
-    PINNED: "pinned",
-    FIXED: "fixed",
-}
+"""The protection levels of :mod:`proxy.core.planning.situation`, in their order."""
+_PROTECTIONS: tuple[Protection, ...] = get_args(Protection)
 
 
 @dataclass(frozen=True, slots=True)
