@@ -70,6 +70,15 @@ class Clearing:
     needs_note: bool = True
     """Whether the view must have a note, whose ledger carries what later turns may need of it."""
 
+    @classmethod
+    def of(
+        cls, situation: Situation, unit: int, edit: Replacement, *, needs_note: bool = True
+    ) -> "Iterator[Clearing]":
+        """Yield the clearing with this edit, unless that saves little or has more bytes than the original."""
+        saves = situation.size_at(edit.position) - edit.tokens
+        if saves >= _LEAST_SAVED and len(edit.raw) <= len(situation.chain.raws[edit.position]):
+            yield cls(unit, edit, saves, needs_note)
+
 
 def clearings(situation: Situation) -> list[Clearing]:
     """Return the tool results that may be cleared, in order; none if they would free too little in total."""
@@ -94,10 +103,7 @@ def clearings(situation: Situation) -> list[Clearing]:
         is_new = reason == CLEARED and result.newer < newest
         if is_new or result.position in cleared or situation.protection[result.unit] != FREE:
             continue
-        edit = _placeholder(situation, result, reason)
-        saves = situation.size_at(result.position) - edit.tokens
-        if saves >= _LEAST_SAVED and len(edit.raw) <= len(situation.chain.raws[result.position]):
-            found.append(Clearing(result.unit, edit, saves))
+        found += Clearing.of(situation, result.unit, _placeholder(situation, result, reason))
     enough = policy.tool_results.clear_at_least * situation.budget.room
     return found if sum(each.saves for each in found) >= enough else []
 
@@ -136,8 +142,11 @@ def _placeholder(situation: Situation, result: _Result, reason: str) -> Replacem
             text += f"\n… {tail[-_TAIL:].lstrip()}"
         texts.append(text)
     new = situation.content(result.position).with_results(texts)
-    size = MESSAGE_TOKENS + situation.count(new.countable())
-    return Replacement(result.position, new.written(), size, reason)
+    return _replacement(result.position, new, situation.count, reason)
+
+
+def _replacement(place: int, new: Content, count: Count, why: str = "") -> Replacement:
+    return Replacement(place, new.written(), MESSAGE_TOKENS + count(new.countable()), why)
 
 
 # --- pictures: a line of text replaces old ones ---
@@ -159,13 +168,9 @@ def picture_clearings(situation: Situation) -> Iterator[Clearing]:
             if situation.protection[index] != FREE:
                 continue
             new = situation.content(place).without_pictures(_picture_line)
-            if new is None:
-                continue
-            tokens = MESSAGE_TOKENS + situation.count(new.countable())
-            edit = Replacement(place, new.written(), tokens, CLEARED)
-            saves = situation.size_at(place) - tokens
-            if saves >= _LEAST_SAVED and len(edit.raw) <= len(raw):
-                yield Clearing(index, edit, saves, needs_note=False)
+            if new is not None:
+                edit = _replacement(place, new, situation.count, CLEARED)
+                yield from Clearing.of(situation, index, edit, needs_note=False)
 
 
 def _picture_line(size: Size | None) -> str:
@@ -183,15 +188,14 @@ def first_user_clip(situation: Situation) -> Iterator[Clearing]:
     budget, first = situation.budget, situation.users[0] if situation.users else None
     if first is None or first == situation.chain.last_user or budget.tokens is None:
         return
-    index, size, keep = situation.unit_at(first), situation.size_at(first), situation.policy.keep
+    index, keep = situation.unit_at(first), situation.policy.keep
     most = max(budget.share(keep.first_user_share), FIRST_USER_LEAST)
-    if situation.protection.get(index) != FIRST_USER or size <= most:
+    if situation.protection.get(index) != FIRST_USER or situation.size_at(first) <= most:
         return
     allowed = max(budget.share(keep.first_user_clipped), FIRST_USER_LEAST)
     found = clip(situation.content(first), situation.chain.tokens[first], allowed, situation.count)
-    if found is not None and len(found[0]) <= len(situation.chain.raws[first]):
-        clearing = Clearing(index, Replacement(first, *found), size - found[1])
-        yield from (clearing,) if clearing.saves >= _LEAST_SAVED else ()
+    if found is not None:
+        yield from Clearing.of(situation, index, Replacement(first, *found))
 
 
 _MARK = "\n[… {n} characters left out …]\n"
@@ -251,9 +255,8 @@ def _without_pictures(situation: Situation, plan: Plan, results: Sequence[int]) 
             raw, size = edits[place].raw, edits[place].tokens
         left = chain.dialect.read(raw).without_pictures(_picture_line)
         if left is not None:
-            tokens = MESSAGE_TOKENS + situation.count(left.countable())
-            edits[place] = Replacement(place, left.written(), tokens)
-            excess -= size - tokens
+            edits[place] = _replacement(place, left, situation.count)
+            excess -= size - edits[place].tokens
     return Plan(plan.gaps, tuple(edits[place] for place in sorted(edits)))
 
 
