@@ -131,7 +131,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
         }
         return joined(units, answered) if answered else units
 
-    @property
+    @cached_property
     def _in_plain_text(self) -> AbstractSet[int]:
         """Positions of plain-text commands and of observations."""
         return self.read.in_plain_text if self._readings else frozenset()
@@ -219,15 +219,11 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
 
     def content(self, position: int) -> Content:
         """Return a message's content, with plain-text commands as tool calls; decoded only once."""
-        found = self._contents.get(position)
+        if position not in self._in_plain_text:
+            return self._decoded(position)
+        found = self.read.plain_text.get(position)
         if found is None:
-            if position in self._in_plain_text:
-                found = self.read.plain_text.get(position)
-                if found is None:
-                    found = self.read.plain_text[position] = in_plain_text(self._decoded(position))
-            else:
-                found = self._decoded(position)
-            self._contents[position] = found
+            found = self.read.plain_text[position] = in_plain_text(self._decoded(position))
         return found
 
     def _decoded(self, position: int) -> Content:
@@ -236,10 +232,6 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
         if found is None:
             found = self.read.contents[position] = self.chain.content(position)
         return found
-
-    @cached_property
-    def _contents(self) -> dict[int, Content]:
-        return {}
 
     @cached_property
     def shown(self) -> dict[str, Container[str]]:
