@@ -13,8 +13,7 @@ from starlette.requests import Request
 
 from proxy.core.budget.budget import Budget, budget_tokens
 from proxy.core.budget.prices import Prices
-from proxy.core.economics.consequences import EXAMPLE_WINDOW, budget_of, consequences, decisions
-from proxy.core.economics.effects import effects
+from proxy.core.economics.consequences import EXAMPLE_WINDOW, budget_of, consequences, decisions, effects
 from proxy.core.economics.simulate import Outcome, replay, totals
 from proxy.core.planning.plan import EMPTY
 from proxy.core.policy.policy import Policy

@@ -9,7 +9,7 @@ import pytest
 from proxy.adapters.files.policies import PolicyLibrary
 from proxy.core.budget.budget import Budget
 from proxy.core.budget.prices import UNKNOWN_PRICES
-from proxy.core.economics.effects import effects
+from proxy.core.economics.consequences import effects
 from proxy.core.planning.plan import EMPTY
 from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
