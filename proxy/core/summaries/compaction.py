@@ -9,7 +9,7 @@ from proxy.core.conversation.messages import TOOL_ROLES
 from proxy.core.dialects.answers import Ask
 from proxy.core.planning.plan import Span
 from proxy.core.planning.situation import Situation
-from proxy.core.summaries.prompt import Refused
+from proxy.core.summaries.prompt import TOKEN_CHARACTERS, Refused
 from proxy.core.text.cutting import ends_of
 
 
@@ -108,8 +108,6 @@ _TEMPERATURE = 0.3
 _LEAST_STEPS = 2
 _LONGEST, _LEAST = 4_000, 200
 """Maximal characters of one entry, and the length below which entries are not shortened."""
-_CHARACTERS = 3
-"""Minimal characters per token in nearly every text."""
 _CONTEXT = 4_000
 """Maximal characters of the goal, of the progress and of the system's context, each."""
 _TAG = re.compile(
@@ -153,7 +151,7 @@ def ask_for_report(
     Refused if the steps do not fit even when shortened as far as possible.
     """
     entries = [entry for unit in units for entry in unit.entries]
-    longest = min(_LONGEST, _CHARACTERS * room // max(len(entries), 1))
+    longest = min(_LONGEST, TOKEN_CHARACTERS * room // max(len(entries), 1))
     tags = (f"<{name}>\n{_quoted(text, _CONTEXT)}\n</{name}>" for name, text in about.items())
     context = ["<context>", *tags, "</context>"]
     text = "\n".join([*context, *_flow(entries, max(longest, _LEAST))])

@@ -51,12 +51,8 @@ _LONG_FORM = (
     "Use these headings, leaving out empty ones: Objective, User constraints, Decisions, Done, In progress, "
     "Facts and identifiers, Next."
 )
-
-
-_CHARACTERS = 3
-"""Minimal characters per token in most texts."""
-
-
+TOKEN_CHARACTERS = 3
+"""Minimal characters per token in nearly every text."""
 _LEAST_BYTES = 2
 """Minimal bytes of UTF-8 per token in nearly every text."""
 
@@ -130,7 +126,7 @@ def ask_after(
 def _form(limit: Limit, source: str) -> tuple[str, bool]:
     """Return the instruction on the form of a summary, and whether it has headings."""
     characters = limit.characters_for(source)
-    has_room = not characters or characters >= _CHARACTERS * _STRUCTURED_FROM
+    has_room = not characters or characters >= TOKEN_CHARACTERS * _STRUCTURED_FROM
     is_structured = limit.tokens >= _STRUCTURED_FROM and has_room
     form = _LONG_FORM if is_structured else _SHORT_FORM
     return (f"{form} Use at most {characters} characters." if characters else form), is_structured

@@ -24,6 +24,7 @@ from proxy.core.planning.life import distance
 from proxy.core.planning.plan import Anchor, Span
 from proxy.core.planning.situation import Situation
 from proxy.core.summaries.extractive import EARLIER, of_users
+from proxy.core.summaries.prompt import TOKEN_CHARACTERS
 from proxy.core.summaries.verification import Evidence, UserRules
 from proxy.core.text.cutting import ends_of
 
@@ -45,8 +46,6 @@ _RESULT, _ARGUMENTS = 128, 96
 stale; the ledger carries their exact values, and reading them in full would be most of a summary's price."""
 _ENDING = 8
 """Most lines at the end of a tool result that are compared with the end of the result before."""
-_CHARACTERS_OF_TOKEN = 3
-"""Minimal characters per token in nearly every text; with fewer, a piece becomes larger."""
 _CHARACTERS = 8
 """Maximal average characters per token: prose has four or five, and code no more."""
 _USUAL_CHARACTERS = 4
@@ -127,7 +126,7 @@ def source_of(situation: Situation, span: Span, room: int, *, anew: bool = False
     """
     most = _most(room)
     anchors = {} if anew else _anchors(situation, span)
-    blocks = list(_blocks(situation, span, anchors, _CHARACTERS_OF_TOKEN * most))
+    blocks = list(_blocks(situation, span, anchors, TOKEN_CHARACTERS * most))
     pieces, piece, filled, tokens = list[Piece](), list[Block](), 0, 0
     for block in blocks:  # pieces have at most ``most`` tokens; a single block may be larger
         size = situation.count(block.transcript)
@@ -143,12 +142,12 @@ def source_of(situation: Situation, span: Span, room: int, *, anew: bool = False
 
 def answer_piece(answer: str, room: int) -> Piece:
     """Return the piece for condensing a single answer; ``room`` as in :func:`source_of`."""
-    return Piece((Block("assistant", ends_of(answer, _CHARACTERS_OF_TOKEN * _most(room))),))
+    return Piece((Block("assistant", ends_of(answer, TOKEN_CHARACTERS * _most(room))),))
 
 
 def record_piece(record: RunningSummary, condensed: Mapping[str, str], room: int) -> Piece:
     """Return the piece for rewriting a running summary; ``condensed`` has its long answers in short."""
-    texts = record.transcript(condensed, _CHARACTERS_OF_TOKEN * _most(room))
+    texts = record.transcript(condensed, TOKEN_CHARACTERS * _most(room))
     return Piece(tuple(Block(role or EARLIER, text, count=record.count) for role, text in texts))
 
 
@@ -163,7 +162,7 @@ def blocks_of(situation: Situation, span: Span, *, in_full: bool = False) -> lis
 def least_of_originals(situation: Situation, span: Span, room: int) -> tuple[int, int]:
     """Return the least number of pieces and tokens of a gap's originals, without counting tokens."""
     most = _most(room)
-    blocks = _blocks(situation, span, {}, _CHARACTERS_OF_TOKEN * most)
+    blocks = _blocks(situation, span, {}, TOKEN_CHARACTERS * most)
     tokens = sum(len(block.transcript) for block in blocks) // _CHARACTERS
     return ceil(tokens / most), tokens
 
