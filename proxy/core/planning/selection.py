@@ -18,14 +18,7 @@ from proxy.core.conversation.notes import quote
 from proxy.core.planning.ledger import is_short
 from proxy.core.planning.plan import Replacement, Span, runs_of
 from proxy.core.planning.replacements import Clearing
-from proxy.core.planning.situation import (
-    FIRST_USER,
-    FIRST_USER_LEAST,
-    FIXED,
-    FREE,
-    RECENT,
-    Situation,
-)
+from proxy.core.planning.situation import FIRST_USER, FIRST_USER_LEAST, FIXED, FREE, RECENT, Situation
 from proxy.core.planning.strategy import Strategy
 from proxy.core.policy.sections import RetentionClass
 

@@ -18,13 +18,7 @@ from proxy.core.planning.changes import Change, as_requested
 from proxy.core.planning.draft import Draft
 from proxy.core.planning.life import NO_PAST, Gate, in_force, past_of
 from proxy.core.planning.plan import EMPTY, Account, Epoch, Plan, Span, Verb, Verdict, view_tokens
-from proxy.core.planning.planner import (
-    cuts_protected,
-    draft,
-    due_strategy,
-    finish,
-    with_late,
-)
+from proxy.core.planning.planner import cuts_protected, draft, due_strategy, finish, with_late
 from proxy.core.planning.reasoning import is_amid_reasoning, signed_in
 from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Situation
 from proxy.core.planning.strategies import BY_UNITS, acts_by_usage, has_waited, strategy_of

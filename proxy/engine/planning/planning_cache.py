@@ -10,14 +10,13 @@ that they were made with.
 """
 
 import hashlib
-from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import msgspec
 
 from proxy.cache import Lru, Memory
 from proxy.core.planning.from_scratch import plan_from_scratch
-from proxy.core.planning.plan import Plan, Span
+from proxy.core.planning.plan import EMPTY, Plan, Span
 from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
 from proxy.engine.background import off_loop
@@ -109,19 +108,12 @@ _PLAN_BYTES = 1024
 """Estimated bytes of an entry, beside its plan."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Planned:
-    policy: Policy
-    plan: Plan
-    epochs: int
-
-
 class PlanCache:
     """The plans from scratch of all tenants of this process."""
 
     def __init__(self, memory: Memory) -> None:
-        self._plans: Lru[bytes, _Planned] = Lru(
-            memory, lambda planned: _PLAN_BYTES + len(msgspec.msgpack.encode(planned.plan))
+        self._plans: Lru[bytes, tuple[Policy, Plan, int]] = Lru(
+            memory, lambda planned: _PLAN_BYTES + len(msgspec.msgpack.encode(planned[1]))
         )
 
     async def of(self, tenant: str, given: Situation) -> tuple[Plan, int]:
@@ -130,23 +122,15 @@ class PlanCache:
         ``given`` has no plan. Its properties are computed once, for this and for later steps.
         """
         address = await off_loop(given.chain, lambda: _address(tenant, given))
-        planned = self._plans.get(address)
-        if planned is None or planned.policy is not given.policy:
+        policy, plan, epochs = self._plans.get(address) or (None, EMPTY, 0)
+        if policy is not given.policy:
             plan, epochs = await off_loop(given.chain, lambda: plan_from_scratch(given))
-            planned = _Planned(given.policy, plan, epochs)
-            self._plans.put(address, planned)
-        return planned.plan, planned.epochs
+            self._plans.put(address, (given.policy, plan, epochs))
+        return plan, epochs
 
 
 def _address(tenant: str, given: Situation) -> bytes:
-    chain = given.chain
-    content = (
-        tenant,
-        [*chain.raws],
-        [*chain.tokens],
-        [*chain.hashes],
-        given.budget,
-        given.conditions,
-        sorted(given.pins),
-    )
+    chain, pins = given.chain, sorted(given.pins)
+    sent = [*chain.raws], [*chain.tokens], [*chain.hashes]
+    content = tenant, sent, given.budget, given.conditions, pins
     return hashlib.sha256(msgspec.msgpack.encode(content)).digest()
