@@ -5,7 +5,6 @@ sessions that count alike: what an assistant said or a call was given returns fa
 tool printed.
 """
 
-from functools import lru_cache
 from math import fsum, log
 
 import msgspec
@@ -43,9 +42,7 @@ RESULTS: frozenset[Voice] = frozenset({"result"})
 _KEYED = 0.8
 AGE = -0.5
 """What each doubling of the messages since a fact was mentioned adds to its log odds."""
-_CROWD = -0.2
-_CROWDED = 1_000
-_BY_CROWD = [_CROWD * log(1 + crowd) for crowd in range(_CROWDED + 1)]
+_CROWD, _CROWDED = -0.2, 1_000
 LEAST_ODDS = -2.4
 """Odds, age apart, below which a fact is not worth its room: nearly all that was needed was above."""
 _MANY = 150
@@ -72,12 +69,6 @@ class Mentions(msgspec.Struct, gc=False):
     @property
     def odds(self) -> float:
         """Log odds, age apart, up to a constant."""
-        fact = self.fact
-        base = _in_any_crowd(fact.kind, self.voices, is_keyed=bool(fact.key))
-        return base + _BY_CROWD[min(self.crowd, _CROWDED)]
-
-
-@lru_cache(1 << 10)
-def _in_any_crowd(kind: str, voices: frozenset[Voice], *, is_keyed: bool) -> float:
-    """The part of the log odds that does not depend on the crowd."""
-    return _KIND[kind] + fsum(_VOICE[voice] for voice in voices) + (_KEYED if is_keyed else 0.0)
+        voices = fsum(_VOICE[voice] for voice in self.voices)
+        keyed = _KEYED if self.fact.key else 0.0
+        return _KIND[self.fact.kind] + voices + keyed + _CROWD * log(1 + min(self.crowd, _CROWDED))
