@@ -31,10 +31,9 @@ from msgspec.structs import replace
 from proxy.core.budget.budget import Budget
 from proxy.core.budget.prices import MILLION, Prices, Prompt
 from proxy.core.economics.bill import NANO, money
-from proxy.core.planning.draft import Draft, lacks_summary
+from proxy.core.planning.draft import Draft, lacking_summaries
 from proxy.core.planning.plan import Account, Plan, Span, Verdict, first_difference, view_tokens
 from proxy.core.planning.situation import Situation, affordable_summary
-from proxy.core.planning.strategies import strategy_of
 from proxy.core.policy.policy import Policy
 from proxy.core.summaries.prompt import longest
 from proxy.core.summaries.source import estimated_tokens
@@ -147,12 +146,8 @@ def _lacking_summaries(
     situation: Situation, plan: Plan, summarised: Mapping[Span, int], prices: Prices
 ) -> int:
     """The cost of the summaries that the plan still lacks, in fresh tokens."""
-    standing, after = {gap.span for gap in situation.plan.gaps}, situation.under(plan)
-    strategy = strategy_of(situation.policy.strategy.name)
-    new = [gap.span for gap in plan.gaps if gap.span not in standing]
-    if not situation.policy.summary.enabled:
-        return 0
-    lacking = [span for span in new if lacks_summary(after, span, strategy, summarised)]
+    standing, after = situation.plan.spans, situation.under(plan)
+    lacking = [span for span in lacking_summaries(after, summarised) if span not in standing]
     if not lacking:
         return 0
     anchors = [each for span in lacking for each in after.anchors_within(*span) if not each.by_code]
