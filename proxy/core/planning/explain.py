@@ -3,8 +3,8 @@
 Read-only, for the admin API, the web page and the command line; nothing is decided here.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 from proxy.core.budget.budget import Budget
@@ -56,16 +56,10 @@ def explain(
         return []
     units = range(situation.unit_at(start), situation.unit_at(end - 1) + 1)
     lengths = {epoch.id: epoch.length_at_start(situation.chain.hashes) for epoch in line}
-    rows = [_row(situation, index) for index in units]
-    return [
-        replace(row, score=situation.score_among(index, max(lengths[epoch.id], row.end)))
-        if row.state == "cut" and (epoch := cut_by(line, row.start)) is not None
-        else row
-        for index, row in zip(units, rows, strict=True)
-    ]
+    return [_row(situation, line, lengths, index) for index in units]
 
 
-def _row(situation: Situation, index: int) -> Row:
+def _row(situation: Situation, line: Sequence[Epoch], lengths: Mapping[str, int], index: int) -> Row:
     unit, plan = situation.units[index], situation.plan
     begins_with = ""
     for content in map(situation.content, range(unit.start, unit.end)):
@@ -77,8 +71,11 @@ def _row(situation: Situation, index: int) -> Row:
     gap = next(gaps, None)
     is_cut = gap is not None
     state: State = "kept"
+    score = None if is_cut else situation.score(index)
     if is_cut:
         state = "cut"
+        if (epoch := cut_by(line, unit.start)) is not None:
+            score = situation.score_among(index, max(lengths[epoch.id], unit.end))
     elif edits := [edit for edit in plan.replacements if unit.start <= edit.position < unit.end]:
         state = "cleared" if any(edit.why for edit in edits) else "clipped"
     return Row(
@@ -86,7 +83,7 @@ def _row(situation: Situation, index: int) -> Row:
         end=unit.end,
         roles=tuple(message.role for message in situation.chain.messages[unit.start : unit.end]),
         tokens=situation.chain.tokens.between(unit.start, unit.end) if is_cut else situation.size(index),
-        score=None if is_cut else situation.score(index),
+        score=score,
         state=state,
         protection=None if is_cut else _PROTECTIONS[situation.protection[index]],
         gap=gap,
