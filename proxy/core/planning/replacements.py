@@ -209,14 +209,13 @@ def clip_view(situation: Situation, plan: Plan, yielded: int, set_aside: int) ->
     ``yielded``: the firmest protection that had to yield. ``set_aside``: counted tokens by which the view
     will still grow.
     """
-    budget, chain = situation.budget, situation.chain
+    budget, chain, view = situation.budget, situation.chain, view_tokens(plan, situation.chain.tokens)
     enough = max(budget.share(situation.policy.stages.trim) - set_aside, 0)
-    if view_tokens(plan, chain.tokens) <= budget.share(1):
+    if view <= budget.share(1):
         return plan
     sizes = {place: chain.tokens[place] for run in plan.uncut(len(chain)) for place in run}
     sizes |= {edit.position: edit.tokens for edit in plan.replacements}
     edits = {edit.position: edit for edit in plan.replacements}
-    view = view_tokens(plan, chain.tokens)
     open_at = chain.open_from
     roles = {place: situation.role(place) for place in sorted(sizes) if place != chain.last_user}
     results = [place for place, role in roles.items() if role in TOOL_ROLES]
@@ -239,25 +238,25 @@ def clip_view(situation: Situation, plan: Plan, yielded: int, set_aside: int) ->
                 edits[place] = Replacement(place, *found)
                 view -= sizes[place] - found[1]
                 sizes[place] = found[1]
-    clipped = Plan(plan.gaps, tuple(edits[place] for place in sorted(edits)))
-    return clipped if situation.is_below_last_user else _without_pictures(situation, clipped, results)
+    if not situation.is_below_last_user:
+        _clear_pictures(situation, edits, results, view - budget.share(1))
+    return Plan(plan.gaps, tuple(edits[place] for place in sorted(edits)))
 
 
-def _without_pictures(situation: Situation, plan: Plan, results: Sequence[int]) -> Plan:
-    """Return the plan with the pictures of ``results`` cleared, the oldest first, until its view fits."""
-    chain, edits = situation.chain, {edit.position: edit for edit in plan.replacements}
-    excess = view_tokens(plan, chain.tokens) - situation.budget.share(1)
+def _clear_pictures(
+    situation: Situation, edits: dict[int, Replacement], results: Sequence[int], excess: int
+) -> None:
+    """Add edits that clear pictures in ``results``, the oldest first, until they free ``excess`` tokens."""
+    chain = situation.chain
     for place in results:
         if excess <= 0:
             break
-        raw, size = chain.raws[place], chain.tokens[place]
-        if place in edits:
-            raw, size = edits[place].raw, edits[place].tokens
+        raw = edits[place].raw if place in edits else chain.raws[place]
         left = chain.dialect.read(raw).without_pictures(_picture_line)
         if left is not None:
+            size = edits[place].tokens if place in edits else chain.tokens[place]
             edits[place] = _replacement(place, left, situation.count)
             excess -= size - edits[place].tokens
-    return Plan(plan.gaps, tuple(edits[place] for place in sorted(edits)))
 
 
 def _level(sizes: Sequence[int], excess: int) -> int:
