@@ -87,11 +87,10 @@ def dated(units: Sequence[GapUnit], arrivals: Mapping[int, float]) -> tuple[GapU
 
 def goal_of(situation: Situation) -> str:
     """Return the goal of a conversation: its first user message; "" if that may not be summarised."""
-    messages = situation.chain.messages
-    first = next((place for place, message in enumerate(messages) if message.role == "user"), None)
-    if first is None or not situation.classes.may_be_summarised(first):
+    users = situation.chain.users
+    if not users or not situation.classes.may_be_summarised(users[0]):
         return ""
-    return situation.content(first).text
+    return situation.content(users[0]).text
 
 
 def progress_of(situation: Situation, span: Span) -> str:
@@ -154,13 +153,12 @@ def ask_for_report(
     longest = min(_LONGEST, TOKEN_CHARACTERS * room // max(len(entries), 1))
     tags = (f"<{name}>\n{_quoted(text, _CONTEXT)}\n</{name}>" for name, text in about.items())
     context = ["<context>", *tags, "</context>"]
-    text = "\n".join([*context, *_flow(entries, max(longest, _LEAST))])
-    if count(text) > room:
-        text = "\n".join([*context, *_flow(entries, _LEAST)])
-    if count(text) > room:
-        raise Refused("does_not_fit")
     task = _TASK.format(language=language, headings="\n".join([TITLE, *HEADINGS]))
-    return Ask(task, text, min(max_tokens, MOST_TOKENS), _TEMPERATURE)
+    for most in (max(longest, _LEAST), _LEAST):
+        text = "\n".join([*context, *_flow(entries, most)])
+        if count(text) <= room:
+            return Ask(task, text, min(max_tokens, MOST_TOKENS), _TEMPERATURE)
+    raise Refused("does_not_fit")
 
 
 def report_in(answer: str) -> str:
