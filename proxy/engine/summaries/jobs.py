@@ -112,20 +112,18 @@ class SummaryJobs:
         drifting = drifted(situation)
         rebuilt = {each: self._address(situation, owner, each.span, "rebuilt") for each in drifting}
         await self._summaries.recall(owner.key, rebuilt.values())
+
+        def newest(anchor: Anchor) -> Anchor:
+            text = self._summaries.ready(rebuilt[anchor]) if anchor in rebuilt else None
+            return anchor if text is None else Anchor(*anchor.span, text)
+
         late = self.late(situation, owner)
         gaps: list[Gap] = []
         for gap in situation.plan.gaps:
+            anchors = tuple(map(newest, gap.anchors))
             if gap.span in late:
                 generation = generation_upon(gap.anchors)
                 anchors = (Anchor(*gap.span, late[gap.span], generation=generation),)
-            else:
-                texts = {
-                    each: self._summaries.ready(rebuilt[each]) for each in gap.anchors if each in rebuilt
-                }
-                anchors = tuple(
-                    Anchor(*each.span, text) if (text := texts.get(each)) is not None else each
-                    for each in gap.anchors
-                )
             gaps.append(gap if anchors == gap.anchors else replace(gap, anchors=anchors))
         situation = situation.under(Plan((*gaps,), situation.plan.replacements))
         fresh = [
