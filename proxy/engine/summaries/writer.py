@@ -92,8 +92,8 @@ class Writer:
         self._metrics = metrics
         self.texts: Lru[str, str] = Lru(memory, sys.getsizeof)
 
-    async def write(self, job: Job, hurry: asyncio.Event) -> str:
-        """Return the text for a gap; ``hurry`` is set once a request waits for it.
+    async def write(self, job: Job, hurry: asyncio.Event) -> None:
+        """Write the text for a gap; ``hurry`` is set once a request waits for it.
 
         Raises Refused, Unanswered, TimeoutError and UnabridgedError where there is none.
         """
@@ -108,7 +108,6 @@ class Writer:
                 with suppress(StoreUnavailable):
                     await self._store.keep_summary(job.key, job.address, text, job.ttl)
         self.texts.put(job.address, text)
-        return text
 
     async def _summarised(self, job: Job, hurry: asyncio.Event) -> str:
         if not job.source.pieces:
