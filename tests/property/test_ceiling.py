@@ -20,7 +20,7 @@ from proxy.core.planning.plan import EMPTY, Plan, apply
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Budget as Limits
 from proxy.core.policy.sections import Keep, Summary
-from proxy.engine.flow import Decision, Request
+from proxy.engine.flow import Decision
 from proxy.engine.intake.naming import Naming
 from proxy.engine.models.asking import Asking
 from proxy.engine.planning.decisions import within_bytes
@@ -127,17 +127,11 @@ class Engine:
 
     async def decide(self, chain: Chain, budget: Budget) -> Decision:
         """Decide on the next request of the session."""
-
-        def request(chain: Chain, budget: Budget, known: Decision | None) -> Request:
-            log = (known.log if known else EpochLog()) if self._has_store else None
-            return a_request(chain, budget, policy=self._policy, log=log)
-
-        async def again(weighed: Chain, budget: Budget, before: Decision) -> Decision:
-            return await self._epochs.decide(request(weighed, budget, before))
-
-        first = request(chain, budget, self._known)
-        decision = await self._epochs.decide(first)
-        found = await within_bytes(first, decision, lambda each: size(chain, each.plan), again)
+        log = (self._known.log if self._known else EpochLog()) if self._has_store else None
+        request = a_request(chain, budget, policy=self._policy, log=log)
+        decide = self._epochs.decide
+        first = await decide(request)
+        found = await within_bytes(request, first, lambda each: size(chain, each.plan), decide)
         self._known = found
         return found
 

@@ -7,7 +7,6 @@ again.
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import partial
 from math import ceil
 
 from msgspec.structs import replace
@@ -38,14 +37,19 @@ _ROUNDS = 2
 _STRICTER = 1.5
 """Factor by which the budget shrinks further after an attempt whose body was still too large."""
 
-Decide = Callable[[Chain, Budget, Decision], Awaitable[Decision]]
-"""Decides again with reweighted tokens and another budget; takes the previous decision."""
-
 
 async def within_bytes(
-    request: Request, decision: Decision, size_of: Callable[[Decision], int], decide: Decide
+    request: Request,
+    decision: Decision,
+    size_of: Callable[[Decision], int],
+    decide: Callable[[Request], Awaitable[Decision]],
 ) -> Decision:
     """Return a decision whose body stays within the policy's bytes, as far as anything may be cut."""
+
+    async def again(chain: Chain, budget: Budget) -> Decision:
+        made = await decide(replace(request, chain=chain, budget=budget, log=decision.log))
+        return replace(made, view_tokens=view_tokens(made.plan, request.chain.tokens))
+
     most = request.incoming.policy.budget.bytes
     fullness = (size_of(decision) + _BESIDE) / most
     is_fuller = fullness > request.budget.usage(decision.view_tokens)
@@ -57,11 +61,11 @@ async def within_bytes(
         chain = request.chain.weighed(decision.plan)
         view = view_tokens(decision.plan, chain.tokens)
         budget = request.budget.filled(view, fullness * _STRICTER**number)
-        decision = await decide(chain, budget, decision)
+        decision = await again(chain, budget)
         fullness = (size_of(decision) + _BESIDE) / most
         if fullness <= 1:
             return decision
-    return await decide(request.chain, request.budget.filled(1, request.budget.limit), decision)
+    return await again(request.chain, request.budget.filled(1, request.budget.limit))
 
 
 # --- the budget, the decision what to cut, and the body to send ---
@@ -105,9 +109,8 @@ class Decisions:
             else:
                 decision = await self.epochs.decide(request)
             if policy.budget.bytes:
-                again = partial(self._again, request)
                 decision = await within_bytes(
-                    request, decision, lambda each: len(self.body(request, each)), again
+                    request, decision, lambda each: len(self.body(request, each)), self.epochs.decide
                 )
         except Exception as error:  # noqa: BLE001 - law 7: a fault of ours costs the pruning, not the answer
             log_fault("planning failed", error)
@@ -126,11 +129,6 @@ class Decisions:
                 limit=budget.tokens or 0,
             )
         return decision
-
-    async def _again(self, request: Request, chain: Chain, budget: Budget, before: Decision) -> Decision:
-        weighed = replace(request, chain=chain, budget=budget, log=before.log)
-        made = await self.epochs.decide(weighed)
-        return replace(made, view_tokens=view_tokens(made.plan, request.chain.tokens))
 
     def body(self, request: Request, decision: Decision) -> bytes:
         """Return the body to send: the client's own bytes, unless something is cut or added."""
