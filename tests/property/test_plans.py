@@ -21,6 +21,7 @@ from proxy.core.planning.ledger import plain_of
 from proxy.core.planning.life import LEAST_FREED, in_force
 from proxy.core.planning.plan import EMPTY, Epoch, Plan, apply, view_tokens
 from proxy.core.planning.planner import draft, finish
+from proxy.core.planning.selection import answer_to
 from proxy.core.planning.situation import CRITICAL, FIXED, FREE, Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Importance, Keep, Stages, Strategy, Summary, Tool
@@ -267,7 +268,7 @@ def test_a_request_does_not_stand_without_its_answer_or_a_word_about_it(drawn: S
             place = situation.units[index].end
             while place < len(done.chain) and done.chain.messages[place].role == "system":
                 place += 1
-            answer = situation.answer_to(index)
+            answer = answer_to(situation, index)
             if not answer or set(answer) & set(situation.standing):
                 continue
             (note,) = [gap.note for gap in done.plan.gaps if gap.start <= place < gap.end]

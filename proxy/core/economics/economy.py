@@ -32,8 +32,9 @@ from proxy.core.budget.budget import Budget
 from proxy.core.budget.prices import MILLION, Prices, Prompt
 from proxy.core.economics.bill import NANO, money
 from proxy.core.planning.draft import Draft, lacking_summaries
+from proxy.core.planning.life import affordable_summary
 from proxy.core.planning.plan import Account, Plan, Span, Verdict, first_difference, view_tokens
-from proxy.core.planning.situation import Situation, affordable_summary
+from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.summaries.prompt import longest
 from proxy.core.summaries.source import estimated_tokens

@@ -31,8 +31,10 @@ from typing import assert_never
 import msgspec
 
 from proxy.core.budget.budget import Budget, Stage
+from proxy.core.budget.prices import Prices
 from proxy.core.persistent import Sizes
 from proxy.core.planning.plan import Epoch, Plan
+from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Stages
 
 LEAST_FREED = 0.1
@@ -148,6 +150,25 @@ def distance(budget: Budget, stages: Stages) -> int:
     """Counted tokens between target and trigger, but at least what an epoch must free, and at least 1."""
     trigger = int(stages.trim * budget.limit) - budget.head
     return max(trigger - budget.share(stages.target), int(LEAST_FREED * budget.room), 1)
+
+
+def affordable_summary(policy: Policy, budget: Budget, prices: Prices | None, pace: float) -> int:
+    """Tokens that one summary may have in a conversation that grows by ``pace`` counted tokens a request.
+
+    If cost is considered, a summary that is longer than usual may cost at most half of what a cut saves until
+    the next one: ``r * D * D / 2g`` fresh tokens (:mod:`proxy.core.economics.economy`), where D is the growth
+    of the conversation until then. The other half pays for tokens that are read again. So a policy that asks
+    for long summaries costs no more, under a small budget, than sending the whole history. The limit does not
+    apply if another model writes the summaries, because its price is not known here.
+    """
+    rules, stages = policy.economy, policy.stages
+    if prices is None or not prices.is_known or not rules.enabled or policy.summary.model:
+        return policy.summary_tokens(budget.limit)
+    grown, pace = float(distance(budget, stages)), max(pace, 1.0)
+    if stages.max_units:
+        grown = min(grown, stages.max_units * pace)
+    saved = prices.read_share * grown * grown / (2 * pace)
+    return policy.summary_tokens(budget.limit, saved / 2 * prices.fresh / prices.output)
 
 
 def allows(past: Past, tokens: Sizes, budget: Budget, stages: Stages) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Container, Iterator, Sequence
 from itertools import pairwise
 
 from proxy.core.budget.budget import Stage
+from proxy.core.conversation.messages import HEAD_ROLES
 from proxy.core.conversation.notes import quote
 from proxy.core.planning.ledger import is_short
 from proxy.core.planning.plan import Replacement, Span, runs_of
@@ -64,6 +65,32 @@ def disposable(situation: Situation) -> list[int]:
 
 def _free_of(situation: Situation, wanted: RetentionClass) -> Iterator[int]:
     return (index for index in situation.classed.get(wanted, ()) if situation.protection[index] == FREE)
+
+
+# --- requests and their answers ---
+
+
+def _request_of(situation: Situation, index: int) -> int | None:
+    """Return the user unit that a unit helps to answer, cut or not; None if there is none."""
+    start = situation.units[index].start
+    while place := bisect_left(situation.users, start):
+        earlier = situation.unit_at(situation.users[place - 1])
+        if situation.is_user(earlier):
+            return earlier
+        start = situation.units[earlier].start  # a user message inside another's unit is no request
+    return None
+
+
+def answer_to(situation: Situation, request: int) -> list[int]:
+    """Return the units that answer a user unit: up to the next user one, without system ones."""
+    answer: list[int] = []
+    for following in range(request + 1, len(situation.units)):
+        role = situation.role(situation.units[following].start)
+        if role == "user":
+            break
+        if role not in HEAD_ROLES:
+            answer.append(following)
+    return answer
 
 
 # --- the choice ---
@@ -196,13 +223,12 @@ class Selection:
         """Cut a unit, and also its user request if no other unit of the answer is left."""
         # A request left alone would be carried out again: https://github.com/openai/codex/issues/42611
         self._take(index)
-        situation = self.situation
-        request = situation.requests[index]
+        situation, request = self.situation, _request_of(self.situation, index)
         if request is None or situation.protection.get(request) != FREE or request in self.cut:
             return
         left = self._answers.get(request)
         if left is None:
-            left = self._answers[request] = situation.answer_to(request)[::-1]
+            left = self._answers[request] = answer_to(situation, request)[::-1]
         while left and (left[-1] in self.cut or situation.plan.covers(situation.units[left[-1]].start)):
             left.pop()  # so that each cut unit is checked only once
         if left:

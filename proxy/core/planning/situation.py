@@ -26,7 +26,7 @@ from proxy.core.extraction.observations import in_plain_text
 from proxy.core.extraction.reading import Read, Reading
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.importance import Score, score
-from proxy.core.planning.life import NO_PAST, Past, distance
+from proxy.core.planning.life import NO_PAST, Past, affordable_summary
 from proxy.core.planning.plan import Anchor, Plan, view_tokens
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import RetentionClass
@@ -65,25 +65,6 @@ class Conditions(msgspec.Struct, frozen=True):
 
 
 UNKNOWN_CONDITIONS = Conditions()
-
-
-def affordable_summary(policy: Policy, budget: Budget, prices: Prices | None, pace: float) -> int:
-    """Tokens that one summary may have in a conversation that grows by ``pace`` counted tokens a request.
-
-    If cost is considered, a summary that is longer than usual may cost at most half of what a cut saves until
-    the next one: ``r * D * D / 2g`` fresh tokens (:mod:`proxy.core.economics.economy`), where D is the growth
-    of the conversation until then. The other half pays for tokens that are read again. So a policy that asks
-    for long summaries costs no more, under a small budget, than sending the whole history. The limit does not
-    apply if another model writes the summaries, because its price is not known here.
-    """
-    rules, stages = policy.economy, policy.stages
-    if prices is None or not prices.is_known or not rules.enabled or policy.summary.model:
-        return policy.summary_tokens(budget.limit)
-    grown, pace = float(distance(budget, stages)), max(pace, 1.0)
-    if stages.max_units:
-        grown = min(grown, stages.max_units * pace)
-    saved = prices.read_share * grown * grown / (2 * pace)
-    return policy.summary_tokens(budget.limit, saved / 2 * prices.fresh / prices.output)
 
 
 class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached properties
@@ -365,30 +346,3 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
 
     def is_user(self, index: int) -> bool:
         return self.role(self.units[index].start) == "user"
-
-    @cached_property
-    def requests(self) -> dict[int, int | None]:
-        """By unit of the view, the user unit that it helps to answer; None if there is none."""
-        found: dict[int, int | None] = {}
-        before, request, users = -1, None, self.users
-        for index in self.standing:
-            if index != before + 1:  # what stands between them is cut
-                request, start = None, self.units[index].start
-                while request is None and (place := bisect_left(users, start)):
-                    earlier = self.unit_at(users[place - 1])
-                    request = earlier if self.is_user(earlier) else None
-                    start = self.units[earlier].start  # a user message inside another's unit is no request
-            found[index] = request
-            before, request = index, index if self.is_user(index) else request
-        return found
-
-    def answer_to(self, index: int) -> list[int]:
-        """Return the units that answer user unit ``index``: up to the next user one, without system ones."""
-        answer: list[int] = []
-        for following in range(index + 1, len(self.units)):
-            role = self.role(self.units[following].start)
-            if role == "user":
-                break
-            if role not in HEAD_ROLES:
-                answer.append(following)
-        return answer

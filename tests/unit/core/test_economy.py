@@ -13,10 +13,10 @@ from proxy.core.budget.prices import UNKNOWN_PRICES, Prices
 from proxy.core.economics.economy import account_of, is_cold, late_account, pays_from, shortfall
 from proxy.core.economics.simulate import replay
 from proxy.core.planning.draft import Draft
-from proxy.core.planning.life import NO_PAST, Past
+from proxy.core.planning.life import NO_PAST, Past, affordable_summary
 from proxy.core.planning.plan import Account, Anchor, Gap, Plan, Span, Verdict
 from proxy.core.planning.planner import with_late
-from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions, Situation, affordable_summary
+from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions, Situation
 from proxy.core.planning.strategies import BY_UNITS, ByImportance
 from proxy.core.planning.strategy import Strategy
 from proxy.core.policy.policy import Policy
