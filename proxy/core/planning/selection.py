@@ -11,7 +11,6 @@ message does not yield if the last one alone is over the budget: that could not 
 
 from bisect import bisect_left
 from collections.abc import Container, Iterator, Sequence
-from itertools import pairwise
 
 from proxy.core.budget.budget import Stage
 from proxy.core.conversation.messages import HEAD_ROLES
@@ -262,23 +261,15 @@ class Selection:
     def _take_islands(self) -> None:
         """Cut small unimportant runs of unprotected units with a gap on either side."""
         situation, low = self.situation, self.situation.policy.importance.low
-        run: list[int] = []
-        is_after_gap = False
-        standing = [index for index in situation.standing if index not in self.cut]
-        for before, index in pairwise((-1, *standing, len(situation.units))):
-            if index > before + 1:
-                messages = sum(situation.units[each].count for each in run)
-                if is_after_gap and 0 < messages <= _ISLAND:
-                    is_island = max(situation.score(each).total for each in run) < low
-                    for each in run if is_island else ():
-                        self._take(each)
-                run, is_after_gap = [], True
-            if index == len(situation.units):
-                break
-            if situation.protection[index] == FREE:
-                run.append(index)
-            else:
-                run, is_after_gap = [], False
+        for run in runs_of(index for index in situation.standing if index not in self.cut):
+            messages = sum(situation.units[index].count for index in run)
+            has_gaps_around = run.start > 0 and run.stop < len(situation.units)
+            if messages > _ISLAND or not has_gaps_around:
+                continue
+            is_free = all(situation.protection[index] == FREE for index in run)
+            if is_free and max(situation.score(index).total for index in run) < low:
+                for index in run:
+                    self._take(index)
 
     def _yield_protections(self) -> None:
         """If the view without its ledger is over the budget, cut protected units down to the trim line.
