@@ -45,11 +45,10 @@ def _fresh_results(situation: Situation, plan: Plan, room: int, language: str) -
         return ""
     left -= situation.count(result_lines(("",), language))
     positions = {place: position for position, place in enumerate(situation.chain.hashes)}
-    start_of = {place: unit.start for unit in situation.units for place in range(unit.start, unit.end)}
     lines: list[str] = []
     for entry in reversed(list(situation.fresh)):
         position = positions[entry.place]
-        both = (position, start_of[position])  # the call has the arguments
+        both = (position, situation.units[situation.unit_at(position)].start)  # the call has the arguments
         if plan.shows(position) or not all(situation.classes.may_be_quoted(place) for place in both):
             continue
         if len(entry.text) <= left * _DENSEST and len(lines) < _MOST:
