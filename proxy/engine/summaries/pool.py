@@ -19,8 +19,8 @@ from proxy.engine.models.asking import Unanswered
 from proxy.engine.summaries.cached_view import PromptCache
 from proxy.engine.summaries.job import Job
 from proxy.engine.summaries.writer import Writer
-from proxy.errors import StoreUnavailable, UnabridgedError
-from proxy.ports import Clock, SessionKey, SummaryStore, TokenCounter
+from proxy.errors import UnabridgedError
+from proxy.ports import Clock, SummaryStore, TokenCounter
 from proxy.telemetry import Metrics, log_error, log_fault
 from proxy.tracing import SUMMARY, step
 
@@ -58,11 +58,10 @@ class Summaries:
         memory: Memory,
     ) -> None:
         self._prompt_cache = prompt_cache
-        self._store = store
         self._clock = clock
         self._metrics = metrics
         self._writer = Writer(prompt_cache, store, counter, foreground, metrics, memory)
-        self._texts = self._writer.texts
+        self._texts, self.recall = self._writer.texts, self._writer.recall
         self._failed: Lru[str, _Failure] = Lru(memory)
         self._writing: dict[str, _Writing] = {}
 
@@ -86,17 +85,6 @@ class Summaries:
         """Whether the summary is neither ready nor being written, and may be tried (again)."""
         is_known = self.ready(address) is not None or self.is_writing(address)
         return not is_known and not self.has_failed(address)
-
-    async def recall(self, key: SessionKey, addresses: Iterable[str]) -> None:
-        """Fetch the summaries that other workers, or an earlier process, have written."""
-        missing = [address for address in addresses if self._texts.get(address) is None]
-        if not missing:
-            return
-        try:
-            for address, text in (await self._store.summaries(key, missing)).items():
-                self._texts.put(address, text)
-        except StoreUnavailable:
-            return  # then they are written again, or the gap gets its notice
 
     def start(self, address: str, job: Callable[[], Job | None]) -> None:
         """Start writing in the background, unless it is done, being done, or has failed.

@@ -7,7 +7,7 @@ have written is not paid for again.
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -109,6 +109,17 @@ class Writer:
                     await self._store.keep_summary(job.key, job.address, text, job.ttl)
         self.texts.put(job.address, text)
 
+    async def recall(self, key: SessionKey, addresses: Collection[str]) -> dict[str, str]:
+        """Return those of these summaries that this process, another worker or an earlier one has written."""
+        known = {each: text for each in addresses if (text := self.texts.get(each)) is not None}
+        missing = [each for each in addresses if each not in known]
+        if missing:
+            with suppress(StoreUnavailable):  # then they are written again, or the gap gets its notice
+                for address, text in (await self._store.summaries(key, missing)).items():
+                    known[address] = text
+                    self.texts.put(address, text)
+        return known
+
     async def _summarised(self, job: Job, hurry: asyncio.Event) -> str:
         if not job.source.pieces:
             raise Refused("empty")  # nothing of the gap may be summarised
@@ -157,13 +168,7 @@ class Writer:
         raise TimeoutError
 
     async def _found(self, job: Job, address: str) -> str | None:
-        text = self.texts.get(address)
-        if text is None:
-            with suppress(StoreUnavailable):
-                text = (await self._store.summaries(job.key, [address])).get(address)
-            if text is not None:
-                self.texts.put(address, text)
-        return text
+        return (await self.recall(job.key, [address])).get(address)
 
     async def _written(self, job: Job, piece: Piece, limit: Limit, address: str, hurry: asyncio.Event) -> str:
         """Ask the model, once more if its first answer is unusable; raises _Elsewhere."""
