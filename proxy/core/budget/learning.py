@@ -65,11 +65,10 @@ class WindowEvidence(msgspec.Struct):
         """The window from the stated ones (in tokens) and this evidence; ``now`` is in monotonic seconds."""
         if now > self.believed_until:
             self.refused = None
-        if policy is not None:
-            lowered = self.refused is not None and self.refused < policy
-            return Window(self.refused, self.by) if lowered else Window(policy, WindowSource.POLICY)
-        if self.refused is not None:
+        if self.refused is not None and (policy is None or self.refused < policy):
             return Window(self.refused, self.by)
+        if policy is not None:
+            return Window(policy, WindowSource.POLICY)
         stated = upstream or prices
         if stated is None:
             return Window()
@@ -196,7 +195,6 @@ class Ratio(msgspec.Struct):
 
     steps: int = UNKNOWN
     samples: int = 0
-    """Total number of samples seen."""
     recent: list[float] = msgspec.field(default_factory=list[float])
     """The newest samples, real/counted in steps, oldest first."""
 
