@@ -73,7 +73,6 @@ class Budget(msgspec.Struct, frozen=True):
     head: int
     """Counted tokens of the head: tools, response format, leading system and developer messages."""
     window: Window = UNKNOWN_WINDOW
-    """The model's context window."""
     last_user_tokens: int = 0
     """Counted tokens of the last user message, which like the head is never cut; 0 if all must yield."""
     whole: int = 0

@@ -73,7 +73,6 @@ class ReplayedTurn:
     epoch: int
     began: bool
     sent: Prompt
-    """The prompt that was sent, as it is billed."""
     full: Prompt
     """The client's prompt, billed as if every request had been sent unchanged."""
     summaries: SummaryCalls
@@ -85,7 +84,6 @@ class ReplayedTurn:
     freed: int
     """Tokens that the epoch removed from the view."""
     plan: Plan
-    """The plan that was applied."""
 
     def bill(self, prices: Prices, writer: Prices) -> Bill:
         """Return the turn's bill; ``writer`` has the prices of the model that writes summaries."""

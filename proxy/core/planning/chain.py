@@ -37,7 +37,6 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
     tokens: Sizes
     hashes: Sequence[bytes]
     dialect: Dialect
-    """The dialect in which its messages are written."""
     gathered: Gathered = msgspec.field(default_factory=Gathered)
     hidden: Mapping[int, HiddenCalls] = {}
     """What is sent in place of answers within which the proxy answered calls, by position."""

@@ -136,7 +136,6 @@ class Change:
     alternates: bool = False
     """Whether the model is known to want alternating roles."""
     account: Account | None = None
-    """Costs and savings on which the policy's decision rested, beside usage."""
     by_units: bool = False
     """Whether the count of units began it, not the policy's strategy."""
 

@@ -161,7 +161,6 @@ class _Try(NamedTuple):
     missed: float
     """Distance of its view from the goal, and twice what its ledger lacks, in counted tokens."""
     cut: int
-    """Number of messages cut."""
     draft: Draft
     corrected: int
     """Counted tokens that should have been set aside for notes and ledger, given what it cuts."""

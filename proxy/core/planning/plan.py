@@ -316,7 +316,6 @@ class Epoch(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def removed_tokens(self) -> int:
-        """Tokens that the epoch removed from the view, net of its notes."""
         return self.original_tokens - self.final_tokens
 
 

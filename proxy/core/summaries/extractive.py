@@ -34,13 +34,7 @@ _VOICES: Mapping[str, tuple[str, str, str, str, str]] = {
         "el sistema dijo",
         "anteriormente",
     ),
-    "ja": (
-        "ユーザーの発言",
-        "アシスタントの発言",
-        "ツールの結果",
-        "システムの発言",
-        "それ以前",
-    ),
+    "ja": ("ユーザーの発言", "アシスタントの発言", "ツールの結果", "システムの発言", "それ以前"),
     "zh": ("用户说过", "助手说过", "工具返回了", "系统说过", "更早"),
 }
 _USER, _ASSISTANT, _TOOL, _SYSTEM, _EARLIER = range(5)

@@ -27,9 +27,7 @@ from proxy.engine.tool_rounds import Answerer
 from proxy.errors import ContextLengthExceeded
 from proxy.telemetry import log_fault, log_warning
 
-# --- a ceiling in bytes beside the token budget, for upstreams that refuse a request by its size ---
-
-
+# A ceiling in bytes beside the token budget, for upstreams that refuse a request by its size.
 _BESIDE = 256
 """Bytes kept free for the parameters that only the proxy asks for."""
 _ROUNDS = 2
@@ -66,9 +64,6 @@ async def within_bytes(
         if fullness <= 1:
             return decision
     return await again(request.chain, request.budget.filled(1, request.budget.limit))
-
-
-# --- the budget, the decision what to cut, and the body to send ---
 
 
 @dataclass(frozen=True)
