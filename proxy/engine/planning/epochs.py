@@ -17,7 +17,7 @@ from proxy.core.economics.economy import account_of, is_cold, late_account, pric
 from proxy.core.planning.changes import Change, as_requested
 from proxy.core.planning.draft import Draft
 from proxy.core.planning.life import NO_PAST, Gate, in_force, past_of
-from proxy.core.planning.plan import EMPTY, Account, Epoch, Plan, Span, Verb, Verdict, view_tokens
+from proxy.core.planning.plan import EMPTY, Account, Epoch, Plan, Verb, Verdict, view_tokens
 from proxy.core.planning.planner import cuts_protected, draft, due_strategy, finish, with_late
 from proxy.core.planning.reasoning import is_amid_reasoning, signed_in
 from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Situation
@@ -160,7 +160,8 @@ class Epochs:
         hurries = standing.stage is Stage.COMPACT and bool(prepared.under_way)
         if hurries:
             await prepared.wait(self._patience(request))
-        decided, under_way = await self._intend(request, situation, standing, owner, prepared)
+        under_way = prepared.under_way
+        decided = await self._intend(request, situation, standing, owner, prepared)
         if decided is None:
             return None
         wanted = await self._summary_jobs.wanted(decided, owner, under_way)
@@ -219,13 +220,13 @@ class Epochs:
         standing: Decision,
         owner: Owner,
         prepared: GapSummaries,
-    ) -> tuple[Draft | None, Sequence[Span]]:
-        """Return the draft of the due epoch, None if it waits, and the gaps still being summarised for it."""
+    ) -> Draft | None:
+        """Return the draft of the due epoch; None if it waits."""
         stage, parent, under_way = standing.stage, standing.parent, prepared.under_way
         situation = await self._summary_jobs.informed(situation, owner, prepared)
         is_by_units = due_strategy(situation, stage) is BY_UNITS
         if is_by_units and under_way and not has_waited(situation):
-            return None, under_way
+            return None
         acts_now = strategy_of(situation.policy.strategy.name).acts_at_once(situation)
         if is_by_units or stage.is_pressing or acts_now or prices_in(situation) is None:
             decided = await off_loop(request.chain, lambda: draft(situation, stage))
@@ -237,8 +238,8 @@ class Epochs:
             wanted = await self._summary_jobs.wanted(decided, owner, under_way)
             if wanted.start_missing():
                 self._pending.prepare(request, parent, wanted.spans)
-                return None, under_way
-        return decided, under_way
+                return None
+        return decided
 
     async def _worthwhile(
         self, request: Request, situation: Situation, stage: Stage, parent: str
