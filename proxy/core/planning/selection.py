@@ -261,7 +261,8 @@ class Selection:
     def _take_islands(self) -> None:
         """Cut small unimportant runs of unprotected units with a gap on either side."""
         situation, low = self.situation, self.situation.policy.importance.low
-        for run in runs_of(index for index in situation.standing if index not in self.cut):
+        standing = [index for index in situation.standing if index not in self.cut]
+        for run in runs_of(standing):
             messages = sum(situation.units[index].count for index in run)
             has_gaps_around = run.start > 0 and run.stop < len(situation.units)
             if messages > _ISLAND or not has_gaps_around:
