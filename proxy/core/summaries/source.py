@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
-from math import ceil
 from operator import eq
 
 from proxy.core.budget.prices import UNKNOWN_PRICES
@@ -46,8 +45,6 @@ _RESULT, _ARGUMENTS = 128, 96
 stale; the ledger carries their exact values, and reading them in full would be most of a summary's price."""
 _ENDING = 8
 """Most lines at the end of a tool result that are compared with the end of the result before."""
-_CHARACTERS = 8
-"""Maximal average characters per token: prose has four or five, and code no more."""
 _USUAL_CHARACTERS = 4
 """Usual characters per token of prose."""
 
@@ -159,14 +156,6 @@ def blocks_of(situation: Situation, span: Span, *, in_full: bool = False) -> lis
     return [*_blocks(situation, span, _anchors(situation, span), None if in_full else _USER_CHARACTERS)]
 
 
-def least_of_originals(situation: Situation, span: Span, room: int) -> tuple[int, int]:
-    """Return the least number of pieces and tokens of a gap's originals, without counting tokens."""
-    most = _most(room)
-    blocks = _blocks(situation, span, {}, TOKEN_CHARACTERS * most)
-    tokens = sum(len(block.transcript) for block in blocks) // _CHARACTERS
-    return ceil(tokens / most), tokens
-
-
 def estimated_tokens(chain: Chain, start: int, end: int) -> int:
     """Estimate a source's counted tokens for messages ``start`` to ``end``, without reading them."""
 
@@ -240,17 +229,8 @@ def worthwhile_originals(situation: Situation, anchor: Anchor, room: int) -> Sou
     """Return the source for rebuilding a summary; None if that does not pay.
 
     ``room`` as in :func:`source_of`.
-
-    An estimate is checked before tokens are counted, because a long gap's originals are most of a session.
     """
-    pieces, tokens = least_of_originals(situation, anchor.span, room)
-    if not _pays(situation, anchor, pieces, tokens):
-        return None
     originals = source_of(situation, anchor.span, room, anew=True)
-    return originals if _pays(situation, anchor, len(originals.pieces), originals.tokens) else None
-
-
-def _pays(situation: Situation, anchor: Anchor, pieces: int, tokens: int) -> bool:
     chain, budget, stages = situation.chain, situation.budget, situation.policy.stages
     prices = situation.conditions.prices or UNKNOWN_PRICES.under(situation.policy.economy)
     requests = sum(message.role == "assistant" for message in chain.messages[anchor.start : anchor.end])
@@ -259,4 +239,5 @@ def _pays(situation: Situation, anchor: Anchor, pieces: int, tokens: int) -> boo
     view = int(budget.limit * (stages.target + stages.compact) / 2)
     cached = requests * prices.cached_prefix(view)
     paid = since * (requests * view - (1 - prices.read_share) * cached)
-    return pieces <= MOST_PIECES and tokens <= _SHARE * paid
+    pays = len(originals.pieces) <= MOST_PIECES and originals.tokens <= _SHARE * paid
+    return originals if pays else None

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import pytest
-from msgspec.structs import replace
-
 from proxy.core.budget.budget import Budget
 from proxy.core.planning.plan import EMPTY, Anchor, Gap, Plan
 from proxy.core.planning.situation import Situation
@@ -11,12 +8,10 @@ from proxy.core.summaries.source import (
     MOST_PIECES,
     PIECE_TOKENS,
     drifted,
-    least_of_originals,
     source_of,
     worthwhile_originals,
 )
 from tests.support.conversations import (
-    WORDS,
     Sent,
     assistant,
     calling,
@@ -26,7 +21,6 @@ from tests.support.conversations import (
     result,
     user,
 )
-from tests.support.upstreams import COUNTER
 
 
 def situation(messages: list[Sent], plan: Plan = EMPTY, tokens: int = 8_000) -> Situation:
@@ -142,22 +136,3 @@ def test_a_rebuild_is_bounded_in_calls() -> None:
     endless = situation(talk(3_000, words=40), tokens=10_000_000)
     assert len(source_of(endless, (0, 6_000), 2_000, anew=True).pieces) > MOST_PIECES
     assert worthwhile_originals(endless, Anchor(0, 6_000, "They spoke.", generation=3), 2_000) is None
-
-
-def test_what_is_far_from_paying_is_not_even_counted() -> None:
-    def uncounted(text: str) -> int:
-        raise AssertionError(text)
-
-    endless = replace(situation(talk(3_000)), count=uncounted)
-    assert worthwhile_originals(endless, Anchor(0, 6_000, "They spoke.", generation=3), 8_000) is None
-
-
-@pytest.mark.parametrize("language", WORDS)
-def test_originals_are_no_less_than_they_are_reckoned_at_before_they_are_counted(language: str) -> None:
-    text = prose(language, 60)
-    messages = [each for n in range(80) for each in (user(f"{n} {text}"), assistant(text))]
-    talked = replace(situation(messages), count=COUNTER.count)
-    pieces, tokens = least_of_originals(talked, (0, 160), 2_000)
-    originals = source_of(talked, (0, 160), 2_000, anew=True)
-    assert 0 < pieces <= len(originals.pieces)
-    assert 0 < tokens <= originals.tokens
