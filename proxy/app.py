@@ -82,7 +82,7 @@ from proxy.http.admin.watching import WatchOperations
 from proxy.http.drain import Drain
 from proxy.http.front import Front, probe_routes, refusals
 from proxy.http.limits import Admission
-from proxy.http.managed import Managed
+from proxy.http.managed import Managed, TracedRoute
 from proxy.http.origins import Origins
 from proxy.http.page import Frame, Renderer
 from proxy.http.page.home import Home
@@ -91,8 +91,7 @@ from proxy.http.page.policies import PolicyPages
 from proxy.http.page.session import SessionPages
 from proxy.http.relay import Relay
 from proxy.http.request_head import Heads
-from proxy.http.tracing import TracedRoute
-from proxy.ports import Search, SessionStore, TokenCounter, Upstream
+from proxy.ports import Header, Search, SessionStore, TokenCounter, Upstream
 from proxy.telemetry import Metrics, log_warning, set_up_logging
 from proxy.tracing import Tracer
 

@@ -7,8 +7,9 @@ This module moves bytes and answers errors. :mod:`proxy.engine.pipeline` decides
 from functools import cache, partial
 
 import msgspec
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from proxy import tracing
 from proxy.core.budget.budget import Stage
 from proxy.core.conversation.extension import MEMBER
 from proxy.core.policy.policy import Candidates
@@ -31,12 +32,10 @@ from proxy.http.asgi import (
 )
 from proxy.http.limits import Admission, Permit
 from proxy.http.request_head import HEAD, Head, content_length, request_id, to_client
-from proxy.http.tracing import told_of
 from proxy.telemetry import Metrics, log_content, log_fault, log_request, log_state, logs_state
-from proxy.tracing import current
 
 _ROUTE = "chat"
-_ANSWERED = 200
+_ANSWERED, _FAILED = 200, 500
 
 
 class _Passage(msgspec.Struct, kw_only=True):
@@ -83,7 +82,6 @@ class Managed:
         self._logs_content = logs_content
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        name = request_id(scope)
         passage = _Passage(scope=scope, receive=receive, send=send, began=self._now())
         try:
             if await self._manage(scope[HEAD], passage):
@@ -98,7 +96,9 @@ class Managed:
             await self._refuse(UnabridgedError(), passage)
         seconds = round(self._now() - passage.began, 4)
         self._requests(passage.status).inc()
-        log_request(route=_ROUTE, status=passage.status, seconds=seconds, id=name, **passage.fields)
+        log_request(
+            route=_ROUTE, status=passage.status, seconds=seconds, id=request_id(scope), **passage.fields
+        )
 
     async def _manage(self, head: Head, passage: _Passage) -> bool:
         """Answer a request; return True if it was relayed, as a header, its policy or shadow may require."""
@@ -244,8 +244,8 @@ class Managed:
         }
         if request.incoming.is_shadow:
             passage.fields["mode"] = "shadow"
-        if (trace := current()) is not None:
-            trace.span.tell(told_of(exchange))
+        if (trace := tracing.current()) is not None:
+            trace.span.tell(_traced(exchange))
 
     async def _pass_on(self, exchange: Exchange, sent: Sent, passage: _Passage) -> None:
         """Pass the answer on, and have its turn recorded even if it breaks off."""
@@ -296,3 +296,46 @@ class Managed:
             log_state(request_id(passage.scope), state.lines(with_content=self._logs_content))
         except Exception as error:  # noqa: BLE001 - the answer goes on
             log_fault("what a session stands at could not be told", error)
+
+
+# --- tracing: one span for each request, from its head to the end of its answer; its steps are inside ---
+
+
+class TracedRoute:
+    """Wraps the managed route, with a trace in force for each of its requests."""
+
+    def __init__(self, app: ASGIApp, tracer: tracing.Tracer) -> None:
+        self._app = app
+        self._tracer = tracer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        span = self._tracer.request(scope["headers"])
+
+        async def told(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                status: int = message["status"]
+                span.tell({tracing.STATUS: status})
+                if status >= _FAILED:
+                    span.fail(str(status))
+            await send(message)
+
+        with tracing.within(tracing.Trace(span)):
+            await self._app(scope, receive, told)
+
+
+def _traced(exchange: Exchange) -> tracing.Attributes:
+    """Return the span's attributes of a request that is ready to be sent."""
+    request, decision = exchange.request, exchange.decision
+    return {
+        tracing.CONVERSATION: request.session.id,
+        tracing.REQUEST_MODEL: request.model.label,
+        tracing.POLICY: request.incoming.policy.name,
+        tracing.STAGE: decision.stage.value,
+        tracing.EPOCH: decision.number,
+        tracing.CUT: decision.plan.cut,
+        tracing.MODE: "shadow" if request.incoming.is_shadow else None,
+        tracing.SENT: exchange.sent_tokens,
+        tracing.FULL: exchange.full_tokens,
+        tracing.BUDGET: request.budget.tokens,
+        tracing.DEGRADED: exchange.degraded or None,
+    }
