@@ -136,15 +136,7 @@ def _spaced(text: str) -> str:
 
 def root(person: str = "") -> bytes:
     """h₀ of a chain; ``person`` (``user`` or ``safety_identifier``) if no header names the session."""
-    return _root(person) if person else _NOBODYS
-
-
-def _root(person: str) -> bytes:
     return hashlib.sha256(b"unabridged chain 1\0" + person.encode(errors="surrogatepass")).digest()
-
-
-_NOBODYS = _root("")
-"""The root of chains without a person: those that a header names, and those that name nobody."""
 
 
 def extend(previous: bytes, identity: bytes) -> bytes:
