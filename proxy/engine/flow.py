@@ -34,6 +34,8 @@ from proxy.engine.sessions.session_cache import EpochLog, SessionState
 from proxy.engine.tool_rounds import Answerer, Rounds
 from proxy.ports import Header, Recorded, UpstreamResponse
 
+NOTHING_FRESH = ToolCache()
+
 
 class Incoming(msgspec.Struct, frozen=True):
     """A request as it came in, its body decoded."""
@@ -54,8 +56,11 @@ class Incoming(msgspec.Struct, frozen=True):
     @property
     def lower_budget(self) -> int | None:
         """The budget in tokens that the request asks for; None where the policy allows no more than that."""
-        asked, allowed = self.envelope.budget, self.policy.budget.limit
-        return None if asked is not None and allowed is not None and asked >= allowed else asked
+        asked = self.envelope.budget
+        if asked is None:
+            return None
+        allowed = self.policy.budget.limit
+        return asked if allowed is None or asked < allowed else None
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,7 +184,7 @@ class Exchange(msgspec.Struct, kw_only=True):
     """Whether the request was sent again without that key, because it may have been refused."""
     is_tool_refused: bool = False
     """Whether the request was sent again without the proxy's tool, which was its only tool."""
-    tools: ToolCache
+    tools: ToolCache = NOTHING_FRESH
     """Tool results that are still fresh at the end of the request's history."""
     degraded: list[str] = []
     answer: bytes = b""

@@ -18,10 +18,10 @@ from proxy.core.planning.situation import Conditions
 from proxy.core.recall.tool import offered_tool
 from proxy.core.tool_cache.cache import ToolCache
 from proxy.engine.answers.sending import Sender
-from proxy.engine.answers.tool_cache import NOTHING_FRESH, ToolCaches
+from proxy.engine.answers.tool_cache import ToolCaches
 from proxy.engine.answers.tool_loop import ToolLoop
 from proxy.engine.background import Background
-from proxy.engine.flow import Exchange, Incoming, Request, Sent
+from proxy.engine.flow import NOTHING_FRESH, Exchange, Incoming, Request, Sent
 from proxy.engine.foreground import Foreground
 from proxy.engine.intake.history import NAME, History
 from proxy.engine.intake.homes import MemoryHome
@@ -88,20 +88,14 @@ class Pipeline:
         request = await self._request(incoming, history, chain, session, log, pins, home)
         with step(PLAN) if current() is not None else UNTRACED:
             decision = await self.decisions.decide(request)
-        if is_shadow:
-            raw = history.body.raw
-            return Exchange(
-                request=request, decision=decision, plain_body=raw, tools=NOTHING_FRESH, degraded=degraded
-            )
-        exchange = Exchange(
-            request=request,
-            decision=decision,
-            plain_body=self.decisions.body(request, decision),
-            tools=await self._fresh(request) if policy.tools or injection is not None else NOTHING_FRESH,
-            degraded=degraded,
-            answerers=self.decisions.answerers(request, decision) if request.tool else [],
-        )
-        self.sender.add_parameters(exchange)
+        body = history.body.raw if is_shadow else self.decisions.body(request, decision)
+        exchange = Exchange(request=request, decision=decision, plain_body=body, degraded=degraded)
+        if not is_shadow:
+            if policy.tools or injection is not None:
+                exchange.tools = await self._fresh(request)
+            if request.tool:
+                exchange.answerers = self.decisions.answerers(request, decision)
+            self.sender.add_parameters(exchange)
         return exchange
 
     async def answer(self, exchange: Exchange) -> Sent:

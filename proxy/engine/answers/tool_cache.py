@@ -19,7 +19,7 @@ from proxy.core.planning.chain import Chain
 from proxy.core.policy.sections import Tool
 from proxy.core.tool_cache.cache import Rules, ToolCache
 from proxy.core.tool_cache.derive import NO_HIDDEN, Derived, Hidden, Place, derive, initial
-from proxy.engine.flow import Request
+from proxy.engine.flow import NOTHING_FRESH, Request
 from proxy.engine.intake.reader import is_little
 from proxy.ports import SessionKey
 from proxy.telemetry import Metrics
@@ -30,8 +30,6 @@ _LARGE = 64 * 1024
 """Bytes of a cache from which on only the newest state of a conversation is remembered."""
 _SEARCHED = 256
 """Number of newest messages among which the end of an earlier request is looked for."""
-
-NOTHING_FRESH = ToolCache()
 
 _Origin = tuple[SessionKey, tuple[Tool, ...], tuple[InjectedResult, ...]]
 """What a chain's results depend on beside its messages: session, rules, and injected results."""
