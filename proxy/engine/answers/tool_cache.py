@@ -6,7 +6,6 @@ remembered state belongs to one session, so that not even white space comes from
 records how many hidden answers it took into account.
 """
 
-import asyncio
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -20,7 +19,7 @@ from proxy.core.policy.sections import Tool
 from proxy.core.tool_cache.cache import Rules, ToolCache
 from proxy.core.tool_cache.derive import NO_HIDDEN, Derived, Hidden, Place, derive, initial
 from proxy.engine.flow import NOTHING_FRESH, Request
-from proxy.engine.intake.reader import is_little
+from proxy.engine.intake.reader import off_loop_if_long
 from proxy.ports import SessionKey
 from proxy.telemetry import Metrics
 
@@ -75,7 +74,7 @@ class ToolCaches:
         if start == len(chain):
             return onto.cache
         work = partial(_derived, chain, hidden, onto, start)
-        onto, events = work() if is_little(chain.raws[start:]) else await asyncio.to_thread(work)
+        onto, events = await off_loop_if_long(chain.raws[start:], work)
         for result, count in events.items():
             self._metrics.tool_cache.labels(result=result).inc(count)
         if start and onto.cache.weight >= _LARGE:

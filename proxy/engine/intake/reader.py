@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
+from typing import TypeVar
 
 import msgspec
 import xxhash
@@ -25,6 +26,8 @@ from proxy.core.planning.chain import Chain
 from proxy.engine.intake.history import NAME, CachedMessage, CachedPrefix, History, NewMessage
 from proxy.errors import JSONTooDeep
 from proxy.ports import TokenCounter
+
+T = TypeVar("T")
 
 _MODELS = 8
 """Most models for which the token counts of one message's images are remembered."""
@@ -74,13 +77,9 @@ class Reader:
         """
         model = body.model
         if before is None or before.root != start or before.length == len(before.head):
-            head = partial(self._head, body, start, model)
-            before = head() if is_little(body.messages) else await asyncio.to_thread(head)
+            before = await off_loop_if_long(body.messages, partial(self._head, body, start, model))
         after = body.messages.after(before.length)
-        if is_little(after):
-            new, hashes = self._chained(after, before.tip)
-        else:
-            new, hashes = await asyncio.to_thread(self._chained, after, before.tip)
+        new, hashes = await off_loop_if_long(after, partial(self._chained, after, before.tip))
         exchanges, entries = before.exchanges, list[CachedMessage]()
         for each in new:
             entries.append(each.entry)
@@ -192,8 +191,7 @@ class Reader:
         uncounted = [each for each in messages if each.entry.text is None]
         for first in range(0, len(uncounted), PIECE):
             new = uncounted[first : first + PIECE]
-            is_few = is_little([each.raw for each in new])
-            texts = self._texts_of(new) if is_few else await asyncio.to_thread(self._texts_of, new)
+            texts = await off_loop_if_long([each.raw for each in new], partial(self._texts_of, new))
             for each, tokens in zip(new, await self._counter.count_all(texts), strict=True):
                 each.entry.text = tokens
 
@@ -229,9 +227,11 @@ class Reader:
         return tokens
 
 
-def is_little(raws: Sequence[bytes]) -> bool:
-    """Whether the messages are few enough to process on the event loop; more are processed in a thread."""
-    return len(raws) <= PIECE and sum(map(len, raws)) <= _PIECE_BYTES
+async def off_loop_if_long(raws: Sequence[bytes], work: Callable[[], T]) -> T:
+    """Return the result of ``work`` on these messages, done in a thread if they are many or long."""
+    if len(raws) <= PIECE and sum(map(len, raws)) <= _PIECE_BYTES:
+        return work()
+    return await asyncio.to_thread(work)
 
 
 # --- bodies, read on top of what this process knows of the conversation's previous body ---
