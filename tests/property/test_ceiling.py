@@ -14,7 +14,6 @@ from proxy.adapters.upstream import HttptoolsUpstream
 from proxy.cache import Memory
 from proxy.core.budget.budget import Budget
 from proxy.core.conversation.units import request_points
-from proxy.core.dialects.registry import CHAT
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import EMPTY, Plan, apply
 from proxy.core.policy.policy import Policy
@@ -22,7 +21,6 @@ from proxy.core.policy.sections import Budget as Limits
 from proxy.core.policy.sections import Keep, Summary
 from proxy.engine.flow import Decision
 from proxy.engine.intake.naming import Naming
-from proxy.engine.models.asking import Asking
 from proxy.engine.planning.decisions import within_bytes
 from proxy.engine.planning.epochs import Epochs
 from proxy.engine.sessions.session_cache import EpochLog
@@ -30,6 +28,7 @@ from proxy.engine.summaries.cached_view import PromptCache
 from proxy.engine.summaries.jobs import SummaryJobs
 from proxy.engine.summaries.pool import Summaries
 from proxy.telemetry import Metrics
+from tests.support.asking import asking
 from tests.support.conversations import (
     assistant,
     chain_from,
@@ -105,7 +104,7 @@ class Engine:
         self._has_store = has_store
         clock, store = Clock(), InProcessStore(Clock())
         nowhere = HttptoolsUpstream("http://127.0.0.1:9/v1", connect_timeout=1.0, read_timeout=1.0)
-        cached = PromptCache(Asking(CHAT, nowhere, Memory()), clock, Memory(), Memory())
+        cached = PromptCache(asking(nowhere), clock, Memory(), Memory())
         summaries = Summaries(
             cached,
             store,

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from proxy.adapters.stores.in_process import InProcessStore
 from proxy.adapters.upstream import HttptoolsUpstream
 from proxy.cache import Lru, Memory
-from proxy.core.dialects.registry import CHAT, DIALECTS
+from proxy.core.dialects.registry import DIALECTS
 from proxy.core.memory.records import About, Archived, Item, Scope, ScopeKind, Texts
 from proxy.core.policy.policy import Policy, PolicySet
 from proxy.core.policy.sections import Memory as Rules
@@ -23,8 +23,9 @@ from proxy.engine.memory.maintenance import Maintenance
 from proxy.engine.memory.model import MemoryModel, ModelAccess
 from proxy.engine.memory.scope_cache import ScopeCache
 from proxy.engine.memory.writer import MemoryWriter
-from proxy.engine.models.asking import Asking, Caller
+from proxy.engine.models.asking import Caller
 from proxy.ports import Changes, SessionKey
+from tests.support.asking import asking
 from tests.support.memories import DAY, NOW, forgetting_in
 from tests.support.remembering import RememberingModel
 from tests.support.stores import HandClock, turn
@@ -53,9 +54,7 @@ class Place:
 
     def process(self) -> Maintenance:
         memory = Memory()
-        questions = MemoryModel(
-            Asking(CHAT, self.upstream, memory), giving_way(self.clock, quiet=0.0), COUNTER
-        )
+        questions = MemoryModel(asking(self.upstream), giving_way(self.clock, quiet=0.0), COUNTER)
         sources = Conversations(self.store, DIALECTS, memory)
         writer = MemoryWriter(ScopeCache(self.memories, memory), sources, questions, COUNTER, self.clock)
         policies = PolicySet(Policy(memory=self.rules))

@@ -87,28 +87,12 @@ class Accounts(Protocol):
         ...
 
 
-class Unbilled:
-    """Ignores the outcomes."""
-
-    def called(self, caller: Caller, usage: Usage | None) -> None:
-        """Nothing."""
-
-    def failed(self, caller: Caller, reason: str) -> None:
-        """Nothing."""
-
-
 class Asking:
     """Asks the upstream model."""
 
-    def __init__(
-        self,
-        dialect: Dialect,
-        upstream: Upstream,
-        memory: Memory,
-        accounts: Accounts | None = None,
-    ) -> None:
+    def __init__(self, dialect: Dialect, upstream: Upstream, memory: Memory, accounts: Accounts) -> None:
         self.dialect = dialect
-        self.accounts = accounts or Unbilled()
+        self.accounts = accounts
         self._upstream = upstream
         self._plain: Lru[str, bool] = Lru(memory)
         """Models that refused a schema or temperature."""

@@ -9,16 +9,15 @@ import pytest
 
 from proxy.adapters.stores.in_process import InProcessStore
 from proxy.adapters.upstream import HttpxUpstream
-from proxy.cache import Memory
-from proxy.core.dialects.registry import CHAT
 from proxy.core.policy.sections import Compactor as Named
 from proxy.core.policy.sections import Summary
 from proxy.core.policy.values import Registry
 from proxy.core.summaries.compaction import Entry, GapUnit
 from proxy.core.summaries.source import Block, Piece, Source
-from proxy.engine.models.asking import Asking, Caller
+from proxy.engine.models.asking import Caller
 from proxy.engine.summaries import compactors
 from proxy.engine.summaries.compactors import Compacting, Compactor, CompactorJob, first_for
+from tests.support.asking import asking
 from tests.support.stores import DAY, KEY, HandClock, turn
 from tests.support.upstreams import COUNTER, Model, completion, running, said
 
@@ -91,7 +90,7 @@ async def compacted(model: Model, compactor: Compactor) -> str | None:
     await store.record(KEY, turn("u1", "a1", head=(b'{"role":"system","content":"Be brief."}',)), DAY)
     upstream = HttpxUpstream(model.url, connect_timeout=5, read_timeout=5)
     try:
-        return await Compacting(Asking(CHAT, upstream, Memory()), store, COUNTER).text(job(compactor))
+        return await Compacting(asking(upstream), store, COUNTER).text(job(compactor))
     finally:
         await upstream.aclose()
 

@@ -12,14 +12,14 @@ from proxy.adapters.stores.in_process import InProcessStore
 from proxy.adapters.upstream import HttptoolsUpstream
 from proxy.cache import Memory
 from proxy.core.dialects.answers import Ask
-from proxy.core.dialects.registry import CHAT
 from proxy.core.policy.sections import Summary
 from proxy.core.summaries.source import Block, Piece, Source
-from proxy.engine.models.asking import Asking, Caller
+from proxy.engine.models.asking import Caller
 from proxy.engine.summaries.cached_view import CachedQuestion, PromptCache
 from proxy.engine.summaries.job import Job
 from proxy.engine.summaries.pool import Summaries
 from proxy.telemetry import Metrics
+from tests.support.asking import asking
 from tests.support.servers import PATIENCE, eventually
 from tests.support.stores import DAY, KEY, HandClock
 from tests.support.upstreams import BEHIND, COUNTER, JSON, Model, giving_way, plainly, running
@@ -58,7 +58,7 @@ async def test_what_a_request_waits_for_is_written_however_much_waits_for_a_paus
     async with running(Model()) as model:
         upstream, clock = HttptoolsUpstream(model.url), HandClock()
         summaries = Summaries(
-            PromptCache(Asking(CHAT, upstream, Memory()), clock, Memory(), Memory()),
+            PromptCache(asking(upstream), clock, Memory(), Memory()),
             InProcessStore(clock),
             COUNTER,
             giving_way(clock, NEVER),
@@ -83,7 +83,7 @@ async def test_questions_that_wait_hold_their_requests_within_the_memory_until_i
     async with running(Model()) as model:
         upstream, clock = HttptoolsUpstream(model.url), HandClock()
         bodies, foreground = Memory(room * (len(SENT) + 10_000), part=1), giving_way(clock)
-        prompts = PromptCache(Asking(CHAT, upstream, Memory()), clock, Memory(), bodies)
+        prompts = PromptCache(asking(upstream), clock, Memory(), bodies)
         summaries = Summaries(
             prompts,
             InProcessStore(clock),
@@ -113,7 +113,7 @@ async def test_what_requests_wait_for_gives_way_to_nothing() -> None:
         upstream, clock = HttptoolsUpstream(model.url), HandClock()
         foreground = giving_way(clock)
         summaries = Summaries(
-            PromptCache(Asking(CHAT, upstream, Memory()), clock, Memory(), Memory()),
+            PromptCache(asking(upstream), clock, Memory(), Memory()),
             InProcessStore(clock),
             COUNTER,
             foreground,
@@ -139,7 +139,7 @@ async def test_what_is_being_written_is_not_read_again_and_never_on_the_event_lo
         upstream, clock = HttptoolsUpstream(model.url), HandClock()
         foreground = giving_way(clock)
         summaries = Summaries(
-            PromptCache(Asking(CHAT, upstream, Memory()), clock, Memory(), Memory()),
+            PromptCache(asking(upstream), clock, Memory(), Memory()),
             InProcessStore(clock),
             COUNTER,
             foreground,
@@ -168,7 +168,7 @@ async def test_what_failed_may_be_tried_again_soon_where_the_reason_passes(statu
     async with running(Model(summary=plainly(status, [JSON], b"{}"))) as model:
         upstream, clock = HttptoolsUpstream(model.url), HandClock()
         summaries = Summaries(
-            PromptCache(Asking(CHAT, upstream, Memory()), clock, Memory(), Memory()),
+            PromptCache(asking(upstream), clock, Memory(), Memory()),
             InProcessStore(clock),
             COUNTER,
             giving_way(clock),
@@ -192,7 +192,7 @@ async def test_a_lease_is_given_up_where_writing_fails() -> None:
         upstream, clock = HttptoolsUpstream(model.url), HandClock()
         store = InProcessStore(clock)
         summaries = Summaries(
-            PromptCache(Asking(CHAT, upstream, Memory()), clock, Memory(), Memory()),
+            PromptCache(asking(upstream), clock, Memory(), Memory()),
             store,
             COUNTER,
             giving_way(clock),
@@ -213,7 +213,7 @@ async def test_a_summary_in_pieces_is_found_as_a_whole_after_a_restart() -> None
         upstream, clock = HttptoolsUpstream(model.url), HandClock()
         store, prompt_cache = (
             InProcessStore(clock),
-            PromptCache(Asking(CHAT, upstream, Memory()), clock, Memory(), Memory()),
+            PromptCache(asking(upstream), clock, Memory(), Memory()),
         )
         pieces = tuple(Piece((Block("user", TEXT + str(number)),)) for number in range(2))
         job = replace(WAITED_FOR, source=Source(pieces, 2 * COUNTER.count(TEXT)))

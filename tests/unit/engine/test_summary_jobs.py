@@ -16,19 +16,18 @@ from proxy.adapters.stores.in_process import InProcessStore
 from proxy.adapters.upstream import HttptoolsUpstream
 from proxy.cache import Memory
 from proxy.core.budget.budget import Budget
-from proxy.core.dialects.registry import CHAT
 from proxy.core.extraction.reading import Readings
 from proxy.core.planning.plan import Anchor
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Stages, Strategy
 from proxy.engine.intake.naming import Naming
-from proxy.engine.models.asking import Asking
 from proxy.engine.planning.epochs import Epochs
 from proxy.engine.summaries.cached_view import PromptCache
 from proxy.engine.summaries.jobs import Declined, Owner, SummaryJobs
 from proxy.engine.summaries.pool import Summaries
 from proxy.ports import TokenCounter
 from proxy.telemetry import Metrics
+from tests.support.asking import asking
 from tests.support.conversations import assistant, chain_from, user
 from tests.support.requests import a_request
 from tests.support.servers import PATIENCE
@@ -68,7 +67,7 @@ async def planning(model: Model, counter: TokenCounter) -> AsyncGenerator[Epochs
     """What decides on epochs, with summaries by this model."""
     upstream, clock = HttptoolsUpstream(model.url), HandClock()
     store, metrics = InProcessStore(clock), Metrics()
-    cached = PromptCache(Asking(CHAT, upstream, Memory()), clock, Memory(), Memory())
+    cached = PromptCache(asking(upstream), clock, Memory(), Memory())
     summaries = Summaries(cached, store, counter, giving_way(clock), clock, metrics, Memory())
     jobs = SummaryJobs(summaries, Naming("secret", Memory()), Memory())
     yield Epochs(store, jobs, counter, clock, metrics, Memory())

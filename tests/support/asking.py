@@ -1,0 +1,22 @@
+"""Our own calls to an upstream, which nobody bills."""
+
+from proxy.cache import Memory
+from proxy.core.dialects.answers import Usage
+from proxy.core.dialects.registry import CHAT
+from proxy.engine.models.asking import Asking, Caller
+from proxy.ports import Upstream
+
+
+class Unbilled:
+    """Ignores the outcomes of calls."""
+
+    def called(self, caller: Caller, usage: Usage | None) -> None:
+        """Nothing."""
+
+    def failed(self, caller: Caller, reason: str) -> None:
+        """Nothing."""
+
+
+def asking(upstream: Upstream) -> Asking:
+    """Return what asks this upstream, with nothing learned yet."""
+    return Asking(CHAT, upstream, Memory(), Unbilled())
