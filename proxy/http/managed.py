@@ -245,7 +245,21 @@ class Managed:
         if request.incoming.is_shadow:
             passage.fields["mode"] = "shadow"
         if (trace := tracing.current()) is not None:
-            trace.span.tell(_traced(exchange))
+            trace.span.tell(
+                {
+                    tracing.CONVERSATION: request.session.id,
+                    tracing.REQUEST_MODEL: request.model.label,
+                    tracing.POLICY: request.incoming.policy.name,
+                    tracing.STAGE: decision.stage.value,
+                    tracing.EPOCH: decision.number,
+                    tracing.CUT: decision.plan.cut,
+                    tracing.MODE: "shadow" if request.incoming.is_shadow else None,
+                    tracing.SENT: exchange.sent_tokens,
+                    tracing.FULL: exchange.full_tokens,
+                    tracing.BUDGET: request.budget.tokens,
+                    tracing.DEGRADED: exchange.degraded or None,
+                }
+            )
 
     async def _pass_on(self, exchange: Exchange, sent: Sent, passage: _Passage) -> None:
         """Pass the answer on, and have its turn recorded even if it breaks off."""
@@ -321,21 +335,3 @@ class TracedRoute:
 
         with tracing.within(tracing.Trace(span)):
             await self._app(scope, receive, told)
-
-
-def _traced(exchange: Exchange) -> tracing.Attributes:
-    """Return the span's attributes of a request that is ready to be sent."""
-    request, decision = exchange.request, exchange.decision
-    return {
-        tracing.CONVERSATION: request.session.id,
-        tracing.REQUEST_MODEL: request.model.label,
-        tracing.POLICY: request.incoming.policy.name,
-        tracing.STAGE: decision.stage.value,
-        tracing.EPOCH: decision.number,
-        tracing.CUT: decision.plan.cut,
-        tracing.MODE: "shadow" if request.incoming.is_shadow else None,
-        tracing.SENT: exchange.sent_tokens,
-        tracing.FULL: exchange.full_tokens,
-        tracing.BUDGET: request.budget.tokens,
-        tracing.DEGRADED: exchange.degraded or None,
-    }
