@@ -307,27 +307,22 @@ def stored_answer(
     usage: dict[str, Any] = {}
     if reply.usage is not None:
         prompt, completion = reply.usage.prompt_tokens or 0, reply.usage.completion_tokens or 0
-        usage = {
-            "usage": {
-                "prompt_tokens": prompt,
-                "completion_tokens": completion,
-                "total_tokens": prompt + completion,
-            }
-        }
-        if reply.usage.cached_tokens is not None:
-            usage["usage"]["prompt_tokens_details"] = {"cached_tokens": reply.usage.cached_tokens}
+        total, cached = prompt + completion, reply.usage.cached_tokens
+        counts = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": total}
+        details = {} if cached is None else {"prompt_tokens_details": {"cached_tokens": cached}}
+        usage = {"usage": {**counts, **details}}
     end = {"index": 0, "finish_reason": reply.finish_reason}
     if not stream:
         return msgspec.json.encode({**top, "choices": [{**end, "message": Raw(message)}], **usage})
     fields = members(message) or {}
     delta: dict[str, object] = {**fields}
-    if calls := elements(fields.get("tool_calls", Raw(b"null"))):  # in a delta each has an index
+    if calls := elements(fields.get("tool_calls", NULL)):  # in a delta each has an index
         delta["tool_calls"] = [
             {"index": number, **(members(call) or {})} for number, call in enumerate(calls)
         ]
     first = {"index": 0, "delta": delta, "finish_reason": None}
-    choices: list[list[object]] = [[first], [{**end, "delta": {}}]]
-    chunks = [{**top, "choices": each} for each in choices]
+    last = {**end, "delta": dict[str, object]()}
+    chunks: list[dict[str, Any]] = [{**top, "choices": [first]}, {**top, "choices": [last]}]
     if with_usage and usage:
         chunks.append({**top, "choices": [], **usage})
     return b"".join(b"data: %b\n\n" % msgspec.json.encode(chunk) for chunk in chunks) + _DONE
