@@ -243,14 +243,16 @@ async def _after_comments(response: UpstreamResponse, decoder: Decoder, begun: b
     chunks, loop = response.chunks(), asyncio.get_running_loop()
     until = loop.time() + _COMMENTS
     while True:
-        waited = _Waited(response, asyncio.ensure_future(anext(chunks, b"")))
+        following = asyncio.ensure_future(anext(chunks, b""))
+        waited = _Waited(response, following)
         try:
-            chunk = await waited.chunk(until - loop.time())
+            await asyncio.wait({following}, timeout=max(until - loop.time(), 0.0))
+            if not following.done():
+                return Sent(waited, bytes(begun), is_over=False)
+            chunk = following.result()
         except BaseException:
             await waited.aclose()
             raise
-        if chunk is None:
-            return Sent(waited, bytes(begun), is_over=False)
         begun += chunk
         events = decoder.feed(chunk)
         if events or not chunk or len(begun) > _BEGUN_BYTES:
@@ -266,11 +268,6 @@ class _Waited:
         self.headers = response.headers
         self._response = response
         self._following = following
-
-    async def chunk(self, seconds: float) -> bytes | None:
-        """Return the next chunk, empty at the end; None where it does not come within ``seconds``."""
-        await asyncio.wait({self._following}, timeout=max(seconds, 0.0))
-        return self._following.result() if self._following.done() else None
 
     async def chunks(self) -> AsyncIterator[bytes]:
         if chunk := await self._following:
