@@ -1,13 +1,7 @@
 """The five records that carry a request from its bytes to its stored turn, in the order they are made.
 
-- :class:`Incoming`: the request as the client sent it, with the policy that was chosen for it
-- :class:`Request`: the incoming request with its history and session read, and its budget
-- :class:`Decision`: the plan that the request is forwarded with: what is cut, and the notes in its place
-- :class:`Exchange`: the bytes that are sent, and the state of the turn
-- :class:`Sent`: the upstream's answer, its body still to come
-
-A :class:`Request` holds its :class:`Incoming`, an :class:`Exchange` holds the request and its decision. None
-of them copies fields of another.
+A :class:`Request` holds its :class:`Incoming`, an :class:`Exchange` holds the request and its
+:class:`Decision`; a :class:`Sent` is what comes back. None of them copies fields of another.
 """
 
 from __future__ import annotations
