@@ -23,7 +23,7 @@ from proxy.engine.flow import Exchange, Sent
 from proxy.engine.recording.recorder import Recorder
 from proxy.engine.tool_rounds import Answerers, FreshResults, Rounds
 from proxy.errors import UpstreamError, UpstreamInvalidResponse
-from proxy.ports import Clock, Header, UpstreamResponse, coding_of, is_stream
+from proxy.ports import Header, UpstreamResponse, coding_of, is_stream
 from proxy.tracing import ROUND, step
 
 _OK = 200
@@ -41,7 +41,6 @@ class ToolLoop:
 
     sender: Sender
     recorder: Recorder
-    clock: Clock
 
     async def run(self, exchange: Exchange, sent: Sent) -> Sent:
         """Return the answer as the client gets it.
@@ -123,7 +122,7 @@ class _Course:
             messages=tuple(self.rounds.sequence),
             tokens=self.rounds.tokens,
             ours=self.rounds.ours,
-            at=self.loop.clock.now(),
+            at=self.loop.recorder.clock.now(),
         )
         if not await self.loop.recorder.keep_hidden(self.exchange, hidden):
             self.exchange.degraded.append(_UNSAVED)
