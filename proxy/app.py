@@ -173,7 +173,7 @@ def create_app(
     )
     admission = Admission(policies, settings.body_memory)
     relay = Relay(outside.upstream, admission, metrics.relayed)
-    heads = Heads(outside.memory, pipeline.naming.tenant_header, is_shadow=is_shadow)
+    heads = Heads(outside.memory, pipeline.naming, is_shadow=is_shadow)
     logs_content = settings.log_content
     managed = Managed(pipeline, inside.appends, relay, metrics, admission, logs_content=logs_content)
     origins = Origins(

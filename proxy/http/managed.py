@@ -112,7 +112,7 @@ class Managed:
             return True
         body = scope[CLIENT].whole_body()
         passage.is_read = body is not None
-        envelope = head.envelope(self._pipeline.naming)  # its errors are reported before more is read
+        envelope = head.envelope  # its errors are reported before more is read
         with Permit(self._admission, candidates.streams) as permit:
             self._metrics.streams_active += 1
             try:

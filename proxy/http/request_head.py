@@ -274,8 +274,9 @@ HEAD = "unabridged.head"
 class Head:
     """A request's head without the length of its body."""
 
-    def __init__(self, key: _Key, warning: bytes, *, is_shadow: bool = False) -> None:
+    def __init__(self, key: _Key, naming: Naming, warning: bytes, *, is_shadow: bool) -> None:
         self._path, self._query, self._headers = key
+        self._naming = naming
         self._is_shadow = is_shadow
         self._named = by_name(self._headers)
         self.encoding = self._named.get(b"content-encoding")
@@ -284,7 +285,6 @@ class Head:
         self.origin: bytes | None = None
         """The origin of the web page that asks, once it was found to be allowed; None where no page asks."""
         self.is_examined = False
-        self._envelope: Envelope | None = None
         self._policies: PolicySet | None = None
         self._candidates: Candidates | None = None
 
@@ -307,17 +307,16 @@ class Head:
             )
         return "shadow" if self._is_shadow and mode == "full" else mode
 
-    def envelope(self, naming: Naming) -> Envelope:
-        """Return the envelope of a managed request; raises the errors of a head that cannot be read."""
-        if self._envelope is None:
-            check_credentials(self._headers)
-            require_json(header_of(self._headers, b"content-type"))
-            target = upstream_target(self._path, self._query)
-            digests = BODY_DIGESTS if self.encoding else frozenset[bytes]()  # of what is decoded here
-            dropped = digests.union(_DECODED)
-            forwarded = to_upstream(self._headers, accept_encoding=b"identity", without=dropped)
-            self._envelope = Envelope.read(naming, target, self._named, forwarded)
-        return self._envelope
+    @cached_property
+    def envelope(self) -> Envelope:
+        """The envelope of a managed request; raises the errors of a head that cannot be read."""
+        check_credentials(self._headers)
+        require_json(header_of(self._headers, b"content-type"))
+        target = upstream_target(self._path, self._query)
+        digests = BODY_DIGESTS if self.encoding else frozenset[bytes]()  # of what is decoded here
+        dropped = digests.union(_DECODED)
+        forwarded = to_upstream(self._headers, accept_encoding=b"identity", without=dropped)
+        return Envelope.read(self._naming, target, self._named, forwarded)
 
     @property
     def size(self) -> int:
@@ -329,19 +328,18 @@ class Head:
 class Heads:
     """The heads that were read last; ``is_shadow`` says that the server changes no request."""
 
-    def __init__(
-        self, memory: Memory, tenant_header: bytes | None = None, *, is_shadow: bool = False
-    ) -> None:
+    def __init__(self, memory: Memory, naming: Naming, *, is_shadow: bool = False) -> None:
+        self._naming = naming
         self._is_shadow = is_shadow
         self._heads: Lru[_Key, Head] = Lru(memory, attrgetter("size"))
-        self._our_names = {*_OUR_NAMES, tenant_header}
+        self._our_names = {*_OUR_NAMES, naming.tenant_header}
 
     def of(self, scope: Scope) -> Head:
         headers: Sequence[Header] = scope["headers"]
         lasting = tuple([header for header in headers if header[0] != _LENGTH])
         key = scope["raw_path"], scope["query_string"], lasting
         return self._heads.get_or_make(
-            key, lambda: Head(key, self.warning(lasting), is_shadow=self._is_shadow)
+            key, lambda: Head(key, self._naming, self.warning(lasting), is_shadow=self._is_shadow)
         )
 
     def warning(self, headers: Sequence[Header]) -> bytes:

@@ -24,13 +24,13 @@ def scope(*headers: tuple[bytes, bytes], query: bytes = b"") -> Scope:
 
 @pytest.fixture
 def heads() -> Heads:
-    return Heads(Memory())
+    return Heads(Memory(), NAMING)
 
 
 def test_a_head_is_the_same_however_long_its_body_is(heads: Heads) -> None:
     first = heads.of(scope(KEY, (b"content-length", b"10")))
     assert heads.of(scope(KEY, (b"content-length", b"11"))) is first
-    assert heads.of(scope(KEY)).envelope(NAMING) is first.envelope(NAMING)
+    assert heads.of(scope(KEY)).envelope is first.envelope
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_head_tells_what_is_asked(heads: Heads) -> None:
         b"x-vendor": b"1",
     }
     head = heads.of(scope(KEY, *asked.items(), query=b"x=1"))
-    envelope = head.envelope(NAMING)
+    envelope = head.envelope
     agent = Policy(name="agent")
     candidates = head.candidates(PolicySet(Policy(), {"agent": agent}))
     assert [each.policy for each in candidates.options] == [agent]
@@ -77,7 +77,7 @@ def test_a_head_tells_what_is_asked(heads: Heads) -> None:
 
 @pytest.mark.parametrize("digits", [13, 31, 40])
 def test_a_budget_larger_than_anything_is_a_number_that_the_policy_lowers(heads: Heads, digits: int) -> None:
-    budget = heads.of(scope(KEY, (b"x-unabridged-budget", b"9" * digits))).envelope(NAMING).budget
+    budget = heads.of(scope(KEY, (b"x-unabridged-budget", b"9" * digits))).envelope.budget
     assert budget is not None
     assert 10**9 < budget < 2**63
 
@@ -103,12 +103,12 @@ def test_what_is_wrong_is_said_each_time_and_only_where_the_request_is_managed(
     for _ in range(2):
         head = heads.of(scope(KEY, wrong))
         with pytest.raises(error):
-            _ = head.envelope(NAMING)
+            _ = head.envelope
 
 
 def test_of_a_repeated_content_type_the_first_counts(heads: Heads) -> None:
     told = (b"content-type", b"application/json")
-    assert heads.of(scope(KEY, told, told)).envelope(NAMING).forwarded[:3] == [KEY, told, told]
+    assert heads.of(scope(KEY, told, told)).envelope.forwarded[:3] == [KEY, told, told]
 
 
 def test_a_mode_that_there_is_not_is_refused_each_time(heads: Heads) -> None:
@@ -118,7 +118,7 @@ def test_a_mode_that_there_is_not_is_refused_each_time(heads: Heads) -> None:
 
 
 def test_heads_that_nobody_sends_any_more_are_forgotten() -> None:
-    heads = Heads(Memory(2_000_000))
+    heads = Heads(Memory(2_000_000), NAMING)
     first = heads.of(scope(KEY))
     for number in range(100):
         heads.of(scope((b"x-padding", b"%d" % number * 30_000)))
@@ -126,7 +126,7 @@ def test_heads_that_nobody_sends_any_more_are_forgotten() -> None:
 
 
 def test_headers_of_ours_that_there_are_not_are_told_in_characters_of_our_choice() -> None:
-    heads = Heads(Memory(), tenant_header=b"x-unabridged-team")
+    heads = Heads(Memory(), Naming("secret", Memory(), "x-unabridged-team"))
     assert heads.of(scope(KEY, (b"x-unabridged-team", b"a"))).warning == b""
     odd = [(b'x-unabridged-a\r\nSet-Cookie: a"=\xe9\0,' + b"b" * 70_000, b"")]
     odd += [(b"x-unabridged-%d" % number, b"") for number in range(100)]
