@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from itertools import count as numbers
 from itertools import groupby
 from typing import Any
 
@@ -329,11 +328,6 @@ def session(chain: Chain, policy: Policy, budget: Budget, summary: str | None = 
         plan = done.plan
         past = past if done.begun is None else past.after(length)
         yield done
-
-
-def tagged(prefix: str) -> Iterator[str]:
-    """Yield names that never repeat."""
-    return (f"{prefix}{number}" for number in numbers())
 
 
 def runs(situation: Situation, loose: Sequence[int]) -> Iterator[tuple[int, int]]:
