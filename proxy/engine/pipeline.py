@@ -16,7 +16,6 @@ from proxy.core.dialects.dialect import Dialect
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.situation import Conditions
 from proxy.core.recall.tool import offered_tool
-from proxy.core.tool_cache.cache import ToolCache
 from proxy.engine.answers.sending import Sender
 from proxy.engine.answers.tool_cache import ToolCaches
 from proxy.engine.answers.tool_loop import ToolLoop
@@ -35,7 +34,6 @@ from proxy.engine.sessions.attachments import Attachments
 from proxy.engine.sessions.recognition import Recognition
 from proxy.engine.sessions.session_cache import EpochLog, SessionState
 from proxy.ports import NAMED
-from proxy.telemetry import log_fault
 from proxy.tracing import PLAN, UNTRACED, current, step
 
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.005, 0.05
@@ -92,7 +90,7 @@ class Pipeline:
         exchange = Exchange(request=request, decision=decision, plain_body=body, degraded=degraded)
         if not is_shadow:
             if policy.tools or injection is not None:
-                exchange.tools = await self._fresh(request)
+                exchange.tools = await self.tools.fresh(request)
             if request.tool:
                 exchange.answerers = self.decisions.answerers(request, decision)
             self.sender.add_parameters(exchange)
@@ -228,13 +226,3 @@ class Pipeline:
             pins=pins,
             home=home,
         )
-
-    async def _fresh(self, request: Request) -> ToolCache:
-        """Return the tool results that are still fresh; none where reading them fails."""
-        history = request.history
-        given = history.injection.tools if history.injection is not None else ()
-        try:
-            return await self.tools.of(request, history.upstream_messages, given)
-        except Exception as error:  # noqa: BLE001 - law 7: a fault of ours costs the results, not the answer
-            log_fault("reading tool results failed", error)
-            return NOTHING_FRESH

@@ -21,7 +21,7 @@ from proxy.core.tool_cache.derive import NO_HIDDEN, Derived, Hidden, Place, deri
 from proxy.engine.flow import NOTHING_FRESH, Request
 from proxy.engine.intake.reader import off_loop_if_long
 from proxy.ports import SessionKey
-from proxy.telemetry import Metrics
+from proxy.telemetry import Metrics, log_fault
 
 _CHAIN_BYTES = 1024
 """Estimated bytes of a chain's state, beside its results."""
@@ -52,6 +52,16 @@ class ToolCaches:
         self._chains: Lru[tuple[SessionKey, bytes], _CachedChain] = Lru(
             memory, lambda cached: _CHAIN_BYTES + cached.derived.cache.weight
         )
+
+    async def fresh(self, request: Request) -> ToolCache:
+        """Return the tool results that are fresh for a request; none where reading them fails (law 7)."""
+        history = request.history
+        given = history.injection.tools if history.injection is not None else ()
+        try:
+            return await self.of(request, history.upstream_messages, given)
+        except Exception as error:  # noqa: BLE001 - a fault of ours costs the results, not the answer
+            log_fault("reading tool results failed", error)
+            return NOTHING_FRESH
 
     async def of(
         self, request: Request, hidden: Hidden = NO_HIDDEN, injected: Sequence[InjectedResult] = ()
