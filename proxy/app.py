@@ -91,7 +91,7 @@ from proxy.http.page.policies import PolicyPages
 from proxy.http.page.session import SessionPages
 from proxy.http.relay import Relay
 from proxy.http.request_head import Heads
-from proxy.ports import Header, Search, SessionStore, TokenCounter, Upstream
+from proxy.ports import Search, SessionStore, TokenCounter, Upstream
 from proxy.telemetry import Metrics, log_warning, set_up_logging
 from proxy.tracing import Tracer
 

@@ -265,7 +265,7 @@ async def test_what_was_summarised_too_often_is_made_anew_from_the_originals(
             epoch = told(response, "epoch")
             asked = -1
             while asked != (asked := len(model.summaries)):  # its summary is ready before the next one
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.3)
                 async with answering:
                     pass
     assert is_used()
