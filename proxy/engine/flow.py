@@ -94,8 +94,12 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return self.budget.head + self.chain.tokens.total
 
     def tool_under(self, plan: Plan) -> bytes:
-        """Return the proxy's tool if this plan cuts something or memory is on; else empty."""
-        return self.tool if plan != EMPTY or self.incoming.policy.memory.enabled else b""
+        """Return the proxy's tool if this plan cuts something, the history has calls of it, or memory is on.
+
+        Some upstreams refuse messages with calls where no tools are given. Else empty.
+        """
+        is_of_use = plan != EMPTY or self.history.ours() > 0 or self.incoming.policy.memory.enabled
+        return self.tool if is_of_use else b""
 
     def alternates(self, epoch: Epoch | None) -> bool:
         """Whether notes are merged into neighbouring messages, for a model that requires alternating roles.

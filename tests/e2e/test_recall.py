@@ -156,7 +156,9 @@ async def test_the_client_is_never_shown_a_tool_that_it_does_not_know(
     assert [call.function.name for call in answer.choices[0].message.tool_calls] == ["look"]
 
 
-async def test_nor_where_only_the_history_shows_it_to_the_model(model: Model, policy: Start) -> None:
+async def test_it_is_offered_too_where_nothing_is_cut_but_the_history_has_calls_of_it(
+    model: Model, policy: Start
+) -> None:
     text = POLICY.replace("4000", "50000")
     headers = {"X-Unabridged-Session": "one"}
     async with proxying(model.url, policy=policy(text=text)) as url:
@@ -166,7 +168,8 @@ async def test_nor_where_only_the_history_shows_it_to_the_model(model: Model, po
         talk = [*long_talk(), said("By a physician."), user("What else?")]
         answer = await ask(url, talk, extra_headers=headers)
     assert answer.choices[0].message.content == "Nothing more."
-    assert "tools" not in model.bodies()[-1]
+    assert answer.choices[0].message.tool_calls is None
+    assert model.bodies()[-1]["tools"] == model.bodies()[-2]["tools"] == [TOOL]
     assert model.views()[-1][-1]["content"].startswith("Nothing was found.")
 
 

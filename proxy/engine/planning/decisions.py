@@ -139,7 +139,7 @@ class Decisions:
 
     def answerers(self, request: Request, decision: Decision) -> list[Answerer]:
         """Return the answerers for tools that the proxy added to this request or to its history."""
-        is_offered = bool(request.tool_under(decision.plan)) or bool(request.tool and request.history.hidden)
+        is_offered = bool(request.tool_under(decision.plan))
         return [self.recall(request, decision.plan)] if is_offered else []
 
     async def leave_out_reasoning(self, exchange: Exchange) -> bool:
