@@ -9,6 +9,7 @@ message has the same identity, and a history continues another, whichever SDK se
 """
 
 import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import accumulate
@@ -27,6 +28,7 @@ _DEEPEST = 64
 _EXACT = 2**53
 """Largest number that JavaScript holds exactly; up to it, 20.0 is printed as 20 without loss."""
 _UNSTABLE_PART_MEMBERS = frozenset({"cache_control", "annotations"})
+_THINKING = re.compile(r"\s*<(think(?:ing)?|reason(?:ing)?|thoughts?)>")
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
@@ -39,6 +41,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     """Ids of the tool calls that it makes."""
     result_of: tuple[str, ...] = ()
     """Ids of the tool calls whose results it carries; some APIs put several results into one message."""
+    spoken: bytes = b""
+    """Of an answer whose text begins with reasoning in tags: its identity without that; else empty."""
 
     @property
     def is_result(self) -> bool:
@@ -73,6 +77,24 @@ def last_user(messages: Sequence[Message]) -> int | None:
 def read_message(content: Content) -> Message:
     """Return the :class:`Message` for a decoded message."""
     exact = content if content.is_exact else content.exact
+    said = exact.text if content.role == "assistant" else ""
+    rest = _without_thoughts(said)
+    spoken = _identity(exact.with_text(rest)) if rest != said else b""
+    calls = tuple([call_id for call_id, _, _ in content.calls])
+    return Message(content.role, _identity(exact), calls, tuple(content.result_of), spoken)
+
+
+def _without_thoughts(text: str) -> str:
+    """Return a text without reasoning in tags at its beginning, which many clients do not send back.
+
+    Where the model's template has written the opening tag, the text has only the closing one.
+    """
+    opened = _THINKING.match(text)
+    _, is_closed, rest = text.partition(f"</{opened[1]}>" if opened else "</think>")
+    return rest if is_closed else text
+
+
+def _identity(exact: Content) -> bytes:
     made = [(call_id, name, canonical_arguments(text)) for call_id, name, text in exact.calls]
     parts: list[object] = []
     for part in exact.parts:
@@ -89,8 +111,7 @@ def read_message(content: Content) -> Message:
     identifying = [exact.role, exact.name, parts, made, result_of or None]
     if not (parts or made) and (said := exact.refusal.strip() or exact.audio):
         identifying.append(said)
-    calls = tuple([call_id for call_id, _, _ in content.calls])
-    return Message(content.role, hashlib.sha256(dumps(identifying)).digest(), calls, tuple(content.result_of))
+    return hashlib.sha256(dumps(identifying)).digest()
 
 
 def canonical_arguments(text: str, *, keeps_empty: bool = False) -> object:

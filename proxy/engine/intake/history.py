@@ -167,10 +167,10 @@ class History(CachedPrefix, frozen=True, kw_only=True):
                 return entry.message.identity
         return self.entries[0].message.identity if self.entries else b""
 
-    def joint(self, answer: bytes, end: int) -> Joint | None:
-        """Return the joint that identifies an answer at position ``end`` by its place alone.
+    def joint(self, answer: Message, end: int) -> Joint | None:
+        """Return the joint that identifies an answer at position ``end`` by its place and its words alone.
 
-        ``answer`` is its identity. None where no user message stands between it and the answer before.
+        None where no user message stands between it and the answer before.
         """
         start, user = end, -1
         while start and (role := self.entries[start - 1].message.role) != "assistant":
@@ -179,12 +179,13 @@ class History(CachedPrefix, frozen=True, kw_only=True):
                 user = start
         if user < 0:
             return None
-        return Joint(joint(self.hashes[start - 1] if start else self.root, answer), self.hashes[user])
+        before, words = self.hashes[start - 1] if start else self.root, answer.spoken or answer.identity
+        return Joint(joint(before, words), self.hashes[user])
 
     def joint_at(self, place: int) -> Joint | None:
         """Return the joint of the answer at this position; None if the message is not an answer."""
         message = self.entries[place].message
-        return self.joint(message.identity, place) if message.role == "assistant" else None
+        return self.joint(message, place) if message.role == "assistant" else None
 
     def joints(self, most: int) -> tuple[bytes, ...]:
         """Return the joints of the newest ``most`` messages, newest first; empty bytes if not an answer's."""
@@ -196,8 +197,8 @@ class History(CachedPrefix, frozen=True, kw_only=True):
         """Return a message by its chain hash; searched from the end, near which it is."""
         return self.raws[self.hashes.last_place(chain_hash)]
 
-    def first_joint(self, answer: bytes = b"") -> bytes:
-        """Return the joint hash of the first answer, or of ``answer`` (an identity) where there is none yet.
+    def first_joint(self, answer: Message | None = None) -> bytes:
+        """Return the joint hash of the first answer, or of ``answer`` where there is none yet.
 
         Empty bytes where there is no joint.
         """

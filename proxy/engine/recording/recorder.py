@@ -104,7 +104,7 @@ class Recorder:
             exchange.answer = own = extend(history.tip, message.identity)
             answered = ChainedAnswer(own, answer.message, content, message, answer)
             if session.is_headerless:
-                answered.joint = self.recognition.answered(session, history, own, message.identity)
+                answered.joint = self.recognition.answered(session, history, message, own)
         task = exchange.recording = self.background.run(self._record(exchange, answer, answered))
         self.writing[session.key].add(task)
         return task

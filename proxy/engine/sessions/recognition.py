@@ -10,7 +10,7 @@ import secrets
 from msgspec.structs import replace
 
 from proxy.cache import Lru, Memory
-from proxy.core.conversation.messages import has_only_lost
+from proxy.core.conversation.messages import Message, has_only_lost
 from proxy.core.conversation.records import Joint
 from proxy.engine.intake.history import History
 from proxy.engine.intake.naming import Caller, Naming
@@ -222,23 +222,23 @@ class Recognition:
         return found.user is not None and _has_only_lost(history, user, found.user.raw)
 
     def answered(
-        self, session: SessionState, history: History, answer: bytes, identity: bytes
+        self, session: SessionState, history: History, answer: Message, chain_hash: bytes
     ) -> Joint | None:
-        """Remember an answer given in a session without a header; ``answer`` is its chain hash.
+        """Remember an answer given in a session without a header.
 
         Returns the joint that finds the answer again where the messages before it change. Where another
         session gave the same answer to the same words or at the same place, a request that continues it
         begins a session of its own, since nobody can tell whose it is (law 6).
         """
         key, tenant = session.key, session.tenant
-        self._give((session.tag, answer), key)
-        joint = history.joint(identity, len(history.hashes))
+        self._give((session.tag, chain_hash), key)
+        joint = history.joint(answer, len(history.hashes))
         if joint is None:
             return None
         self._give((tenant, joint.hash), key)
         session.cached.joint, session.cached.question = joint.hash, history.raw_of(joint.user)
         self.cache.keep(key, session.cached)
-        first = history.first_joint(identity)
+        first = history.first_joint(answer)
         if joint.hash != first and key.tag == session.tag:
             return joint
         return replace(joint, first=self._naming.bucket(tenant, first)) if first else joint

@@ -283,6 +283,39 @@ def test_an_odd_message_has_an_identity(raw: bytes):
     assert (message.role, message.calls, message.result_of) == ("", (), ())
 
 
+# --- answers without the reasoning that they began with
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "<think>Four?</think>It is 4.",
+        " <think>\nFour?\n</think>\n\nIt is 4.",
+        "Four?</think> It is 4.",
+        "<thinking>Four?</thinking>It is 4.",
+        "<thought>Not </think>, is it?</thought>It is 4.",
+    ],
+)
+def test_an_answer_is_known_by_its_words_without_its_thoughts(told: str):
+    message = read_message(Content.of(json.dumps({"role": "assistant", "content": told}).encode()))
+    assert message.spoken == identity({"role": "assistant", "content": "It is 4."})
+    assert message.identity != message.spoken
+
+
+@pytest.mark.parametrize(
+    ("role", "told"),
+    [
+        ("assistant", "It is 4."),
+        ("assistant", "<think>It is 4."),
+        ("assistant", "<b>It</b> is 4."),
+        ("user", "<think>Four?</think>It is 4."),
+    ],
+)
+def test_what_has_no_thoughts_at_its_beginning_is_known_by_all_of_it(role: str, told: str):
+    message = read_message(Content.of(json.dumps({"role": role, "content": told}).encode()))
+    assert message.spoken == b""
+
+
 # --- chains
 
 

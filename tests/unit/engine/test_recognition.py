@@ -93,7 +93,7 @@ async def test_who_gave_the_newest_answer_decides_though_this_process_gave_one_b
     async def answered(by: Recognition, *texts: str) -> SessionState:
         asked, whole = await conversation(*texts[:-1]), await conversation(*texts)
         session, _ = await by.recognise(caller, asked, "l", needs_store=False)
-        by.answered(session, asked, whole.hashes[-1], whole.entries[-1].message.identity)
+        by.answered(session, asked, whole.entries[-1].message, whole.hashes[-1])
         return session
 
     lost = await answered(here, "Hello", "Hi.")
@@ -141,7 +141,7 @@ async def test_where_nobody_knows_whose_the_newest_answer_is_this_process_goes_o
     recognition = Recognition(store, naming, SessionCache(Memory()), HandClock(), Memory())
     asked, answered = await conversation("Hello"), await conversation("Hello", "Hi.")
     session, _ = await recognition.recognise(caller, asked, "l", needs_store=False)
-    recognition.answered(session, asked, answered.hashes[-1], answered.entries[-1].message.identity)
+    recognition.answered(session, asked, answered.entries[-1].message, answered.hashes[-1])
     whole = await conversation("Hello", "Hi.", "How are you?", "Fine.")
     for key in (session.key, SessionKey(session.key.tag, "another")):
         await store.record(key, headerless(whole), DAY)

@@ -1,0 +1,106 @@
+"""A client that does not send back the reasoning that a model has written into its answer's text."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from tests.support.clients import admin, only_session, proxying, write_policy
+from tests.support.stores import Server, serving, valkey_command
+from tests.support.upstreams import Model, running, said
+
+POLICY = """
+[budget]
+tokens = 2000
+[summary]
+enabled = false
+[economy]
+enabled = false
+"""
+FORMS = {
+    "in tags": "<think>\nHm, number {0}.\n</think>\n\nIt is {0}.",
+    "with the closing tag alone": "Hm, number {0}.\n</think>\n\nIt is {0}.",
+    "in other tags": "<reasoning>Hm, number {0}.</reasoning>It is {0}.",
+}
+
+
+@pytest.fixture
+async def valkey() -> AsyncGenerator[Server]:
+    with serving(valkey_command()) as server:
+        yield server
+
+
+class Reasoned:
+    """A conversation with a model that thinks aloud; the client keeps only what it says after that."""
+
+    def __init__(self, model: Model, form: str) -> None:
+        self.model = model
+        self.form = form
+        self.messages: list[Any] = []
+        self.sessions: list[str] = []
+        self.epochs: list[str] = []
+
+    async def turn(self, url: str, *, stream: bool = False) -> None:
+        number = len(self.sessions)
+        self.messages.append({"role": "user", "content": f"What is item {number}? " + "Tell me all. " * 20})
+        self.model.replies.append(said(self.form.format(number)))
+        async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="sk-test", max_retries=0) as client:
+            answer: Any = await client.chat.completions.with_raw_response.create(
+                model="gpt-test", messages=self.messages, stream=stream
+            )
+            parsed = answer.parse()
+            if stream:
+                texts = [chunk.choices[0].delta.content or "" async for chunk in parsed if chunk.choices]
+                text = "".join(texts)
+            else:
+                text = parsed.choices[0].message.content
+        assert text == self.form.format(number)
+        self.messages.append({"role": "assistant", "content": f"It is {number}."})
+        self.sessions.append(answer.headers["x-unabridged-session"])
+        self.epochs.append(answer.headers["x-unabridged-epoch"])
+
+
+async def written(url: str, turns: int) -> None:
+    """Return when so many turns of the only session are stored."""
+    for _ in range(1_000):
+        if sum(each["turns"] for each in (await admin(url, "sessions"))["sessions"]) >= turns:
+            return
+        await asyncio.sleep(0.01)
+    raise TimeoutError
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["in one piece", "streamed"])
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+async def test_it_is_one_session_all_the_same(url: str, model: Model, form: str, stream: bool) -> None:
+    talk = Reasoned(model, form)
+    for _ in range(5):
+        await talk.turn(url, stream=stream)
+    assert len(set(talk.sessions)) == 1
+    await written(url, 5)
+    session = await only_session(url)
+    told = await admin(url, f"sessions/{session['id']}/transcript")
+    contents = [each["message"]["content"] for each in told["messages"]]
+    assert contents == [*(each["content"] for each in talk.messages[:-1]), form.format(4)]
+
+
+async def test_machines_that_take_turns_know_it_and_its_cuts_stay(valkey: Server, tmp_path: Path) -> None:
+    policy = str(write_policy(tmp_path, "small", POLICY))
+    async with running(Model(window=100_000)) as model, AsyncExitStack() as stack:
+        urls = [
+            await stack.enter_async_context(proxying(model.url, policy=policy, store=valkey.url))
+            for _ in range(2)
+        ]
+        talk = Reasoned(model, FORMS["in tags"])
+        for number in range(40):
+            await talk.turn(urls[number % 2])
+            await written(urls[0], number + 1)
+        assert model.invalid == []
+    assert len(set(talk.sessions)) == 1
+    assert talk.epochs == sorted(talk.epochs, key=int)
+    assert 1 < int(talk.epochs[-1]) < 10
