@@ -262,6 +262,22 @@ class ReadBody(msgspec.Struct, frozen=True):
     """Whether other conversations may have the same scope."""
     before: CachedPrefix | None = None
     """What is known of the messages with which the body begins; None where nothing is."""
+    hashed: "Hashed | None" = None
+    """Hash of the body's first bytes, if it was computed."""
+
+
+class Hashed:
+    """An incremental hash of a body's first bytes: no byte is hashed twice."""
+
+    def __init__(self, seed: int) -> None:
+        self._hash = xxhash.xxh3_128(seed=seed)
+        self._end = 0
+
+    def up_to(self, raw: bytes, end: int) -> bytes:
+        """Return the digest of the first ``end`` bytes; ``end`` may not be less than in the last call."""
+        self._hash.update(memoryview(raw)[self._end : end])
+        self._end = end
+        return self._hash.digest()
 
 
 class BodyCache:
@@ -286,11 +302,12 @@ class BodyCache:
         newest = self._bodies.get(name)
         if newest is None:
             return ReadBody(self._dialect.read_body(raw, max_messages), scope, name, is_shared)
-        beginning = newest.beginning
-        if beginning is not None and self._digest(raw, beginning.end) == newest.digest:
-            body = beginning.continued(raw, max_messages)
-            if body is not None:
-                return ReadBody(body, scope, name, is_shared, newest.prefix)
+        if newest.beginning is not None:
+            hashed = Hashed(self._seed)
+            if hashed.up_to(raw, newest.beginning.end) == newest.digest:
+                body = newest.beginning.continued(raw, max_messages)
+                if body is not None:
+                    return ReadBody(body, scope, name, is_shared, newest.prefix, hashed)
         body = self._dialect.read_body(raw, max_messages)
         before = newest.prefix if body.messages.begins_with(newest.messages) else None
         return ReadBody(body, scope, name, is_shared, before)
@@ -313,7 +330,7 @@ class BodyCache:
         size = len(raw) + _CONVERSATION_BYTES + _BODY_MESSAGE_BYTES * prefix.length
         beginning, digest = body.beginning() if len(raw) >= _LEAST else None, b""
         if beginning is not None:
-            digest = self._digest(raw, beginning.end)
+            digest = (read.hashed or Hashed(self._seed)).up_to(raw, beginning.end)
             size += beginning.weight
         names = {read.name}
         if read.is_shared and prefix.head:
@@ -322,10 +339,6 @@ class BodyCache:
         newest = NewestBody(body.messages, prefix, size, beginning, digest)
         for name in names:
             self._bodies.put(name, newest)
-
-    def _digest(self, raw: bytes, end: int) -> bytes:
-        """Return the hash of a body's first ``end`` bytes."""
-        return xxhash.xxh3_128_digest(memoryview(raw)[:end], self._seed)
 
     def _name(self, scope: bytes, raw: bytes) -> bytes:
         """Return a key that tells a conversation from others of its scope: the bytes after its head.

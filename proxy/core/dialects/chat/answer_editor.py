@@ -38,7 +38,6 @@ class _Fate(Enum):
     """Nobody answers it: the tool is the proxy's own, and no further request may be made to the upstream."""
 
 
-_OPEN = (_Fate.UNNAMED, _Fate.OURS)
 _UNSEEN = (_Fate.HIDDEN, _Fate.DROPPED)
 
 
@@ -55,6 +54,7 @@ class Calls:
         self._may_ask = may_ask
         self._fates: list[_Fate] = []
         """The fate of each call, by its place."""
+        self._decided = 0
         self.message = PartialMessage()
         """The message that makes the calls, as the upstream wrote it."""
 
@@ -83,7 +83,7 @@ class Calls:
 
     def name_all(self) -> None:
         """Take note that all names are complete, and decide on the calls."""
-        for place in range(len(self._fates)):
+        for place in range(self._decided, len(self._fates)):
             self._name(place)
 
     def _name(self, place: int) -> None:
@@ -94,11 +94,16 @@ class Calls:
                 self._fates[place] = _Fate.OURS
             else:
                 self._fates[place] = _Fate.DROPPED if is_ours else _Fate.SHOWN
+            self._advance()
+
+    def _advance(self) -> None:
+        open_fates = (_Fate.UNNAMED, _Fate.OURS)
+        while self._decided < len(self._fates) and self._fates[self._decided] not in open_fates:
+            self._decided += 1
 
     def are_settled(self, elements: Sequence[Element]) -> bool:
         """Whether the fates of these elements' calls, and of all calls before them, are decided."""
-        newest = max((call.place for _, call in elements), default=-1)
-        return not any(fate in _OPEN for fate in self._fates[: newest + 1])
+        return all(call.place < self._decided for _, call in elements)
 
     def requested(self) -> list[ToolCall]:
         """The calls that the proxy may answer."""
@@ -130,6 +135,7 @@ class Calls:
             elif fate is _Fate.OURS:
                 is_ours = self._rules.is_ours(self.message.calls[place].name)
                 self._fates[place] = _Fate.DROPPED if is_ours else _Fate.SHOWN
+        self._advance()
 
     def seen(self, elements: Sequence[Element]) -> list[dict[str, Raw]]:
         """Return these elements as the client gets them: hidden calls are left out, the rest renumbered."""
