@@ -12,12 +12,12 @@ depends on the message's own class: an ephemeral one stays out of summaries even
 import re
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from functools import cached_property
 from hashlib import sha256
 
 from proxy.core.conversation.messages import HEAD_ROLES, Message
 from proxy.core.conversation.units import Unit
 from proxy.core.dialects.dialect import Content
+from proxy.core.lazy import lazy
 from proxy.core.policy.sections import Retention, RetentionClass
 
 FIRMEST: Sequence[RetentionClass] = (
@@ -131,11 +131,11 @@ class Classes:
             found.append(named.get(call_id) or self._content(position).name or None)
         return found
 
-    @cached_property
+    @lazy
     def _unit_at(self) -> Sequence[int]:
         return [index for index, unit in enumerate(self._units) for _ in range(unit.start, unit.end)]
 
-    @cached_property
+    @lazy
     def _newest(self) -> Mapping[bytes, int]:
         """The last position of each identity."""
         return {message.identity: place for place, message in enumerate(self._messages)}

@@ -12,13 +12,14 @@ history up to the message (law 3).
 
 import re
 from collections.abc import Callable, Sequence
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from itertools import islice
 from typing import Self
 
 from proxy.core.conversation.messages import HEAD_ROLES, Message
 from proxy.core.dialects.dialect import Call, Content, Size
 from proxy.core.extraction.printed import Lines, Run
+from proxy.core.lazy import lazy
 from proxy.core.text.lexicon.words import COMMANDS
 
 # --- commands ---
@@ -94,7 +95,7 @@ class Observation(Content):
         self.result_of: Sequence[str] = ("",)
         self.parts = content.parts
 
-    @cached_property
+    @lazy
     def _texts(self) -> list[list[Run]]:
         """The runs of each text of the message."""
         return [[*_lines_of(text).runs] for text in self._content.texts()]

@@ -8,13 +8,13 @@ a substitute until the model has answered, and if the model fails. All sizes are
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple, Self
 
 from msgspec.structs import replace
 
 from proxy.core.budget.budget import Stage
 from proxy.core.conversation.units import exchanges_of, request_points
+from proxy.core.lazy import lazy
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import Anchor
 from proxy.core.planning.situation import CRITICAL, PINNED, Situation
@@ -224,7 +224,7 @@ class RunningSummary:
     def _whole(self, condensed: Mapping[str, str]) -> str:
         return _BREAK.join(filter(None, [self.earlier, *self._lines(condensed)]))
 
-    @cached_property
+    @lazy
     def _earlier_parts(self) -> tuple[str, list[str]]:
         """The model's text in the earlier summary, and the exchanges after it."""
         written, *exchanges = (_BREAK + self.earlier).split(_BREAK + _USER)

@@ -6,13 +6,13 @@ Values are literal and not repeated: a value that is part of one already include
 import re
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
-from functools import cached_property
 from operator import attrgetter
 from typing import NamedTuple
 
 from proxy.core.extraction.facts import Fact
 from proxy.core.extraction.kinds import kind_of
 from proxy.core.extraction.reading import title_of, untitled
+from proxy.core.lazy import lazy
 from proxy.core.planning.situation import Count
 
 _PLURAL = {
@@ -87,7 +87,7 @@ class Standing:
             within = holding.find(word, within + 1)
         return False
 
-    @cached_property
+    @lazy
     def _words(self) -> Mapping[str, None]:
         """The words of the text, found line by line because one long step would block other threads."""
         words: dict[str, None] = {}
@@ -95,7 +95,7 @@ class Standing:
             words.update(dict.fromkeys(line.split()))
         return words
 
-    @cached_property
+    @lazy
     def _places(self) -> Mapping[str, Sequence[int]]:
         """The positions of each word in the text."""
         places: defaultdict[str, list[int]] = defaultdict(list)
@@ -103,7 +103,7 @@ class Standing:
             places[match[0]].append(match.start())
         return places
 
-    @cached_property
+    @lazy
     def _holding(self) -> Mapping[str, Sequence[str]]:
         """By four characters, the words that contain them."""
         holding: defaultdict[str, list[str]] = defaultdict(list)

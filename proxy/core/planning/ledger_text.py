@@ -8,7 +8,6 @@ what the view still shows. Tool text never becomes a constraint: the role says w
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from heapq import heapify, heappop
 from math import log2
 from typing import get_args
@@ -17,6 +16,7 @@ from proxy.core.conversation.messages import HEAD_ROLES, TOOL_ROLES
 from proxy.core.extraction.constraints import Rule
 from proxy.core.extraction.facts import Fact
 from proxy.core.extraction.reading import BINDS, Voice, untitled
+from proxy.core.lazy import lazy
 from proxy.core.planning.ledger_odds import AGE, LEAST_ODDS, RESULTS, Mentions
 from proxy.core.planning.ledger_packing import Bullets, Packing, Standing, label_of, may_share, values_in
 from proxy.core.planning.plan import Plan
@@ -115,7 +115,7 @@ class Source:
         ]
         return [*texts, *clipped]
 
-    @cached_property
+    @lazy
     def shown(self) -> Container[str]:
         """The text of the view, including that of notes; identifiers in it are not repeated.
 
@@ -131,7 +131,7 @@ class Source:
             shown[text] = Standing(text)
         return shown[text]
 
-    @cached_property
+    @lazy
     def constraints(self) -> list[Rule]:
         """Binding sentences that the view does not show, the strongest first."""
         if not self.situation.policy.ledger.constraints:
@@ -156,7 +156,7 @@ class Source:
             self._ranked.append((fact, is_listed))
             yield self._ranked[-1]
 
-    @cached_property
+    @lazy
     def _scored(self) -> list[tuple[float, int, str, Fact, bool]]:
         stale, length = self._stale(), len(self._readings)
         scored = [
@@ -275,7 +275,7 @@ class Source:
                     del found[each.fact.value]
         return found
 
-    @cached_property
+    @lazy
     def _results(self) -> int:
         """Number of tool results that are cut."""
         role, gaps = self.situation.role, self.plan.gaps

@@ -8,7 +8,6 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Container
 from collections.abc import Set as AbstractSet
-from functools import cached_property
 from operator import attrgetter
 from typing import Self
 
@@ -24,6 +23,7 @@ from proxy.core.dialects.dialect import Content
 from proxy.core.extraction.constraints import Rule, in_force
 from proxy.core.extraction.observations import in_plain_text
 from proxy.core.extraction.reading import Read, Reading
+from proxy.core.lazy import lazy
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.importance import Score, score
 from proxy.core.planning.life import NO_PAST, Past, affordable_summary
@@ -89,7 +89,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
     read: Read = msgspec.field(default_factory=Read)
     """What has been extracted from the chain's messages; shared by other situations of the same chain."""
 
-    @cached_property
+    @lazy
     def units(self) -> list[Unit]:
         """All units of the chain, cut or not; a plain-text command and its observation form one unit.
 
@@ -112,12 +112,12 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
         }
         return joined(units, answered) if answered else units
 
-    @cached_property
+    @lazy
     def _in_plain_text(self) -> AbstractSet[int]:
         """Positions of plain-text commands and of observations."""
         return self.read.in_plain_text if self._readings else frozenset()
 
-    @cached_property
+    @lazy
     def users(self) -> list[int]:
         """Positions of user messages, without observations."""
         found = self.read.users if self._readings else []
@@ -134,7 +134,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
         role = self.chain.messages[position].role
         return "tool" if role == "user" and position in self._in_plain_text else role
 
-    @cached_property
+    @lazy
     def standing(self) -> list[int]:
         """Indexes of the units that are in the view."""
         found: list[int] = []
@@ -144,14 +144,14 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
             after = bisect_left(self.units, end, key=_start)
         return [*found, *range(after, len(self.units))]
 
-    @cached_property
+    @lazy
     def pace(self) -> float:
         """Mean counted tokens that each request since the last epoch has added."""
         began = self.past.length
         requests = 1 + sum(message.role == "assistant" for message in self.chain.messages[began:])
         return self.chain.tokens.between(began) / requests
 
-    @cached_property
+    @lazy
     def summary_tokens(self) -> int:
         """Tokens that a summary may have if it is requested now."""
         return affordable_summary(self.policy, self.budget, self.conditions.prices, self.pace)
@@ -181,7 +181,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
         edit = self.plan.edit_at(position)
         return self.chain.tokens[position] if edit is None else edit.tokens
 
-    @cached_property
+    @lazy
     def view_tokens(self) -> int:
         """Counted tokens of the view, without the head."""
         return view_tokens(self.plan, self.chain.tokens) + self.unwritten
@@ -214,12 +214,12 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
             found = self.read.contents[position] = self.chain.content(position)
         return found
 
-    @cached_property
+    @lazy
     def shown(self) -> dict[str, Container[str]]:
         """The text of the view last written, indexed: a draft and its finished plan usually have the same."""
         return {}
 
-    @cached_property
+    @lazy
     def readings(self) -> list[Reading]:
         """By message, its exact values and its binding sentences; empty for messages not to be quoted."""
         readings = self._readings[: len(self.chain)]
@@ -242,7 +242,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
         rules = self.policy.ledger
         return bool(rules.constraints and (rules.share or rules.tokens)) and self._readings[position].is_rule
 
-    @cached_property
+    @lazy
     def constraints(self) -> tuple[list[Rule], list[tuple[Rule, Rule]]]:
         """The rules in force; and the rules that newer ones replaced, each with its successor."""
         readings = self.readings
@@ -254,14 +254,14 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
             for sentence in readings[place].sentences
         )
 
-    @cached_property
+    @lazy
     def fresh(self) -> ToolCache:
         """The tool results that are fresh at the end of the chain, as the client sent it."""
         rules, chain = Rules(self.policy.tools), self.chain
         places = zip(chain.messages, chain.raws, chain.hashes, strict=True) if rules.is_caching else ()
         return derive(initial(rules), places, chain.dialect).cache
 
-    @cached_property
+    @lazy
     def protection(self) -> dict[int, int]:
         levels = dict.fromkeys(self.standing, FREE)
         recent, left = list[int](), self.newest
@@ -307,7 +307,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
         pinned = (index for index in self.standing if pins and is_pinned(self.units[index]))
         return [*self.classed.get("critical", ()), *pinned]
 
-    @cached_property
+    @lazy
     def classed(self) -> dict[RetentionClass, list[int]]:
         """The units of the view by retention class, in order."""
         found: dict[RetentionClass, list[int]] = {}
@@ -315,11 +315,11 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
             found.setdefault(self.classes.of(index), []).append(index)
         return found
 
-    @cached_property
+    @lazy
     def classes(self) -> Classes:
         return Classes(self.policy.retention, self.chain.messages, self.units, self.content, self.role)
 
-    @cached_property
+    @lazy
     def pinned(self) -> list[int]:
         hashes = self.chain.hashes if self.pins else ()
         return [place for place, chain_hash in enumerate(hashes) if chain_hash in self.pins]
@@ -340,7 +340,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
         )
         return next(scores) if unit.count == 1 else max(scores, key=lambda each: each.total)
 
-    @cached_property
+    @lazy
     def _scores(self) -> dict[int, Score]:
         return {}
 

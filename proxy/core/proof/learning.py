@@ -10,7 +10,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from typing import NamedTuple
 
 from proxy.core.budget.budget import Budget
@@ -18,6 +18,7 @@ from proxy.core.budget.prices import Prices
 from proxy.core.economics.bill import NOTHING, Bill
 from proxy.core.economics.simulate import replay
 from proxy.core.extraction.reading import Read
+from proxy.core.lazy import lazy
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import EMPTY, Plan
 from proxy.core.planning.situation import Count
@@ -64,7 +65,7 @@ class Recording:
         """Whether it is in the half to learn from; depends on its id only, so every run splits alike."""
         return hashlib.sha256(self.id.encode(errors="surrogatepass")).digest()[0] % 2 == 0
 
-    @cached_property
+    @lazy
     def needs(self) -> Mapping[int, list[Need]]:
         """By an answer's position, the exact strings that it used from the messages before it."""
         chain, found = self.chain, dict[int, list[Need]]()

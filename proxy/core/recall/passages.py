@@ -12,7 +12,6 @@ Messages that a policy calls ephemeral cannot be recalled.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from proxy.core.conversation.messages import TOOL_ROLES
@@ -20,6 +19,7 @@ from proxy.core.conversation.retention import Classes
 from proxy.core.conversation.units import joined
 from proxy.core.extraction.observations import answered_commands, in_plain_text
 from proxy.core.formats.json import text_or_empty
+from proxy.core.lazy import lazy
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import Plan
 from proxy.core.policy.policy import Policy
@@ -148,7 +148,7 @@ class Reach:
     cache: PieceCache | None = None
     _originals: dict[int, Original] = field(default_factory=dict[int, Original])
 
-    @cached_property
+    @lazy
     def positions(self) -> list[int]:
         """Positions of the messages that may be recalled, in order."""
         edited, rules = sorted(self.plan.edited), self.policy.retention
@@ -157,7 +157,7 @@ class Reach:
         may_be_quoted = classes_of(self.chain, rules).may_be_quoted
         return [place for place in edited if may_be_quoted(place)]
 
-    @cached_property
+    @lazy
     def pieces(self) -> list[Piece]:
         pieces = list[Piece]()
         for position in self.positions:
@@ -171,7 +171,7 @@ class Reach:
             pieces += found
         return pieces
 
-    @cached_property
+    @lazy
     def windows(self) -> list[range]:
         """The passages that are searched, as ranges of pieces."""
         return windows_of(self.pieces)

@@ -11,12 +11,12 @@ next epoch begins.
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import takewhile
 from operator import eq
 
 from proxy.core.budget.prices import UNKNOWN_PRICES
 from proxy.core.conversation.messages import TOOL_ROLES, Message
+from proxy.core.lazy import lazy
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.exchanges import RunningSummary
 from proxy.core.planning.life import distance
@@ -81,11 +81,11 @@ class Piece:
 
     blocks: tuple[Block, ...]
 
-    @cached_property
+    @lazy
     def text(self) -> str:
         return "\n".join(block.transcript for block in self.blocks)
 
-    @cached_property
+    @lazy
     def user_text(self) -> str:
         return "\n".join(block.user_text for block in self.blocks if block.user_text)
 
@@ -106,11 +106,11 @@ class Source:
     tokens: int
     language: str = "en"
 
-    @cached_property
+    @lazy
     def whole(self) -> Piece:
         return Piece(tuple(block for piece in self.pieces for block in piece.blocks))
 
-    @cached_property
+    @lazy
     def user_rules(self) -> UserRules:
         """The users' rules in the whole source, against which each piece's summary is checked."""
         return UserRules(self.whole.user_text)

@@ -10,11 +10,11 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cached_property
 
 from proxy.core.extraction.facts import facts_in
 from proxy.core.extraction.kinds import LONGEST
 from proxy.core.extraction.reading import BINDS, OUTRIGHT, strength_of
+from proxy.core.lazy import lazy
 from proxy.core.text.lexicon.rules import (
     ASSENT,
     CLAIM,
@@ -46,17 +46,17 @@ class Evidence:
     user_rules: "UserRules | None" = None
     """The users' rules in the whole gap, if this is a piece of it: they apply to the piece too."""
 
-    @cached_property
+    @lazy
     def flat(self) -> str:
         """The source as runs of letters and of digits, separated by spaces."""
         plain = _flat(self.text)
         return plain + _flat(_ESCAPE.sub(" ", self.text)) if "\\" in self.text else plain
 
-    @cached_property
+    @lazy
     def numbers(self) -> frozenset[str]:
         return all_numbers(_normal(self.text))
 
-    @cached_property
+    @lazy
     def sizes(self) -> list[Decimal]:
         """The source's decimal numbers, from which a number in the summary may have been rounded."""
         return [Decimal(each) for each in self.numbers if is_decimal(each)]
@@ -221,7 +221,7 @@ class UserRules:
     def __init__(self, user_text: str) -> None:
         self._sentences = sentences_in(user_text)
 
-    @cached_property
+    @lazy
     def binding(self) -> list[_Rule]:
         """What users demand or forbid, in the order in which they said it; the same words count once."""
         rules: dict[tuple[frozenset[str], bool], _Rule] = {}
@@ -236,7 +236,7 @@ class UserRules:
                 rules.setdefault((words, is_negated), _Rule(sentence, words, is_negated))
         return [*rules.values()]
 
-    @cached_property
+    @lazy
     def said(self) -> set[tuple[frozenset[str], bool]]:
         return _said_in(self._sentences)
 
