@@ -52,9 +52,9 @@ class Lookup(msgspec.Struct, frozen=True):
     held: str = ""
     """The sid of the session of which this process already holds epochs and hidden calls."""
     epochs: int = 0
-    """How many of the lane's epochs."""
+    """How many of that session's epochs in the lane are held."""
     hidden: int = 0
-    """How many answers with hidden calls."""
+    """How many of its answers with hidden calls are held."""
     injected: bytes = b""
     """Digest of the session's injection that this process holds, if any."""
     joints: tuple[bytes, ...] = ()
@@ -77,7 +77,7 @@ class Found(msgspec.Struct, frozen=True):
     epochs: tuple[Epoch, ...] = ()
     """The lane's epochs, in the order written, without those that the lookup says are held."""
     hidden: tuple[HiddenCalls, ...] = ()
-    """The answers with hidden calls, likewise."""
+    """The answers with hidden calls, in the order written, without those that the lookup says are held."""
     was_here: bool = False
     """Whether there was such a session that has expired or was deleted."""
     injected: bytes = b""

@@ -71,7 +71,7 @@ class Clearing:
     """Whether the view must have a note, whose ledger carries what later turns may need of it."""
 
     @classmethod
-    def of(
+    def if_worthwhile(
         cls, situation: Situation, unit: int, edit: Replacement, *, needs_note: bool = True
     ) -> "Iterator[Clearing]":
         """Yield the clearing with this edit, unless that saves little or has more bytes than the original."""
@@ -103,7 +103,7 @@ def clearings(situation: Situation) -> list[Clearing]:
         is_new = reason == CLEARED and result.newer < newest
         if is_new or result.position in cleared or situation.protection[result.unit] != FREE:
             continue
-        found += Clearing.of(situation, result.unit, _placeholder(situation, result, reason))
+        found += Clearing.if_worthwhile(situation, result.unit, _placeholder(situation, result, reason))
     enough = policy.tool_results.clear_at_least * situation.budget.room
     return found if sum(each.saves for each in found) >= enough else []
 
@@ -170,7 +170,7 @@ def picture_clearings(situation: Situation) -> Iterator[Clearing]:
             new = situation.content(place).without_pictures(_picture_line)
             if new is not None:
                 edit = _replacement(place, new, situation.count, CLEARED)
-                yield from Clearing.of(situation, index, edit, needs_note=False)
+                yield from Clearing.if_worthwhile(situation, index, edit, needs_note=False)
 
 
 def _picture_line(size: Size | None) -> str:
@@ -195,7 +195,7 @@ def first_user_clip(situation: Situation) -> Iterator[Clearing]:
     allowed = max(budget.share(keep.first_user_clipped), FIRST_USER_LEAST)
     found = clip(situation.content(first), situation.chain.tokens[first], allowed, situation.count)
     if found is not None:
-        yield from Clearing.of(situation, index, Replacement(first, *found))
+        yield from Clearing.if_worthwhile(situation, index, Replacement(first, *found))
 
 
 _MARK = "\n[… {n} characters left out …]\n"

@@ -44,8 +44,8 @@ async def within_bytes(
 ) -> Decision:
     """Return a decision whose body stays within the policy's bytes, as far as anything may be cut."""
 
-    async def again(chain: Chain, budget: Budget) -> Decision:
-        made = await decide(replace(request, chain=chain, budget=budget, log=decision.log))
+    async def again(before: Decision, chain: Chain, budget: Budget) -> Decision:
+        made = await decide(replace(request, chain=chain, budget=budget, log=before.log))
         return replace(made, view_tokens=view_tokens(made.plan, request.chain.tokens))
 
     most = request.incoming.policy.budget.bytes
@@ -59,11 +59,11 @@ async def within_bytes(
         chain = request.chain.weighed(decision.plan)
         view = view_tokens(decision.plan, chain.tokens)
         budget = request.budget.filled(view, fullness * _STRICTER**number)
-        decision = await again(chain, budget)
+        decision = await again(decision, chain, budget)
         fullness = (size_of(decision) + _BESIDE) / most
         if fullness <= 1:
             return decision
-    return await again(request.chain, request.budget.filled(1, request.budget.limit))
+    return await again(decision, request.chain, request.budget.filled(1, request.budget.limit))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import msgspec
 
 from proxy.cache import Lru, Memory
 from proxy.core.planning.from_scratch import plan_from_scratch
-from proxy.core.planning.plan import EMPTY, Plan, Span
+from proxy.core.planning.plan import Plan, Span
 from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
 from proxy.engine.background import off_loop
@@ -122,10 +122,11 @@ class PlanCache:
         ``given`` has no plan. Its properties are computed once, for this and for later steps.
         """
         address = await off_loop(given.chain, lambda: _address(tenant, given))
-        policy, plan, epochs = self._plans.get(address) or (None, EMPTY, 0)
-        if policy is not given.policy:
-            plan, epochs = await off_loop(given.chain, lambda: plan_from_scratch(given))
-            self._plans.put(address, (given.policy, plan, epochs))
+        planned = self._plans.get(address)
+        if planned is not None and planned[0] is given.policy:
+            return planned[1:]
+        plan, epochs = await off_loop(given.chain, lambda: plan_from_scratch(given))
+        self._plans.put(address, (given.policy, plan, epochs))
         return plan, epochs
 
 

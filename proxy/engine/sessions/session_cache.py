@@ -94,7 +94,8 @@ class CachedSession(msgspec.Struct):
     """Pins that this process set and has not read back yet."""
     injection: CachedInjection | None = None
     hidden: Mapping[bytes, HiddenCalls] = {}
-    """The messages that replace the session's answers upstream, by chain hash; requests keep the mapping."""
+    """The messages that replace the session's answers upstream, by chain hash. Requests keep the
+    mapping, so it is replaced and never changed."""
     hidden_saved: int = 0
     """How many of the store's this process has read. Those that it gave itself may not be there yet."""
     hidden_bytes: int = 0
@@ -294,7 +295,7 @@ class SessionCache:
     def learn(
         self, key: SessionKey, session: CachedSession, lookup: Lookup, found: Found, revision: int | None
     ) -> None:
-        """Store the result of a look-up; it may answer the next one only with a ``revision``."""
+        """Store the result of a look-up; with a ``revision`` it may answer the next one, else none may."""
         session.learn_hidden(found, key.sid, held=lookup.hidden if lookup.held == key.sid else 0)
         session.learn_lookup(key.sid, lookup, found, revision)
         self.keep(key, session)

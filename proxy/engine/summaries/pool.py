@@ -5,7 +5,7 @@ ready and which have failed. Nothing waits for one longer than it was told to.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from proxy.engine.summaries.cached_view import PromptCache
 from proxy.engine.summaries.job import Job
 from proxy.engine.summaries.writer import Writer
 from proxy.errors import UnabridgedError
-from proxy.ports import Clock, SummaryStore, TokenCounter
+from proxy.ports import Clock, SessionKey, SummaryStore, TokenCounter
 from proxy.telemetry import Metrics, log_error, log_fault
 from proxy.tracing import SUMMARY, step
 
@@ -61,9 +61,13 @@ class Summaries:
         self._clock = clock
         self._metrics = metrics
         self._writer = Writer(prompt_cache, store, counter, foreground, metrics, memory)
-        self._texts, self.recall = self._writer.texts, self._writer.recall
+        self._texts = self._writer.texts
         self._failed: Lru[str, _Failure] = Lru(memory)
         self._writing: dict[str, _Writing] = {}
+
+    async def recall(self, key: SessionKey, addresses: Collection[str]) -> dict[str, str]:
+        """Return those of these summaries that some worker has written before, by address."""
+        return await self._writer.recall(key, addresses)
 
     def ready(self, address: str) -> str | None:
         return self._texts.get(address)
