@@ -1,4 +1,4 @@
-"""Attributes that are computed when they are first read."""
+"""Attributes that take long to compute, and are computed when they are first read."""
 
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, overload
@@ -11,7 +11,8 @@ class lazy(Generic[T]):  # noqa: N801 - a decorator is written in lower case
 
     Up to Python 3.11 that has one lock for all instances of a class, which is held while a value is computed:
     a long conversation that is read in a thread would stop the event loop at a short one. Threads that read
-    the same instance may both compute the value, which has to be the same.
+    the same instance may both compute the value, which has to be the same. What is computed at once needs
+    none of this.
     """
 
     def __init__(self, compute: Callable[[Any], T]) -> None:

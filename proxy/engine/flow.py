@@ -98,8 +98,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
         Some upstreams refuse messages with calls where no tools are given. Else empty.
         """
-        is_of_use = plan != EMPTY or self.history.ours() > 0 or self.incoming.policy.memory.enabled
-        return self.tool if is_of_use else b""
+        if self.tool and (plan != EMPTY or self.incoming.policy.memory.enabled or self.history.ours()):
+            return self.tool
+        return b""
 
     def alternates(self, epoch: Epoch | None) -> bool:
         """Whether notes are merged into neighbouring messages, for a model that requires alternating roles.

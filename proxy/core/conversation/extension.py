@@ -16,6 +16,7 @@ import hashlib
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self, cast
 
 import msgspec
@@ -23,7 +24,6 @@ import msgspec
 from proxy.core.conversation.notes import handed_in, remembered
 from proxy.core.dialects.dialect import Body, Dialect
 from proxy.core.formats.json import as_mapping, dumps, loads
-from proxy.core.lazy import lazy
 from proxy.core.text.words import language_of
 from proxy.errors import InvalidType, InvalidValue, MissingParameter, RequestError, UnknownParameter
 
@@ -68,7 +68,7 @@ class Injection:
     raw: bytes
     """Canonical JSON: the same content gives the same bytes."""
 
-    @lazy
+    @cached_property
     def digest(self) -> bytes:
         """SHA-256 of ``raw``, which identifies the injection."""
         return hashlib.sha256(self.raw).digest()
@@ -80,24 +80,24 @@ class Injection:
         told = {"memory": memory} if memory else {}
         return cls(dumps(told | {name: members[name] for name in _MEMBERS}))
 
-    @lazy
+    @cached_property
     def memory(self) -> str:
         """What is remembered of other sessions; empty where there is nothing."""
         return cast("str", self._members.get("memory", ""))
 
-    @lazy
+    @cached_property
     def text(self) -> str:
         """The text that a caller handed in; empty where there are only results."""
         return cast("str", self._members["text"])
 
-    @lazy
+    @cached_property
     def handed_in(self) -> Self | None:
         """The part that a caller handed in; None where there is none."""
         if not (self.text or self.tools):
             return None
         return type(self).after("", self) if self.memory else self
 
-    @lazy
+    @cached_property
     def tools(self) -> tuple[InjectedResult, ...]:
         """The tool results, in order."""
         tools = cast("Sequence[Mapping[str, Any]]", self._members["tools"])
@@ -115,7 +115,7 @@ class Injection:
             self._written[dialect.name] = tuple(written)
         return self._written[dialect.name]
 
-    @lazy
+    @cached_property
     def _written(self) -> dict[str, tuple[bytes, ...]]:
         """The messages by the name of the dialect that wrote them, once they were needed."""
         return {}

@@ -6,11 +6,11 @@ tree: each record names its parent, and a branch is the path from a tip to the r
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import cached_property
 
 import msgspec
 
 from proxy.core.dialects.answers import Reply
-from proxy.core.lazy import lazy
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -156,7 +156,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, dict=True):  # the dict ho
     """Whether the session was known and the store could not be asked for it: where it has ended, the turn is
     not written."""
 
-    @lazy
+    @cached_property
     def outer_parents(self) -> frozenset[bytes]:
         """Parents of the new messages that are not among them; the first message of a chain has no parent."""
         within, parents = set[bytes](), set[bytes]()

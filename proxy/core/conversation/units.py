@@ -9,13 +9,13 @@ unchanged or not at all.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
 
 import msgspec
 
 from proxy.core.conversation.messages import HEAD_ROLES, Message, last_user
-from proxy.core.lazy import lazy
 from proxy.core.persistent import Incremental
 
 
@@ -107,12 +107,12 @@ class OpenTurn(msgspec.Struct, frozen=True, dict=True):  # the dict holds cached
     found: Incremental[Unit] = msgspec.field(default_factory=Incremental[Unit])
     """Units found for the chain's first messages at earlier turns; those found here are added."""
 
-    @lazy
+    @cached_property
     def last_user(self) -> int | None:
         """Position of the last user message."""
         return last_user(self.messages)
 
-    @lazy
+    @cached_property
     def settled(self) -> int:
         """Number of oldest messages that may surely all be edited; found from the later messages alone."""
         user = self.last_user
@@ -127,7 +127,7 @@ class OpenTurn(msgspec.Struct, frozen=True, dict=True):  # the dict holds cached
                 return False
         return True
 
-    @lazy
+    @cached_property
     def units(self) -> list[Unit]:
         """All units of the chain. All but the last are reused later, unless a later result answers them."""
         units = self.found.continued(

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from math import ceil
 from operator import attrgetter
 from typing import Self
@@ -14,7 +15,6 @@ from proxy.core.conversation.records import HiddenCalls, Node
 from proxy.core.conversation.units import OpenTurn, Unit, beginnings, open_from, request_points
 from proxy.core.dialects.dialect import Content, Dialect
 from proxy.core.extraction.reading import Address, addresses_of
-from proxy.core.lazy import lazy
 from proxy.core.persistent import Grown, Incremental, Sizes
 from proxy.core.planning.plan import Plan
 
@@ -134,7 +134,7 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
     def exchanges(self) -> int:
         return sum(message.is_final for message in self.messages)
 
-    @lazy
+    @cached_property
     def units(self) -> list[Unit]:
         if self.whole is not None:
             units = self.whole.units
@@ -143,14 +143,14 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
                 return units[:count]
         return self._open_turn.units
 
-    @lazy
+    @cached_property
     def users(self) -> list[int]:
         """Positions of user messages."""
         if self.whole is not None:
             return self.whole.users[: bisect_left(self.whole.users, len(self))]
         return [place for place, message in enumerate(self.messages) if message.role == "user"]
 
-    @lazy
+    @cached_property
     def begun(self) -> list[int]:
         """Positions of the messages that begin an exchange."""
         if self.whole is not None:
@@ -179,7 +179,7 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
         """Number of oldest messages that every plan may edit."""
         return self._open_turn.settled
 
-    @lazy
+    @cached_property
     def _open_turn(self) -> OpenTurn:
         return OpenTurn(self.messages, self.raws, self.gathered.units)
 

@@ -9,10 +9,10 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 
 from proxy.core.conversation.messages import canonical_arguments
 from proxy.core.formats.json import dumps
-from proxy.core.lazy import lazy
 from proxy.core.policy.sections import Tool
 from proxy.core.text.cutting import size
 
@@ -111,7 +111,7 @@ class ToolCache:
     def __len__(self) -> int:
         return len(self.entries)
 
-    @lazy
+    @cached_property
     def _served(self) -> frozenset[str]:
         return frozenset(tool for tool in {each.tool for each in self} if self.rules.serves(tool))
 

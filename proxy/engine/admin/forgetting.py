@@ -6,11 +6,11 @@ sessions and stay.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from proxy.core.lazy import lazy
 from proxy.core.memory.records import About, Archived, EventKind, Item, Scope, ScopeKind, Thread, event_of
 from proxy.core.memory.texts import without
 from proxy.engine.admin.memories import ItemDetails, MemoryAdmin, ScopeDetails
@@ -49,7 +49,7 @@ class _Deletion:
     said_of: Sequence[str] = ()
     """What else is to be forgotten, in words: a person's name, or what is said of something in a channel."""
 
-    @lazy
+    @cached_property
     def sayings(self) -> Sequence[str]:
         """What is to be forgotten, in words: lines of texts about any of it are deleted."""
         sayings = [*self.said_of]
@@ -58,11 +58,11 @@ class _Deletion:
         texts = [thread.texts for key, thread in self.known.items() if key in self.sessions]
         return sayings + [line for each in texts for line in f"{each.long}\n{each.short}".splitlines()]
 
-    @lazy
+    @cached_property
     def _messages(self) -> frozenset[bytes]:
         return frozenset(message for each in self.entries for message in each.item.source.messages)
 
-    @lazy
+    @cached_property
     def _threads(self) -> Mapping[SessionKey, Thread | None]:
         threads: dict[SessionKey, Thread | None] = {
             key: replace(thread, texts=left)
@@ -71,7 +71,7 @@ class _Deletion:
         }
         return threads | dict.fromkeys(self.sessions)
 
-    @lazy
+    @cached_property
     def _archive(self) -> Mapping[str, Archived | None]:
         archive: dict[str, Archived | None] = {
             each.id: replace(each, original_content=each.item.text, item=_unquoted(each.item))

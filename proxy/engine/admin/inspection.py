@@ -7,6 +7,7 @@ demand: a server should call them in a thread.
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from proxy.core.budget.budget import Budget, Window, WindowSource, stage_of
@@ -20,7 +21,6 @@ from proxy.core.conversation.records import (
     way_to,
 )
 from proxy.core.dialects.dialect import Content, Dialect
-from proxy.core.lazy import lazy
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.changes import as_requested
 from proxy.core.planning.life import in_force, line_of
@@ -260,7 +260,7 @@ class Branch:
         """The epoch in force."""
         return self._in_force[1]
 
-    @lazy
+    @cached_property
     def _in_force(self) -> tuple[Situation, Epoch | None]:
         session, hidden = self.found.session, self.found.hidden
         chain = Chain.stored(self.nodes, self.dialect)
@@ -276,7 +276,7 @@ class Branch:
         plan = epoch.plan if epoch else EMPTY
         return Situation(chain, plan, policy, budget, self.inspection.counter.count, pins=pins), epoch
 
-    @lazy
+    @cached_property
     def epochs(self) -> list[Epoch]:
         """The epochs that led to the one in force, oldest first, including that one."""
         return line_of(self.found.epochs, self.epoch)

@@ -11,10 +11,9 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 
 from proxy.cache import Lru, Memory
-from proxy.core.lazy import lazy
 from proxy.core.planning.plan import Plan
 from proxy.core.policy.values import SEARCHES
 from proxy.core.recall.passages import Piece, Reach, best_of
@@ -56,7 +55,7 @@ class Recall:
     remembered: Callable[[Request, str, int], Awaitable[str]] | None = None
     """Returns what other sessions remember about a query, in at most so many counted tokens."""
 
-    @lazy
+    @cached_property
     def pieces(self) -> Lru[bytes, Sequence[Piece]]:
         """The pieces of messages, cached for all requests of this process."""
         return Lru(self.memory, lambda pieces: _PIECE_BYTES * len(pieces))

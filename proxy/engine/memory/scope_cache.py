@@ -7,12 +7,11 @@ and written only if the store still has that version; otherwise it is decided ag
 import asyncio
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 
 import msgspec
 
 from proxy.cache import Lru, Memory
-from proxy.core.lazy import lazy
 from proxy.core.memory.lifecycle import content_of
 from proxy.core.memory.records import About, Event, Item, Scope, ScopeKind, Texts, day_of
 from proxy.engine.intake.homes import MemoryHome
@@ -57,13 +56,13 @@ class CachedScope(msgspec.Struct, frozen=True, dict=True):  # dict=True for the 
             return None
         return self.about if self.about.since == before.about.since else None
 
-    @lazy
+    @cached_property
     def active(self) -> Sequence[Item]:
         """The items that are not superseded, by session, in the order in which they were said."""
         active = [item for item in self.items.values() if not item.superseded_by]
         return sorted(active, key=lambda item: (item.source.session, item.source.at, item.id))
 
-    @lazy
+    @cached_property
     def windows(self) -> Sequence[Sequence[Item]]:
         """The units of a search: each item with its neighbours, which share more words with a question."""
         windows, active = list[Sequence[Item]](), self.active
@@ -72,7 +71,7 @@ class CachedScope(msgspec.Struct, frozen=True, dict=True):  # dict=True for the 
             windows.append([item, *(each for each in beside if each.source.session == item.source.session)])
         return windows
 
-    @lazy
+    @cached_property
     def passages(self) -> Sequence[Passage]:
         """The text of each window: like lines of a session, each with its day and its speaker."""
 

@@ -132,7 +132,7 @@ class Decisions:
             unsigned = signed_in(request.chain)  # no epoch says what was made before the plan (law 9)
         else:
             unsigned = epoch.without_reasoning if epoch is not None else ()
-        tool = request.tool_under(plan) if request.tool else b""
+        tool = request.tool_under(plan)
         if not (plan != EMPTY or history.hidden or history.injection is not None or unsigned or tool):
             return history.body.raw
         return history.edited_body(plan, unsigned, alternates=request.alternates(epoch), tool=tool)
