@@ -231,6 +231,31 @@ async def test_a_retry_is_one_of_the_newest_turn_though_that_was_refused(
     assert await transcript(appender.url) == ["continue", "One.", "continue", "Two."]
 
 
+async def test_results_that_are_sent_again_are_those_of_the_same_turn(
+    appender: Appender, model: Model
+) -> None:
+    result = {"role": "tool", "tool_call_id": "c1", "content": "a door"}
+    model.replies.extend([calling(("c1", "look", "{}")), said("A door."), said("It is a door.")])
+    await appender.ask("look")
+    for _ in range(2):
+        assert (await appender.client.send(appender.request(result))).status_code == 200
+    assert [message["role"] for message in model.views()[2]] == ["user", "assistant", "tool"]
+    assert model.invalid == []
+
+
+async def test_the_same_result_of_a_call_that_is_made_again_is_a_new_turn(
+    appender: Appender, model: Model
+) -> None:
+    """Some models use the same ids again."""
+    result = {"role": "tool", "tool_call_id": "c1", "content": "a door"}
+    model.replies.extend([calling(("c1", "look", "{}")), calling(("c1", "look", "{}")), said("A door.")])
+    await appender.ask("look")
+    for _ in range(2):
+        assert (await appender.client.send(appender.request(result))).status_code == 200
+    roles = ["user", "assistant", "tool", "assistant", "tool"]
+    assert [message["role"] for message in model.views()[2]] == roles
+
+
 async def test_what_was_appended_is_kept_though_nobody_answered(appender: Appender, model: Model) -> None:
     async def die(exchange: Exchange) -> None:
         exchange.close()

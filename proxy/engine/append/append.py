@@ -267,7 +267,7 @@ class Appends:
                 raise SessionExpired
             begun = Appended(root(), b"", root(), retry_key, pins, inject)
             return replace(incoming, body=body.raw, arrived=arrived, appended=begun)
-        if _is_retry(session, stored.nodes, messages[head:], incoming.envelope.headers):
+        if self._is_retry(session, stored.nodes, messages[head:], incoming.envelope.headers):
             after = session.newest_from
         else:
             after = self._tip(session, stored.nodes, messages[head:])
@@ -276,6 +276,27 @@ class Appends:
         whole = body.with_messages([*leading, *([content] if content else ()), *body.messages[head:]])
         appended = Appended(start, session.tip, after or start, retry_key, pins, inject)
         return replace(incoming, body=whole, arrived=arrived, appended=appended)
+
+    def _is_retry(
+        self, session: Session, nodes: Mapping[bytes, Node], new: Sequence[Message], headers: Headers
+    ) -> bool:
+        """Whether this is a retry of the newest turn: the same messages, and its answer not received.
+
+        Results of calls that its answer does not make again can be nothing else: those calls are answered.
+        """
+        if not new or _ends_at(new, session.newest_from) != session.newest_to:
+            return False
+        tip = nodes.get(session.tip)
+        if tip is None or tip.parent != session.newest_to or session.unsaved == session.tip:
+            return True
+        calls = {*self._reader.messages([tip.raw])[0].calls}
+        if all(each.result_of and calls.isdisjoint(each.result_of) for each in new):
+            return True
+        retry_key = _retry_key(headers)
+        if retry_key and session.newest_key:
+            return retry_key == session.newest_key
+        count = headers.get(_RETRY_COUNT, b"").strip()
+        return count.isdigit() and int(count[:9]) > 0
 
     def _tip(self, session: Session, nodes: Mapping[bytes, Node], new: Sequence[Message]) -> bytes:
         """Return the message that a new turn follows: the latest completed turn's answer, if there is any.
@@ -291,23 +312,6 @@ class Appends:
                     break
                 last = node.hash
         return last
-
-
-def _is_retry(
-    session: Session, nodes: Mapping[bytes, Node], new: Sequence[Message], headers: Headers
-) -> bool:
-    """Whether this is a retry of the newest turn: the same messages, and its answer not received."""
-    if not new or _ends_at(new, session.newest_from) != session.newest_to:
-        return False
-    tip = nodes.get(session.tip)
-    is_answered = tip is not None and tip.parent == session.newest_to
-    if not is_answered or session.unsaved == session.tip:
-        return True
-    retry_key = _retry_key(headers)
-    if retry_key and session.newest_key:
-        return retry_key == session.newest_key
-    count = headers.get(_RETRY_COUNT, b"").strip()
-    return count.isdigit() and int(count[:9]) > 0
 
 
 def _ends_at(new: Sequence[Message], after: bytes) -> bytes:
