@@ -36,8 +36,6 @@ from proxy.engine.summaries.jobs import Missing, Owner, SummaryJobs
 from proxy.errors import NotFound, RequestError
 from proxy.ports import Header, SessionKey, SessionStore, TokenCounter, UnreadableRecord
 
-_SEARCHED = 10_000
-"""How many sessions, newest first, are searched for a name."""
 _SHORTEST = 4
 """The least number of characters of an id that may stand for it."""
 _CANDIDATES = 20
@@ -111,6 +109,8 @@ class Inspection:
     policies: Callable[[str], Policy]
     """Returns a policy by its name; the default policy if there is none of that name."""
     summary_jobs: SummaryJobs
+    searched: int = 10_000
+    """How many sessions, newest first, are searched for a name."""
 
     async def newest(
         self, limit: int, since: float = 0.0, words: str = ""
@@ -120,7 +120,7 @@ class Inspection:
         Only sessions used after ``since`` (seconds since 1970) are returned, and only those that contain all
         ``words`` in their name, model, policy, id or beginning.
         """
-        listed = await self.store.sessions(_SEARCHED if words else limit)
+        listed = await self.store.sessions(self.searched if words else limit)
         found, left_out = list[Inspected](), Counter(listed.left_out)
         wanted = words.casefold().split()
         for key, session in listed.sessions:
@@ -147,7 +147,7 @@ class Inspection:
             session = await self.store.session(key)
             if session is not None and session.tenant == parts[0]:
                 return await self._inspected(key, session)
-        listed = (await self.store.sessions(_SEARCHED)).sessions
+        listed = (await self.store.sessions(self.searched)).sessions
         meant = [found for found in listed if found[1].name == name]
         if not meant and len(name) >= _SHORTEST:
             for key, session in listed:
@@ -155,7 +155,8 @@ class Inspection:
                 if whole.startswith(name) or whole.partition(".")[2].startswith(name):
                     meant.append((key, session))
         if not meant:
-            raise NotFound("There is no such session.")
+            among = f" among the {self.searched:,} used last; others are found by their whole id"
+            raise NotFound(f"There is no such session{among if len(listed) == self.searched else ''}.")
         if len(meant) > 1:
             candidates = [
                 {"id": key.id_for(session.tenant), "name": session.name, "began_with": session.began_with}
