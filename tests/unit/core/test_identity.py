@@ -63,6 +63,12 @@ def test_an_answer_built_by_the_openai_sdk_without_calls_is_the_same_message():
     assert identity(dumped.model_dump(exclude_none=True)) == identity(answer)
 
 
+def test_a_refusal_is_the_same_message_as_a_member_and_as_a_part():
+    as_part = {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}
+    assert identity(as_part) == identity({"role": "assistant", "content": None, "refusal": "No."})
+    assert identity(as_part) != identity({"role": "assistant", "content": "No."})
+
+
 def test_a_legacy_function_call_dumped_by_the_openai_sdk_is_the_same_message():
     answer = {"role": "assistant", "content": None, "function_call": {"name": "look", "arguments": "{}"}}
     dumped = ChatCompletionMessage.model_validate(answer).model_dump()

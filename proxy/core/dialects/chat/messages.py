@@ -39,6 +39,10 @@ class Content(dialect.Content):
             self.parts = ({"type": "text", "text": content},)
         elif isinstance(content, list):
             self.parts = [as_mapping(part) for part in cast("list[object]", content)]
+            if self.parts and all(part.get("type") == "refusal" for part in self.parts):
+                # A refusal is sent back as a part of the content, or as the member with which it came.
+                self.refusal = "\n".join(text_or_empty(part.get("refusal")) for part in self.parts)
+                self.parts = ()
         self.calls = _calls(members) if "tool_calls" in members or "function_call" in members else ()
         self.result_of: Sequence[str] = ()
         if role == "function":
