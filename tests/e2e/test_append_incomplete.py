@@ -8,7 +8,7 @@ import json
 import pytest
 
 from tests.support.append_client import Appender, contents, hold, transcript
-from tests.support.clients import Chats, only_session, user
+from tests.support.clients import Chats, admin, only_session, user
 from tests.support.servers import PATIENCE, Exchange
 from tests.support.upstreams import (
     DONE,
@@ -194,3 +194,15 @@ async def test_an_answer_that_only_reasons_is_sent_again_with_an_empty_content(
     await appender.ask("first")
     await appender.ask("second")
     assert model.views()[1][1] == {**thought, "content": ""}
+
+
+async def test_a_spoken_answer_goes_back_by_its_id_alone(appender: Appender, model: Model) -> None:
+    sound = {"id": "audio_1", "data": "UklGRg" * 1_000, "expires_at": 2_000_000_000, "transcript": "Hello."}
+    model.replies.extend([{"role": "assistant", "content": None, "audio": sound}, said("Yes.")])
+    response = await appender.ask("Say hello.")
+    assert response.json()["choices"][0]["message"]["audio"] == sound
+    await appender.ask("Again?")
+    assert model.views()[1][1] == {"role": "assistant", "content": None, "audio": {"id": "audio_1"}}
+    session = await only_session(appender.url)
+    told = (await admin(appender.url, f"sessions/{session['id']}/transcript"))["messages"]
+    assert told[1]["message"]["audio"] == sound

@@ -17,6 +17,7 @@ from proxy.adapters.stores.redis import RedisStore
 from proxy.adapters.stores.redis import keys as names
 from proxy.cache import Memory
 from proxy.core.conversation.records import Turn
+from proxy.core.dialects.registry import CHAT
 from proxy.engine.append.append import StoredHistories, StoredHistory
 from proxy.errors import HistoryUnavailable
 from proxy.ports import Mark, Recorded, SessionKey, SessionStore, Stored
@@ -76,9 +77,9 @@ def ways(history: StoredHistory, lasts: list[bytes]) -> list[object]:
 
 async def same(kept: StoredHistory, store: SessionStore, key: SessionKey, lasts: list[bytes]) -> None:
     stored = await store.history(key)
-    fresh = StoredHistory(stored)
+    fresh = StoredHistory(stored, CHAT)
     assert (kept.session, kept.was_here, kept.nodes) == (fresh.session, fresh.was_here, fresh.nodes)
-    assert ways(kept, lasts) == [ways(StoredHistory(stored), [last])[0] for last in lasts]
+    assert ways(kept, lasts) == [ways(StoredHistory(stored, CHAT), [last])[0] for last in lasts]
     assert kept.weight == fresh.weight
 
 
@@ -92,7 +93,7 @@ def lose(url: str, part: str) -> None:
 
 
 async def takes_every_step(store: SessionStore, clock: HandClock, script: Steps, url: str = "") -> None:
-    machines = [StoredHistories(store, Memory()), StoredHistories(store, Memory())]
+    machines = [StoredHistories(store, CHAT, Memory()), StoredHistories(store, CHAT, Memory())]
     await begin(store)
     for machine in machines:
         await same(await machine.read(KEYS[0]), store, KEYS[0], [])
@@ -179,7 +180,7 @@ class HesitantStore(InProcessStore):
 def test_after_a_crowd(scripts: list[list[Any]], seed: int) -> None:
     chance, clock = random.Random(seed), HandClock()
     store = HesitantStore(clock, chance)
-    machines = [StoredHistories(store, Memory()), StoredHistories(store, Memory())]
+    machines = [StoredHistories(store, CHAT, Memory()), StoredHistories(store, CHAT, Memory())]
 
     async def act(script: list[Any]) -> None:
         for step in script:

@@ -65,6 +65,9 @@ class Lines:
     def holds_signed_reasoning(self, raw: bytes) -> bool:
         return False
 
+    def sent_back(self, answer: bytes) -> bytes:
+        return answer
+
     def without_reasoning(self, raw: bytes) -> bytes:
         return raw
 

@@ -234,6 +234,10 @@ class Dialect(Protocol):
         """
         ...
 
+    def sent_back(self, answer: bytes) -> bytes:
+        """Return an answer's message as a request may have it, without what only answers have."""
+        ...
+
     def note(self, text: str, role: str) -> bytes:
         """Write a text as a message of the proxy's: a note, or a text that a caller handed in."""
         ...

@@ -48,7 +48,8 @@ _TURNS = 64
 class StoredHistory:
     """A session and its messages, and the path to one of them."""
 
-    def __init__(self, stored: Stored) -> None:
+    def __init__(self, stored: Stored, dialect: Dialect) -> None:
+        self._dialect = dialect
         self.session = stored.session
         self.was_here = stored.was_here
         self.mark = stored.mark
@@ -108,7 +109,8 @@ class StoredHistory:
                 raise HistoryUnavailable
             self._begun, self._way = new[0].parent, bytearray()
         for node in new:
-            self._way += b"," + node.raw if self._way else node.raw
+            raw = self._dialect.sent_back(node.raw) if node.answer else node.raw
+            self._way += b"," + raw if self._way else raw
         self._ends = last
         return self._begun, self._way
 
@@ -116,8 +118,9 @@ class StoredHistory:
 class StoredHistories:
     """Reads stored histories, and caches those used last."""
 
-    def __init__(self, store: MessageStore, memory: Memory) -> None:
+    def __init__(self, store: MessageStore, dialect: Dialect, memory: Memory) -> None:
         self._store = store
+        self._dialect = dialect
         self._known: Lru[SessionKey, StoredHistory] = Lru(memory, lambda known: known.weight)
 
     async def read(self, key: SessionKey) -> StoredHistory:
@@ -128,7 +131,7 @@ class StoredHistories:
         if known is not None and stored.is_news:
             known.take(stored)
         else:
-            known = StoredHistory(stored)
+            known = StoredHistory(stored, self._dialect)
         if known.mark is not None:
             self._known.put(key, known)
         return known
@@ -167,7 +170,7 @@ class Appends:
     ) -> None:
         self._dialect = dialect
         self._store = store
-        self._histories = StoredHistories(store, memory)
+        self._histories = StoredHistories(store, dialect, memory)
         self._reader = reader
         self._recorder = recorder
         self._queue = queue

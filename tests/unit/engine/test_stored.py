@@ -11,6 +11,7 @@ from proxy.adapters.stores.in_process import InProcessStore
 from proxy.cache import Memory
 from proxy.core.conversation.records import Node
 from proxy.core.dialects.answers import Reply
+from proxy.core.dialects.registry import CHAT
 from proxy.engine.append.append import StoredHistories, StoredHistory
 from proxy.errors import HistoryUnavailable, StoreUnavailable
 from proxy.ports import Mark, SessionKey, Stored
@@ -45,7 +46,7 @@ def way(history: StoredHistory, *names: str) -> bytes:
 class TestReading:
     async def test_each_message_is_read_once(self) -> None:
         store = Asked()
-        histories = StoredHistories(store, Memory())
+        histories = StoredHistories(store, CHAT, Memory())
         names: list[str] = []
         for number in range(4):
             names += [f"u{number}", f"a{number}"]
@@ -56,7 +57,7 @@ class TestReading:
 
     async def test_two_who_read_at_once_have_both_the_whole(self) -> None:
         store = Asked()
-        histories = StoredHistories(store, Memory())
+        histories = StoredHistories(store, CHAT, Memory())
         await store.record(KEY, turn("u1", "a1"), DAY)
         await histories.read(KEY)
         await store.record(KEY, turn("u1", "a1", "u2", "a2", known=2), DAY)
@@ -66,7 +67,7 @@ class TestReading:
 
     async def test_after_a_fault_it_is_read_whole(self) -> None:
         store = Asked()
-        histories = StoredHistories(store, Memory())
+        histories = StoredHistories(store, CHAT, Memory())
         await store.record(KEY, turn("u1", "a1"), DAY)
         await histories.read(KEY)
         store.is_away = True
@@ -77,7 +78,7 @@ class TestReading:
 
     async def test_those_used_longest_ago_are_let_go(self) -> None:
         store = Asked()
-        histories = StoredHistories(store, Memory(20_000))
+        histories = StoredHistories(store, CHAT, Memory(20_000))
         keys = [SessionKey(KEY.tag, f"{number}") for number in range(20)]
         for key in keys:
             await store.record(key, turn("u1", "a1"), DAY)
@@ -90,7 +91,7 @@ class TestReading:
 
     async def test_what_has_ended_is_not_held(self) -> None:
         store = Asked()
-        histories = StoredHistories(store, Memory())
+        histories = StoredHistories(store, CHAT, Memory())
         await store.record(KEY, turn("u1", "a1"), DAY)
         await histories.read(KEY)
         await store.delete(KEY)
@@ -127,7 +128,7 @@ class TestWays:
 
 
 def history_of(*told: Node) -> StoredHistory:
-    return StoredHistory(Stored(nodes={node.hash: node for node in told}))
+    return StoredHistory(Stored(nodes={node.hash: node for node in told}), CHAT)
 
 
 def keyed(turns: int) -> StoredHistory:
@@ -141,7 +142,7 @@ def keyed(turns: int) -> StoredHistory:
         for place, node in enumerate(told)
     ]
     session = turn(*names).session
-    return StoredHistory(Stored(session, {node.hash: node for node in reversed(replies)}))
+    return StoredHistory(Stored(session, {node.hash: node for node in reversed(replies)}), CHAT)
 
 
 def test_the_newest_64_turns_are_known_by_their_keys() -> None:
@@ -163,7 +164,9 @@ def test_a_key_that_nobody_has_used_is_not_known() -> None:
 def test_of_two_turns_with_one_key_the_newer_one_is_known() -> None:
     names = ["u0", "a0", "u1", "a1"]
     told = {node.hash: replace(node, reply=Reply(key="k", after=b"")) for node in nodes(*names)[1::2]}
-    history = StoredHistory(Stored(turn(*names).session, {node.hash: node for node in nodes(*names)} | told))
+    history = StoredHistory(
+        Stored(turn(*names).session, {node.hash: node for node in nodes(*names)} | told), CHAT
+    )
     answer = history.answer_to("k", since=0.0)
     assert answer is not None
     assert answer.hash == chain(*names)[-1]
@@ -174,5 +177,5 @@ def test_a_turn_that_was_edited_away_is_not_known_by_its_key() -> None:
     told = {
         node.hash: node for node in (*kept[:3], replace(kept[3], reply=Reply(key="k", after=b"")), *edited)
     }
-    history = StoredHistory(Stored(turn("u0", "a0", "u2", "a2").session, told))
+    history = StoredHistory(Stored(turn("u0", "a0", "u2", "a2").session, told), CHAT)
     assert history.answer_to("k", since=0.0) is None

@@ -15,6 +15,7 @@ from proxy.core.dialects.chat.messages import (
     Content,
     holds_reasoning,
     holds_signed_reasoning,
+    sent_back,
     without_reasoning,
 )
 from proxy.core.dialects.chat.refusals import read_refusal
@@ -76,6 +77,7 @@ class ChatCompletions:
     holds_reasoning = staticmethod(holds_reasoning)
     holds_signed_reasoning = staticmethod(holds_signed_reasoning)
     without_reasoning = staticmethod(without_reasoning)
+    sent_back = staticmethod(sent_back)
     read_body = staticmethod(read_body)
     refusal = staticmethod(read_refusal)
     read_answer = staticmethod(read_completion)

@@ -141,6 +141,20 @@ def _url_of(part: Mapping[str, Any]) -> str:
     return text_or_empty(as_mapping(image).get("url")) or text_or_empty(image)
 
 
+def sent_back(answer: bytes) -> bytes:
+    """Return an answer's message as a request may have it: what was spoken is named by its id alone.
+
+    The sound and its transcript, which the API refuses there, would be sent with every later request.
+    """
+    if b'"audio"' not in answer:
+        return answer
+    message = JSONObject.read(answer)
+    audio = as_mapping(loads(bytes(message.members.get("audio", b"null"))))
+    if not isinstance(audio.get("id"), str) or len(audio) == 1:
+        return answer
+    return message.changed({"audio": dumps({"id": audio["id"]})}).raw
+
+
 # --- signed reasoning: found in a message, and removed from one ---
 
 # OpenAI's API has no such members; other servers have added them. LiteLLM has `thinking_blocks`, each with a
