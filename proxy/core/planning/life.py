@@ -195,9 +195,9 @@ def in_force(
     epoch that apply, the one counts that began latest in this chain, else the deepest; of equals the newest,
     since another is only written where the older ones did not apply (of two written at once, the store keeps
     one). ``spares`` says whether a plan leaves alone the messages that this chain needs whole: a chain that
-    was rolled back to a message that an epoch cut falls back to the epoch before. None is in force for a
-    chain of fewer counted tokens than the epoch's ``calm_below``; ``counted`` is None if the chain is known
-    not to be calm. ``settled`` is how many of the oldest messages every plan may edit, as far as known.
+    was rolled back to a message that an epoch cut falls back to the epoch before. So does a chain of fewer
+    counted tokens than the epoch's ``calm_below``; ``counted`` is None if the chain is known not to be calm.
+    ``settled`` is how many of the oldest messages every plan may edit, as far as known.
     """
     # Epochs persist, because deciding anew at each request costs several times as much as not pruning: no
     # prefix stays in the provider's cache: https://github.com/headroomlabs-ai/headroom/issues/2438
@@ -220,5 +220,7 @@ def in_force(
         while rivals := [epoch for epoch in reversed(rivals) if spares(epoch.plan)]:
             current = rivals[0] if len(rivals) == 1 else max(rivals, key=began)
             rivals = children[current.id]
-    is_calm = current is not None and counted is not None and counted < current.calm_below
-    return None if is_calm else current
+    while current is not None and counted is not None and counted < current.calm_below:
+        before = current.parent
+        current = next((epoch for epoch in reversed(epochs) if epoch.id == before), None)
+    return current

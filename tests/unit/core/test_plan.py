@@ -155,6 +155,13 @@ def test_a_chain_rolled_back_to_where_it_is_calm_is_forwarded_whole(counted: int
     assert held([cutting("first", "", 2, b"b", calm_below=500)], CHAIN, counted) == expected
 
 
+def test_a_chain_that_is_calm_again_falls_back_to_what_was_cut_for_another_reason_than_its_size():
+    second = cutting("second", "first", 4, b"d", calm_below=500)
+    third = cutting("third", "second", 5, b"e", calm_below=500)
+    assert held([FIRST, second, third], CHAIN, 499) == "first"
+    assert held([FIRST, second, third], CHAIN, 500) == "third"
+
+
 def test_an_epoch_that_cut_what_a_chain_asks_now_is_not_in_force_for_it():
     assert held([FIRST, SECOND], CHAIN, cannot="second") == "first"
     assert held([FIRST, SECOND], CHAIN, cannot="first") is None
