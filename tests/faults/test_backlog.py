@@ -162,7 +162,7 @@ async def test_a_conversation_that_begins_under_the_name_of_a_deleted_one_is_wri
         chat.messages.clear()
         assert told(await chat.ask("of another matter"), "degraded") == "store"
         relay.refuses = False
-        await eventually(lambda: durable.run("KEYS", "*:nodes"))
+        await written(other)
         assert await transcript(other) == [message["content"] for message in chat.messages]
         await chat.client.aclose()
 
