@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
 
 from tests.support.canaries import logged
 from tests.support.clients import ADMIN, Chat, admin, only_session, proxying, told
-from tests.support.network import relaying
+from tests.support.network import Shim, relaying
 from tests.support.operator import ask
 from tests.support.servers import Exchange, eventually, until
 from tests.support.stores import Server
@@ -26,6 +28,24 @@ async def written(url: str) -> None:
     """Return once a first turn is in the store."""
     while not (await admin(url, "sessions"))["sessions"]:  # noqa: ASYNC110 - another process has it
         await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def two_workers(durable: Server, model: Model) -> AsyncGenerator[tuple[Shim, Chat, str]]:
+    """A worker that can lose its way to the store, a conversation begun there, and another worker's URL."""
+    async with (
+        relaying(durable.socket) as relay,
+        proxying(model.url, store=relay.url) as url,
+        proxying(model.url, store=durable.url) as other,
+    ):
+        chat = Chat(url)
+        chat.headers["X-Unabridged-Session"] = "s"
+        await chat.ask("first")
+        await written(other)
+        try:
+            yield relay, chat, other
+        finally:
+            await chat.client.aclose()
 
 
 async def test_a_lost_turn_is_written_when_the_store_is_back(durable: Server, model: Model) -> None:
@@ -120,15 +140,7 @@ async def test_a_deleted_session_does_not_come_back(durable: Server, model: Mode
 async def test_a_session_that_was_deleted_at_another_worker_comes_back_with_its_client_alone(
     durable: Server, model: Model
 ) -> None:
-    async with (
-        relaying(durable.socket) as relay,
-        proxying(model.url, store=relay.url) as url,
-        proxying(model.url, store=durable.url) as other,
-    ):
-        chat = Chat(url)
-        chat.headers["X-Unabridged-Session"] = "s"
-        await chat.ask("first")
-        await written(other)
+    async with two_workers(durable, model) as (relay, chat, other):
         relay.refuses = True
         await relay.aclose()
         with logged() as lines:
@@ -141,22 +153,13 @@ async def test_a_session_that_was_deleted_at_another_worker_comes_back_with_its_
         await chat.ask("third")
         await written(other)
         await until([message["content"] for message in chat.messages], lambda: transcript(other))
-        await chat.client.aclose()
 
 
 async def test_a_conversation_that_begins_under_the_name_of_a_deleted_one_is_written_late(
     durable: Server, model: Model
 ) -> None:
-    async with (
-        relaying(durable.socket) as relay,
-        proxying(model.url, store=relay.url) as url,
-        proxying(model.url, store=durable.url) as other,
-    ):
-        chat = Chat(url)
-        chat.headers["X-Unabridged-Session"] = "s"
-        await chat.ask("first")
-        await written(other)
-        assert (await ask(url, "DELETE", "sessions/s")).status_code == 200
+    async with two_workers(durable, model) as (relay, chat, other):
+        assert (await ask(chat.url, "DELETE", "sessions/s")).status_code == 200
         relay.refuses = True
         await relay.aclose()
         chat.messages.clear()
@@ -164,7 +167,6 @@ async def test_a_conversation_that_begins_under_the_name_of_a_deleted_one_is_wri
         relay.refuses = False
         await written(other)
         assert await transcript(other) == [message["content"] for message in chat.messages]
-        await chat.client.aclose()
 
 
 async def test_a_late_turn_does_not_become_the_tip_of_a_session_that_has_gone_on(
