@@ -292,7 +292,7 @@ class Appends:
         tip = nodes.get(session.tip)
         if tip is None or tip.parent != session.newest_to or session.unsaved == session.tip:
             return True
-        calls = {*self._reader.messages([tip.raw])[0].calls}
+        calls = self._calls_of(tip)
         if all(each.result_of and calls.isdisjoint(each.result_of) for each in new):
             return True
         retry_key = _retry_key(headers)
@@ -308,13 +308,16 @@ class Appends:
         are kept (law 2: a call is never parted from its results).
         """
         last, tip = session.tip, nodes.get(session.tip)
-        calls = {*self._reader.messages([tip.raw])[0].calls} if tip else set[str]()
+        calls = self._calls_of(tip) if tip else set[str]()
         if calls and session.newest_from == last and all(calls.isdisjoint(each.result_of) for each in new):
             for node in way_to(nodes, session.newest_to, after={last}):
                 if calls.isdisjoint(self._reader.messages([node.raw])[0].result_of):
                     break
                 last = node.hash
         return last
+
+    def _calls_of(self, answer: Node) -> set[str]:
+        return {*self._reader.messages([answer.raw])[0].calls}
 
 
 def _ends_at(new: Sequence[Message], after: bytes) -> bytes:
