@@ -18,7 +18,7 @@ from proxy.core.conversation.units import units_of
 from proxy.core.dialects.dialect import Dialect
 from proxy.core.planning.plan import Epoch
 from proxy.engine.admin.inspection import Branch, Inspected, Inspection
-from proxy.engine.intake.naming import SESSION_HEADER, Naming, session_header
+from proxy.engine.intake.naming import SESSION_HEADER, Naming, readable, session_header
 from proxy.errors import InvalidSessionId, InvalidType, InvalidValue, NothingToChange, SessionExists
 from proxy.ports import NAMED, Clock, SessionKey, SessionStore
 
@@ -77,15 +77,11 @@ class Forks:
         if name is None and found.key.sid != NAMED:
             key = SessionKey(found.key.tag, secrets.token_hex(8))
             return key, self.naming.issue(tenant, key)
-        shown: str | None = f"fork-{secrets.token_hex(8)}"
-        if name is not None:  # read it the way a header is read
-            try:
-                shown = session_header({SESSION_HEADER: name.encode("latin-1")})
-            except UnicodeEncodeError:
-                shown = None
-        if shown is None:
+        sent = f"fork-{secrets.token_hex(8)}" if name is None else name
+        header = session_header({SESSION_HEADER: sent.encode()})  # as a client sends it
+        if header is None:
             raise InvalidSessionId
-        return self.naming.named(tenant, shown), shown
+        return self.naming.named(tenant, header), readable(header)
 
     async def _copy_epochs(
         self,

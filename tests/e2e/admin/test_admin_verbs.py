@@ -289,6 +289,18 @@ class TestFork:
         assert told(answer, "session") == fork["name"]
         assert model.views()[-1] == [*chat.messages[:5], user("And now?")]
 
+    async def test_its_name_may_be_in_any_script_and_clients_send_it_as_utf_8(
+        self, url: str, chat: Chat, model: Model
+    ) -> None:
+        fork = await do(url, "fork", {"name": "橋"})
+        assert (fork["name"], (await admin(url, "sessions/橋"))["id"]) == ("橋", fork["id"])
+        headers = [(b"authorization", KEY.encode()), (b"x-unabridged-session", "橋".encode())]
+        async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as client:
+            body = {"model": "gpt-test", "messages": [user("And now?")]}
+            appended = [*headers, (b"x-unabridged-mode", b"append")]
+            assert (await client.post("/v1/chat/completions", json=body, headers=appended)).is_success
+        assert model.views()[-1] == [*chat.messages, user("And now?")]
+
     async def test_it_is_for_its_own_caller_alone(self, url: str, chat: Chat, chats: Chats) -> None:
         fork = await do(url, "fork")
         stranger = chats(url, X_Unabridged_Session=fork["name"], Authorization="Bearer sk-other")
@@ -299,7 +311,7 @@ class TestFork:
         await chats(url, X_Unabridged_Session="taken").ask("Hello")
         refused = await ask(url, "POST", "sessions/chat/fork", {"name": "taken"})
         assert code(refused) == (409, "session_exists")
-        for name in ("", "a\nb", "x" * 257, "橋"):
+        for name in ("", "a\nb", "x" * 257, "橋" * 86):
             refused = await ask(url, "POST", "sessions/chat/fork", {"name": name})
             assert code(refused) == (400, "invalid_session_id"), name
 
