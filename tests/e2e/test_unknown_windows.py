@@ -182,6 +182,61 @@ async def test_servers_that_count_otherwise_teach_nothing(
     assert window_from(response) == "unknown"
 
 
+def with_picture(text: str) -> Message:
+    """A user's message with a picture that the proxy counts as 1,445 tokens."""
+    picture = {"type": "image_url", "image_url": {"url": "https://127.0.0.1/bridge.png"}}
+    return {"role": "user", "content": [{"type": "text", "text": text}, picture]}
+
+
+def counting_pictures(each: int) -> Behaviour:
+    """Answers with a usage of the text's tokens and so many for each picture."""
+
+    async def answer(exchange: Exchange) -> None:
+        body = json.loads(exchange.request.body)
+        pictures = exchange.request.body.count(b"bridge.png")
+        await exchange.answer_json(completion(said("So it is."), count_tokens(body) + each * pictures))
+
+    return answer
+
+
+async def test_pictures_that_cost_less_than_counted_look_like_no_truncation(
+    model: Model, chats: Chats, tmp_path: Path
+) -> None:
+    """The newest ten exchanges are sent. Pictures take the place of texts that cost the model as much."""
+    text = 'extends = "sliding-window"\n[stages]\nmax_units = 20\n'
+    model.replies.extend([counting_pictures(225)] * 60)
+    async with proxying(model.url, policy=str(write_policy(tmp_path, "p", text))) as url:
+        chat = chats(url)
+        for number in range(12):
+            await chat.ask(f"{number}: " + "so it is, " * 62)
+        for number in range(12):
+            response = await chat.say(with_picture(f"What is picture {number}?"))
+    assert window_from(response) == "unknown"
+
+
+async def test_pictures_that_cost_less_than_counted_do_not_lower_the_count_of_text(
+    model: Model, chats: Chats, url: str
+) -> None:
+    model.replies.extend([counting_pictures(250)] * 60)
+    pictures = chats(url)
+    for number in range(12):
+        await pictures.say(with_picture(f"What is picture {number}?"))
+    text = chats(url)
+    for number in range(6):
+        sent = tokens_of(await text.ask(question(number)))["sent"]
+        assert sent >= count_tokens({"messages": text.messages[:-1]})
+
+
+async def test_pictures_that_cost_more_than_counted_raise_the_count(
+    model: Model, chats: Chats, url: str
+) -> None:
+    model.replies.extend([counting_pictures(3_500)] * 60)
+    chat = chats(url)
+    for number in range(12):
+        response = await chat.say(with_picture(f"What is picture {number}?"))
+    assert tokens_of(response)["sent"] >= 3_500 * 12
+
+
 async def test_a_client_that_streams_without_usage_is_protected_as_well(
     model: Model, chats: Chats, url: str
 ) -> None:

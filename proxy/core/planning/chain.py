@@ -37,6 +37,8 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
     tokens: Sizes
     hashes: Sequence[bytes]
     dialect: Dialect
+    shown: int = 0
+    """How many of the tokens are of images, audio and files; these are estimates."""
     gathered: Gathered = msgspec.field(default_factory=Gathered)
     hidden: Mapping[int, HiddenCalls] = {}
     """What is sent in place of answers within which the proxy answered calls, by position."""
@@ -65,8 +67,12 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
         tokens: Sequence[int],
         raws: Sequence[bytes],
         hashes: Sequence[bytes],
+        shown: int = 0,
     ) -> Self:
-        """Return this chain with more messages; ``raws`` and ``hashes`` are those of the whole new chain."""
+        """Return this chain with more messages; ``raws`` and ``hashes`` are those of the whole new chain.
+
+        ``shown`` are the tokens of the new messages that are not text.
+        """
         before, gathered = self.messages, self.gathered
         return type(self)(
             messages=before.followed_by(messages)
@@ -76,6 +82,7 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
             tokens=self.tokens.followed_by(tokens),
             hashes=hashes,
             dialect=self.dialect,
+            shown=self.shown + shown,
             # A copy: chains that continue the same chain must not see each other's results.
             gathered=Gathered(Incremental(gathered.units.found), Incremental(gathered.addresses.found)),
         )

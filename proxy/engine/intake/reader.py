@@ -173,7 +173,7 @@ class Reader:
                 if counted is not None and entry.other is None:
                     entry.text = max(counted - MESSAGE_TOKENS, 0)
         await self._count_texts(history.new)
-        messages, tokens, name = list[Message](), list[int](), history.model[:NAME]
+        messages, tokens, shown, name = list[Message](), list[int](), 0, history.model[:NAME]
         for each in history.new:
             entry, other = each.entry, each.entry.other
             size = MESSAGE_TOKENS + (entry.text or 0)
@@ -183,9 +183,10 @@ class Reader:
                         other.clear()
                     other[name] = self.dialect.read(each.raw).shown_tokens(history.model)
                 size += other[name]
+                shown += other[name]
             messages.append(entry.message)
             tokens.append(size)
-        return history.counted.followed_by(messages, tokens, history.raws, history.hashes)
+        return history.counted.followed_by(messages, tokens, history.raws, history.hashes, shown)
 
     async def _count_texts(self, messages: Sequence[NewMessage]) -> None:
         uncounted = [each for each in messages if each.entry.text is None]

@@ -32,6 +32,8 @@ from proxy.telemetry import log_event, log_warning
 
 _PLAUSIBLE = 4
 """How far our count may be off: numbers of more than this many times the tokens sent are ignored."""
+_SHOWN = 0.05
+"""Share of a request's tokens that may be images, audio and files where our count is compared with another."""
 _SAMPLES = 5
 """Samples of usage from which on a model's ratio is known well enough (law 1)."""
 _LABEL = 80
@@ -156,8 +158,14 @@ class Models:
         model.evidence.counts_answer = fits_alone
         return True
 
-    def learn_usage(self, model: Model, growth: Growth, counted: int, usage: Usage | None) -> None:
-        """Compare our count of a request's tokens with the upstream's; ``growth`` is that of its lane."""
+    def learn_usage(
+        self, model: Model, growth: Growth, counted: int, usage: Usage | None, shown: int = 0
+    ) -> None:
+        """Compare our count of a request's tokens with the upstream's; ``growth`` is that of its lane.
+
+        Where many tokens of its conversation are ``shown`` (images, audio, files), our count is an estimate:
+        it can be too low for this model, but says nothing of its tokenizer, nor of a truncation.
+        """
         if usage is None or not usage.prompt_tokens:
             return
         model.shows_cache |= bool(usage.cached_tokens)
@@ -166,13 +174,15 @@ class Models:
         # Whether any recent sample is close enough to our own count to be another tokenizer's.
         is_plausible = max(model.ratio.recent, default=0.0) >= PLAUSIBLE
         has_agreed = is_plausible and evidence.is_tracked
-        sample = growth.observe(counted, prompt)
-        if sample is not Sample.ODD:
+        is_estimate = shown > _SHOWN * counted
+        sample = Sample.PLAIN if is_estimate else growth.observe(counted, prompt)
+        is_too_low = prompt > model.ratio.calibrated(counted)
+        if sample is not Sample.ODD and (is_too_low or not is_estimate):
             model.ratio.observe(counted, prompt)
         evidence.is_tracked |= sample is Sample.TRACKED
         if prompt <= _PLAUSIBLE * model.ratio.calibrated(counted):
             evidence.learn_answer(prompt)
-        window = growth.window if has_agreed else None
+        window = growth.window if has_agreed and not is_estimate else None
         if window is not None and evidence.refused != window:
             log_warning(
                 "the upstream truncates in silence: it counts no more than its window, whatever is sent",

@@ -159,7 +159,8 @@ class Recorder:
         key, is_of_several = session.key, exchange.rounds is not None and exchange.rounds.count > 0
         try:
             if answer.complete and answer.choices == 1 and not is_of_several:
-                self.models.learn_usage(request.model, session.lane.growth, exchange.counted_tokens, usage)
+                growth, shown = session.lane.growth, request.chain.shown
+                self.models.learn_usage(request.model, growth, exchange.counted_tokens, usage, shown)
             turn = await self._turn(exchange, answered)
             ttl = self._ttl(exchange)
             self._bill(exchange, answer, turn, ttl)

@@ -2,7 +2,7 @@
 
 A data URL is never counted as text: an image costs what its pixels cost, and its first bytes tell its size.
 Formulas and figures: OpenAI, "Images and vision", section "Calculating costs" (2026). Models of other makers
-are counted like gpt-4o; the learned ratio corrects the difference (core/budget/learning.py).
+are counted like gpt-4o; where that is too little, the learned ratio rises (core/budget/learning.py).
 """
 
 from __future__ import annotations
