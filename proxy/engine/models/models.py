@@ -33,7 +33,7 @@ from proxy.telemetry import log_event, log_warning
 _PLAUSIBLE = 4
 """How far our count may be off: numbers of more than this many times the tokens sent are ignored."""
 _SHOWN = 0.05
-"""Share of a request's tokens that may be images, audio and files where our count is compared with another."""
+"""Share of a request's tokens that may be images, audio and files where counts are compared."""
 _SAMPLES = 5
 """Samples of usage from which on a model's ratio is known well enough (law 1)."""
 _LABEL = 80

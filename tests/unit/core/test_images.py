@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import io
 import struct
+import wave
 from collections.abc import Callable
 from typing import SupportsIndex
 
@@ -210,10 +212,35 @@ def test_turning_an_image_does_not_change_its_price(width: int, height: int) -> 
         assert upright == turned
 
 
-def test_ten_seconds_of_speech_are_about_a_hundred_tokens() -> None:
-    sound = base64.b64encode(bytes(160_000)).decode()
-    assert other_part_tokens({"type": "input_audio", "input_audio": {"data": sound, "format": "wav"}}) == 100
-    assert other_part_tokens({"type": "input_audio", "input_audio": {"data": sound, "format": "mp3"}}) == 400
+def sound_tokens(sound: bytes, kind: str) -> int:
+    data = base64.b64encode(sound).decode()
+    return other_part_tokens({"type": "input_audio", "input_audio": {"data": data, "format": kind}})
+
+
+@pytest.mark.parametrize(("rate", "channels"), [(8_000, 1), (16_000, 1), (24_000, 1), (44_100, 2)])
+def test_ten_seconds_of_plain_sound_are_a_hundred_tokens_at_any_rate(rate: int, channels: int) -> None:
+    file = io.BytesIO()
+    with wave.open(file, "wb") as sound:
+        sound.setparams((channels, 2, rate, 0, "NONE", ""))
+        sound.writeframes(bytes(10 * rate * channels * 2))
+    assert sound_tokens(file.getvalue(), "wav") == 101  # with the header
+
+
+@pytest.mark.parametrize("tag", [b"", b"ID3\x04\x00\x00\x00\x00\x01\x05" + bytes(133)])
+@pytest.mark.parametrize(
+    ("header", "kbits"), [(b"\xff\xfb\x90\x64", 128), (b"\xff\xfb\xe0\x64", 320), (b"\xff\xf3\x40\xc4", 32)]
+)
+def test_ten_seconds_of_compressed_sound_are_a_hundred_tokens(tag: bytes, header: bytes, kbits: int) -> None:
+    frames = header + bytes(kbits * 125 * 10 - 4)
+    assert sound_tokens(tag + frames, "mp3") in (100, 101)
+
+
+@pytest.mark.parametrize(
+    "sound", [bytes(39_999), (b"\xff\xfb\x90\x64" + bytes(32) + b"Xing").ljust(39_999, b"\0")]
+)
+def test_sound_that_cannot_be_read_counts_as_speech(sound: bytes) -> None:
+    assert sound_tokens(sound, "mp3") == 100
+    assert other_part_tokens({"type": "input_audio", "input_audio": {"data": "?" * 4_000}}) == 8
 
 
 def test_a_file_counts_by_its_bytes_between_a_floor_and_a_ceiling() -> None:

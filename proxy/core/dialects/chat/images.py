@@ -172,9 +172,13 @@ _JPEG_STANDALONE = frozenset({0x01, *range(0xD0, 0xD9)})  # no length follows (B
 
 # -- audio and files ---------------------------------------------------------------------------------------
 
-# OpenAI's token is a tenth of a second.
-_PLAIN_AUDIO_BYTES = 1600  # per token, of 16 bits at 8 kHz; higher sampling rates are counted too high
-_AUDIO_BYTES = 400  # per token, of compressed speech at 32 kbit/s
+_AUDIO_TOKENS = 10  # per second, of OpenAI's models
+_AUDIO_BYTES = 4_000  # per second, of speech at 32 kbit/s: the length of what cannot be read
+_LEAST_RATE = 500  # bytes per second; a header that tells less is not believed
+_MP3_KBITS = (  # by the index in a frame's header, from MPEG-2 (ISO 13818-3) and from MPEG-1 (ISO 11172-3)
+    (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160, 0),
+    (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 0),
+)
 _FILE_BYTES = 20  # per token: a PDF page of 40 KB has about 2,000, text and picture together
 _FILE_LEAST, _FILE_MOST, _FILE_UNSEEN = 1_000, 100_000, 5_000
 
@@ -186,10 +190,8 @@ def other_part_tokens(part: Mapping[str, object]) -> int:
     counts as its text, or as a file where that is less.
     """
     match part:
-        case {"type": "input_audio", "input_audio": {"data": str(data), "format": "wav" | "pcm16"}}:
-            return max(1, _bytes(data) // _PLAIN_AUDIO_BYTES)
         case {"type": "input_audio", "input_audio": {"data": str(data)}}:
-            return max(1, _bytes(data) // _AUDIO_BYTES)
+            return max(1, ceil(_AUDIO_TOKENS * _bytes(data) / _byte_rate(data)))
         case {"type": "file", "file": {"file_data": str(data)}}:
             return _file_tokens(_bytes(data))
         case {"type": "file"}:
@@ -197,6 +199,33 @@ def other_part_tokens(part: Mapping[str, object]) -> int:
         case _:
             characters = _characters(part)
             return max(1, min(characters // 4, _file_tokens(characters * 3 // 4)))
+
+
+def _byte_rate(data: str) -> int:
+    """Return the bytes per second of a WAV file by its header, or of an MP3 file by its first frame.
+
+    Where neither is found, or the file's bit rate varies, it is that of speech.
+    """
+    try:
+        head = _decoded(data, 0, 48)
+        if head[:4] + head[8:16] == b"RIFFWAVEfmt ":
+            rate = int.from_bytes(head[28:32], "little")
+        else:
+            rate = _mp3_rate(data, head)
+    except ValueError:  # not base64
+        rate = 0
+    return rate if rate >= _LEAST_RATE else _AUDIO_BYTES
+
+
+def _mp3_rate(data: str, head: bytes) -> int:
+    start = 0
+    if head.startswith(b"ID3"):  # a tag before the sound, whose length has 7 bits in each of four bytes
+        start = 10 + sum(byte << 7 * place for place, byte in enumerate(head[9:5:-1]))
+    frame = _decoded(data, start // 3 * 4, 60)[start % 3 :]
+    is_layer_3 = len(frame) > 2 and frame[0] == 0xFF and frame[1] & 0xE6 == 0xE2
+    if not is_layer_3 or b"Xing" in frame:  # which marks a bit rate that varies
+        return 0
+    return _MP3_KBITS[frame[1] & 0x18 == 0x18][frame[2] >> 4] * 1000 // 8
 
 
 def _file_tokens(size: int) -> int:
