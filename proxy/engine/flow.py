@@ -205,8 +205,10 @@ class Exchange(msgspec.Struct, kw_only=True):
     def __post_init__(self) -> None:
         """Count the tokens of what is sent; the parameters that only the proxy asks for are to be added."""
         request = self.request
-        head, ratio = request.budget.head, request.budget.ratio
-        view, whole = head + self.decision.view_tokens, request.counted_tokens
+        budget, ratio = request.budget, request.budget.ratio
+        without = budget.head - budget.tool
+        head = budget.head if request.tool_under(self.decision.plan) else without
+        view, whole = head + self.decision.view_tokens, without + request.chain.tokens.total
         self.counted_tokens = whole if request.incoming.is_shadow else view
         self.sent_tokens = ceil(view * ratio)
         ours = request.history.ours() if request.history.hidden else 0

@@ -24,6 +24,7 @@ from tests.support.upstreams import (
     Model,
     calling,
     completion,
+    count_tokens,
     in_pieces,
     plainly,
     refusal,
@@ -203,13 +204,20 @@ async def test_the_tool_is_added_with_the_first_epoch_and_not_before(model: Mode
     assert bodies[2]["tools"] == [LOOK, TOOL]
 
 
-async def test_its_tokens_count_from_the_first_request_on(model: Model, policy: Start) -> None:
-    sizes: list[int] = []
-    for extra in ("", "rounds = 3"):
-        text = POLICY if not extra else POLICY.replace("enabled = true", "enabled = false")
+async def test_its_room_is_kept_from_the_first_request_on_and_its_tokens_count_where_it_is_sent(
+    model: Model, policy: Start
+) -> None:
+    enough = count_tokens({"messages": long_talk()}) + 100  # with the tool it would be too little
+    sent: list[dict[str, int]] = []
+    for recall in ("true", "false"):
+        text = POLICY.replace("4000", str(enough)) + "[stages]\ntrim = 0.99\ncompact = 0.995\n"
+        text = text.replace("[recall]\nenabled = true", f"[recall]\nenabled = {recall}")
         async with proxying(model.url, policy=policy(text=text)) as url:
-            sizes.append(tokens_of(await send(url, [user("Hello")]))["sent"])
-    assert 100 < sizes[0] - sizes[1] < 250
+            hello = tokens_of(await send(url, [user("Hello")], model="gpt-4o"))
+            assert hello["sent"] == hello["full"] == count_tokens(model.bodies()[-1])
+            sent.append(tokens_of(await send(url, long_talk(), model="gpt-4o")))
+            assert sent[-1]["sent"] == pytest.approx(count_tokens(model.bodies()[-1]), abs=50)
+    assert sent[0]["sent"] < sent[0]["full"] == sent[1]["full"] == sent[1]["sent"]
 
 
 @pytest.mark.parametrize(

@@ -210,8 +210,8 @@ async def test_pictures_that_cost_less_than_counted_look_like_no_truncation(
         for number in range(12):
             await chat.ask(f"{number}: " + "so it is, " * 62)
         for number in range(12):
-            response = await chat.say(with_picture(f"What is picture {number}?"))
-    assert window_from(response) == "unknown"
+            shown = await chat.say(with_picture(f"What is picture {number}?"))
+            assert window_from(shown) == "unknown"
 
 
 async def test_pictures_that_cost_less_than_counted_do_not_lower_the_count_of_text(
@@ -232,9 +232,8 @@ async def test_pictures_that_cost_more_than_counted_raise_the_count(
 ) -> None:
     model.replies.extend([counting_pictures(3_500)] * 60)
     chat = chats(url)
-    for number in range(12):
-        response = await chat.say(with_picture(f"What is picture {number}?"))
-    assert tokens_of(response)["sent"] >= 3_500 * 12
+    responses = [await chat.say(with_picture(f"What is picture {number}?")) for number in range(12)]
+    assert tokens_of(responses[-1])["sent"] >= 3_500 * 12
 
 
 async def test_a_client_that_streams_without_usage_is_protected_as_well(

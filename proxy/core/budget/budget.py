@@ -77,6 +77,9 @@ class Budget(msgspec.Struct, frozen=True):
     """Counted tokens of the last user message, which like the head is never cut; 0 if all must yield."""
     whole: int = 0
     """Counted tokens of the chain, of which shares are taken where there is no budget."""
+    tool: int = 0
+    """How many tokens of the head are the proxy's own tool. Its room is always kept, though it is not always
+    sent."""
 
     @property
     def limit(self) -> int:

@@ -199,23 +199,26 @@ class Reader:
     def _texts_of(self, messages: Sequence[NewMessage]) -> list[str]:
         return [(each.content or self.dialect.read(each.raw)).countable() for each in messages]
 
-    async def head_tokens(self, history: History, tool: bytes = b"") -> int:
-        """Return the counted tokens of the head, of the injection, and of a ``tool`` that is added."""
+    async def head_tokens(self, history: History) -> int:
+        """Return the counted tokens of the head and of the injection."""
         body, tokens = history.body, REQUEST_TOKENS
         if history.head:
             pairs = zip(history.head_entries, history.head, strict=True)
             await self._count_texts([NewMessage(entry, raw) for entry, raw in pairs])
             tokens += sum([MESSAGE_TOKENS + (entry.text or 0) for entry in history.head_entries])
-        members = body.head_members()
-        for part in [*members, tool] if tool else members:
-            digest = xxhash.xxh3_128_digest(part, self._seed)
-            tokens += await self._count_once(digest, [part], lambda raw: raw.decode(errors="replace"))
+        for part in body.head_members():
+            tokens += await self.member_tokens(part)
         if history.injection is not None:
             messages = history.injection.messages(self.dialect)
             tokens += MESSAGE_TOKENS * len(messages)
             digest = history.injection.digest
             tokens += await self._count_once(digest, messages, lambda raw: self.dialect.read(raw).countable())
         return tokens
+
+    async def member_tokens(self, raw: bytes) -> int:
+        """Return the counted tokens of a member of the head, such as a tool."""
+        digest = xxhash.xxh3_128_digest(raw, self._seed)
+        return await self._count_once(digest, [raw], lambda raw: raw.decode(errors="replace"))
 
     async def _count_once(
         self, digest: bytes, parts: Sequence[bytes], text_of: Callable[[bytes], str]

@@ -85,12 +85,13 @@ class Decisions:
         reserve = reserve_of(history, policy)
         window, ratio = self.models.window(model, policy), model.ratio.value
         limit = None if window.is_least else window.tokens
-        head, last_user = await self.reader.head_tokens(history, tool), chain.last_user_tokens
+        added = await self.reader.member_tokens(tool) if tool else 0
+        head, last_user = await self.reader.head_tokens(history) + added, chain.last_user_tokens
         needed = ceil((head + last_user) * ratio)
         counts_answer = model.evidence.counts_answer
         stated = policy.budget.limit if asked is None else asked
         tokens = budget_tokens(stated, limit, reserve, needed, counts_answer=counts_answer)
-        return Budget(tokens, ratio, head, window, last_user, chain.tokens.total)
+        return Budget(tokens, ratio, head, window, last_user, chain.tokens.total, added)
 
     async def decide(self, request: Request) -> Decision:
         """Decide what to cut. Raises ContextLengthExceeded where the policy wants that instead."""
@@ -200,7 +201,7 @@ def _log_usage(request: Request, decision: Decision) -> None:
         session=request.session.id,
         stage=decision.stage.value,
         epoch=reached[0],
-        full=request.budget.real(request.counted_tokens),
+        full=request.budget.real(request.counted_tokens - request.budget.tool),
         budget=request.budget.tokens,
     )
 

@@ -35,7 +35,7 @@ def bill_of(exchange: Exchange, usage: Usage | None, counted: int) -> Bill:
     whole, cut = sent, exchange.full_tokens - exchange.sent_tokens
     recalled = budget.real(rounds.ours_sent) if rounds is not None and reported is not None else 0
     if plan != EMPTY or recalled or history.hidden:
-        less = history.ours(request.chain.sent_before)
+        less = history.ours(request.chain.sent_before) + budget.tool
         whole = _estimated(request, prices, max(sent.tokens + cut - recalled, 0), EMPTY, EMPTY, less)
     fits = whole is sent or budget.window.limit is None or whole.tokens + output <= budget.window.limit
     bill = Bill.of_request(sent, output, whole, paid, fits=fits)
@@ -67,8 +67,9 @@ def _sent(exchange: Exchange, prices: Prices, plan: Plan, reported: Usage | None
     is_shadow = exchange.request.incoming.is_shadow
     counted = exchange.full_tokens if is_shadow else exchange.sent_tokens
     tokens = counted if reported is None else bounded(reported.prompt_tokens)
-    before = plan if is_shadow else plan_before(exchange)
-    return _estimated(exchange.request, prices, tokens, before, plan)
+    before, request = plan if is_shadow else plan_before(exchange), exchange.request
+    unsent = 0 if request.tool_under(plan) and not is_shadow else request.budget.tool
+    return _estimated(request, prices, tokens, before, plan, unsent)
 
 
 def _estimated(
