@@ -315,6 +315,26 @@ def test_what_was_cached_is_read_as_each_server_tells_it(
     assert read_completion(json.dumps(body).encode()).usage == Usage(9, 2, 7)
 
 
+@pytest.mark.parametrize(
+    ("of_usage", "output"),
+    [
+        ({"total_tokens": 311, "completion_tokens_details": {"reasoning_tokens": 300}}, 302),
+        ({"total_tokens": 311}, 302),
+        ({"total_tokens": 11, "completion_tokens_details": {"reasoning_tokens": 2}}, 2),
+        ({"total_tokens": 99, "completion_tokens_details": {"reasoning_tokens": 2}}, 2),
+        ({"total_tokens": 99, "cache_creation_input_tokens": 88}, 2),
+        ({"total_tokens": 3}, 2),
+    ],
+    ids=["xAI", "Gemini", "OpenAI", "a total of something else", "cached tokens beside", "too small a total"],
+)
+def test_reasoning_that_is_in_the_total_alone_is_output(of_usage: dict[str, Any], output: int) -> None:
+    usage = {"prompt_tokens": 9, "completion_tokens": 2, **of_usage}
+    body = {"choices": [{"message": {"role": "assistant", "content": "a"}}], "usage": usage}
+    found = read_completion(json.dumps(body).encode()).usage
+    assert found is not None
+    assert found.completion_tokens == output
+
+
 def test_of_several_usages_numbers_are_added_up_and_flags_stay_flags() -> None:
     first = {
         "prompt_tokens": 10,

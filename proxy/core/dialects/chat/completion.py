@@ -253,7 +253,10 @@ def has_odd_choices(top: Mapping[str, Raw]) -> bool:
 
 
 def _usage(usage: bytes | Raw, timings: bytes | Raw = NULL) -> Usage | None:
-    """Read the usage in the forms of OpenAI, DeepSeek, gateways to Anthropic's models, and llama.cpp."""
+    """Read the usage in the forms of OpenAI, DeepSeek, gateways to Anthropic's models, and llama.cpp.
+
+    xAI and Gemini count reasoning in the total alone; here it belongs to the output, as OpenAI has it.
+    """
     if bytes(usage)[:1] != b"{":
         return None
     reported = _object(usage)
@@ -264,9 +267,12 @@ def _usage(usage: bytes | Raw, timings: bytes | Raw = NULL) -> Usage | None:
     written = _count(details.get("cache_write_tokens"))
     if written is None:
         written = _count(reported.get("cache_creation_input_tokens"))
-    return Usage(
-        _count(reported.get("prompt_tokens")), _count(reported.get("completion_tokens")), cached, written
-    )
+    prompt, output = _count(reported.get("prompt_tokens")), _count(reported.get("completion_tokens"))
+    beside = (_count(reported.get("total_tokens")) or 0) - (prompt or 0) - (output or 0)
+    reasoning = _count(as_mapping(reported.get("completion_tokens_details")).get("reasoning_tokens"))
+    if output is not None and beside > 0 and (reasoning == beside or (reasoning, written) == (None, None)):
+        output += beside
+    return Usage(prompt, output, cached, written)
 
 
 def _object(raw: bytes | Raw) -> Mapping[str, Any]:
