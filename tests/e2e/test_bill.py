@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from proxy.cli import main
-from tests.support.clients import ADMIN, Chat, Chats, Small, admin, bill_of, proxying
+from tests.support.clients import ADMIN, Chat, Chats, Small, admin, bill_of, proxying, user
 from tests.support.operator import ask
 from tests.support.repeated_calls import POLICY as REPEATED_CALLS
 from tests.support.repeated_calls import TOOLS, WEATHER, known
@@ -30,6 +30,7 @@ from tests.support.upstreams import (
     events,
     plainly,
     said,
+    sse,
 )
 
 FRESH, CACHED, OUTPUT = 2.5e-6, 1.25e-6, 10e-6
@@ -378,24 +379,72 @@ async def test_a_round_that_the_client_does_not_see_is_billed_beside_the_answer(
     assert bill["dollars"]["answers"] == pytest.approx(1_200 * FRESH + 30 * OUTPUT, abs=1e-9)
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["in one piece", "streamed"])
 @pytest.mark.parametrize("told", [True, False], ids=["of known price", "of unknown price"])
 async def test_a_round_after_which_the_next_one_fails_is_billed_too(
-    small: Small, model: Model, chats: Chats, told: bool
+    small: Small, model: Model, chats: Chats, told: bool, stream: bool
 ) -> None:
     chat = talker(chats, await small(50_000, extra=REPEATED_CALLS))
     chat.messages, chat.members["tools"], model.tells_usage = known(), TOOLS, False
     hidden = calling(WEATHER)
     model.replies += [
-        using(usage(1_000, 20, cached_tokens=0), hidden) if told else hidden,
+        using(usage(1_000, 20, cached_tokens=0), hidden, stream=stream) if told else hidden,
         plainly(429, [JSON], b'{"error": {"message": "slower"}}'),
         said("It is 18 degrees."),
     ]
-    assert (await chat.send()).status_code == 429
+    chat.members["stream"] = stream
+    assert "slower" in (await chat.send()).text
+    chat.members["stream"] = False
     assert (await chat.send()).status_code == 200
     bill = await bill_of(chat.url)
-    assert bill["tool_calls_answered"] == 1
+    assert (bill["requests"], bill["tool_calls_answered"]) == (1, 1)
     assert bill["price_unknown"] == (0 if told else 1)
     assert bill["dollars"]["hidden"] == pytest.approx((1_000 * FRESH + 20 * OUTPUT) * told, abs=1e-9)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["in one piece", "streamed"])
+async def test_several_answers_without_a_usage_are_of_unknown_price(
+    url: str, model: Model, chats: Chats, stream: bool
+) -> None:
+    chat, model.tells_usage = talker(chats, url), False
+    chat.messages, chat.members["n"], chat.members["stream"] = [user("What is it?")], 2, stream
+
+    async def twice(exchange: Exchange) -> None:
+        both = completion(said("So it is."), None), completion(said("Or so."), None)
+        if stream:
+            chunks = [*events(said("So it is.")), *events(said("Or so."))]
+            for chunk in chunks[len(chunks) // 2 :]:
+                chunk["choices"][0]["index"] = 1
+            await exchange.stream_events(chunks)
+        else:
+            choices = [{**each["choices"][0], "index": place} for place, each in enumerate(both)]
+            await exchange.answer_json({**both[0], "choices": choices})
+
+    model.replies.append(twice)
+    assert (await chat.send()).status_code == 200
+    bill = await bill_of(url)
+    assert (bill["requests"], bill["price_unknown"], bill["dollars"]) == (1, 1, None)
+
+
+async def test_a_hidden_round_is_billed_though_the_client_leaves_during_the_next_one(
+    small: Small, model: Model, chats: Chats
+) -> None:
+    async def pauses(exchange: Exchange) -> None:
+        await exchange.start(200, [(b"Content-Type", b"text/event-stream")])
+        await exchange.chunk(b"".join(map(sse, events(said("It is"))[:-1])))
+        await exchange.gone()
+
+    chat = talker(chats, await small(50_000, extra=REPEATED_CALLS))
+    chat.messages, chat.members["tools"], chat.members["stream"] = known(), TOOLS, True
+    model.replies += [using(usage(1_000, 20, cached_tokens=0), calling(WEATHER), stream=True), pauses]
+    body, address = {**chat.members, "messages": chat.messages}, f"{chat.url}/v1/chat/completions"
+    async with chat.client.stream("POST", address, json=body, headers=chat.headers) as response:
+        async for text in response.aiter_text():
+            if "It is" in text:
+                break
+    bill = await bill_of(chat.url)
+    assert bill["dollars"]["hidden"] == pytest.approx(1_000 * FRESH + 20 * OUTPUT, abs=1e-9)
+    assert bill["price_unknown"] == 0
 
 
 async def test_hidden_rounds_of_which_nothing_is_told_are_of_unknown_price(

@@ -162,6 +162,7 @@ class _Spliced:
                 break
             self._sent = following
             if refusal := await self._refusal(following):
+                course.rounds.is_refused = True
                 yield refusal
                 return
         if not editor.has_given_up:

@@ -176,8 +176,11 @@ class Recorder:
     def _bill(self, exchange: Exchange, answer: Answer, turn: Turn, ttl: float) -> None:
         if answer.message is None and answer.usage is None:
             return  # nothing was answered
-        request = exchange.request
-        counted = turn.nodes[-1].tokens if turn.nodes and turn.nodes[-1].answer else 0
+        request, rounds = exchange.request, exchange.rounds
+        if rounds is not None and rounds.is_refused:
+            self.bill_unanswered(exchange, rounds)
+            return
+        counted = turn.nodes[-1].tokens if turn.nodes and turn.nodes[-1].answer else None
         try:
             bill = bill_of(exchange, answer.usage, counted)
             view, is_shadow = bill.sent - bill.shadow_cut, request.incoming.is_shadow

@@ -16,21 +16,22 @@ from proxy.engine.flow import Exchange, Request
 from proxy.engine.tool_rounds import Rounds
 
 
-def bill_of(exchange: Exchange, usage: Usage | None, counted: int) -> Bill:
+def bill_of(exchange: Exchange, usage: Usage | None, counted: int | None) -> Bill:
     """Return the bill of a turn by this usage, or by ``counted`` output tokens where it says nothing.
 
-    Of several requests to the upstream the last is the answer's; those before it are hidden.
+    Where it says nothing and the output was not counted (None), the price is unknown. Of several requests to
+    the upstream the last is the answer's; those before it are hidden.
     """
     request, rounds, decision = exchange.request, exchange.rounds, exchange.decision
     budget, history = request.budget, request.history
     prices = request.conditions.prices or UNKNOWN_PRICES
-    paid = prices if prices.is_known else None
     plan = EMPTY if request.incoming.is_shadow else decision.plan
     reported = usage if usage is not None and usage.prompt_tokens else None
     if reported is not None and rounds is not None:
         reported = _last(reported, rounds.spent)
     answered = reported.completion_tokens if reported is not None else None
-    output = budget.real(counted) if answered is None else bounded(answered)
+    output = budget.real(counted or 0) if answered is None else bounded(answered)
+    paid = prices if prices.is_known and (answered, counted) != (None, None) else None
     sent = _sent(exchange, prices, plan, reported)
     whole, cut = sent, exchange.full_tokens - exchange.sent_tokens
     recalled = budget.real(rounds.ours_sent) if rounds is not None and reported is not None else 0
@@ -46,8 +47,10 @@ def bill_of(exchange: Exchange, usage: Usage | None, counted: int) -> Bill:
         also["shadow_cut"] = sent.tokens - view.tokens
         also["shadow"] = money(sent, 0, paid) - money(view, 0, paid)
     if rounds is not None:
-        also["hidden"] = cost_of(rounds.spent, paid)
-        also["unpriced"] = bill.unpriced + (rounds.count if reported is None else 0)
+        # Where the answer says nothing, all that is told is told of the rounds before it.
+        hidden = rounds.used if reported is None else rounds.spent
+        also["hidden"] = cost_of(hidden, paid)
+        also["unpriced"] = bill.unpriced + (rounds.count if hidden.prompt_tokens is None else 0)
         also["tool_calls"] = rounds.answered
     return replace(bill, **also)
 
