@@ -37,8 +37,9 @@ DATABASE_PATH: Final = re.compile("(/[0-9]{0,5})?")
 ONE_WORD: Final = re.compile("[!-~]+")
 """What a secret in a header may consist of: visible ASCII characters without spaces."""
 _ENDPOINT = "/chat/completions"
-_LEAST_CACHE = 8 * 2**20
-"""Smallest cache in bytes; a smaller one might drop entries before they are used."""
+_LEAST_MEMORY = {"body_memory": 2**20, "cache_memory": 8 * 2**20}
+"""Bytes: with less for bodies an ordinary request would be refused; a smaller cache might drop entries before
+they are used."""
 _LEAST_SECRET = 16
 """Smallest secret in characters; shorter ones could be guessed by somebody who has the store."""
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token, RFC 9110 clause 5.6.2
@@ -214,11 +215,12 @@ class Settings(BaseModel):
         """Whether other servers may use the same store."""
         return self.store is not None and urlsplit(self.store).scheme != "memory"
 
-    @field_validator("cache_memory")
+    @field_validator("body_memory", "cache_memory")
     @classmethod
-    def _is_enough(cls, most: int) -> int:
-        if most < _LEAST_CACHE:
-            raise ValueError(f"must be at least {_LEAST_CACHE // 2**20}MiB")
+    def _is_enough(cls, most: int, about: ValidationInfo) -> int:
+        least = _LEAST_MEMORY[about.field_name or ""]
+        if most < least:
+            raise ValueError(f"must be at least {least // 2**20}MiB")
         return most
 
     @field_validator("upstream", "public_url")

@@ -49,11 +49,12 @@ def test_the_environment_sets_what_a_flag_does_not(monkeypatch: pytest.MonkeyPat
 def test_memory_is_a_number_of_bytes_or_has_a_unit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Settings.load().body_memory == 512 * 2**20
     assert Settings.load().cache_memory == 256 * 2**20
-    monkeypatch.setenv("UNABRIDGED_BODY_MEMORY", "1000")
-    assert Settings.load().body_memory == 1000
+    monkeypatch.setenv("UNABRIDGED_BODY_MEMORY", "2000000")
+    assert Settings.load().body_memory == 2_000_000
     assert Settings.load(body_memory="2GiB").body_memory == 2 * 2**30
     assert complaint(body_memory="much").startswith("UNABRIDGED_BODY_MEMORY must be")
     assert complaint(body_memory="0B").startswith("UNABRIDGED_BODY_MEMORY must be")
+    assert complaint(body_memory="1000").startswith("UNABRIDGED_BODY_MEMORY must be at least 1MiB")
     assert complaint(cache_memory="1MiB").startswith("UNABRIDGED_CACHE_MEMORY must be at least 8MiB")
 
 

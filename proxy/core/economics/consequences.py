@@ -100,7 +100,7 @@ def _by_tokens(policy: Policy, decided: Mapping[str, Any]) -> Iterator[tuple[str
     yield "target", f"a cut leaves {decided['target']:,} tokens where nothing precedes the conversation"
     if decided["pays_from"] is not None:
         sessions = f"in sessions of more than about {decided['pays_from']:,} tokens"
-        yield "pays", f"{sessions}, at {_PACE} a request; shorter ones cost less sent whole"
+        yield "pays", f"{sessions}, at {_PACE} a request"
 
 
 # --- in one conversation ---

@@ -163,13 +163,13 @@ def pays_from(policy: Policy, budget: int, prices: Prices, pace: int) -> int:
     """Approximate tokens of a session above which cutting costs less in total than sending it whole.
 
     For a session without a head that grows by ``pace`` tokens a request. Between two epochs it grows by the
-    distance from the target to the line at which epochs begin. Each epoch makes the provider read the rest
+    distance from the target to the line at which epochs begin, or by one request where that is more. Each epoch makes the provider read the rest
     again and requests one summary. The shorter requests that follow earn this cost back.
     """
     prices, stages = prices.under(policy.economy), policy.stages
     begins = (stages.compact if policy.economy.enabled else stages.trim) * budget
     left = stages.target * budget
-    view, growth = (begins + left) / 2, max(begins - left, 1)
+    view, growth = (begins + left) / 2, max(begins - left, pace)
     size = affordable_summary(policy, Budget(budget, 1.0, 0), prices, pace) if policy.summary.enabled else 0
     source = growth / 2 + _INSTRUCTION if size else 0  # sources are abridged
     cost = (prices.write_share - prices.read_share) * left

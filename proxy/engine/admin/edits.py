@@ -186,7 +186,7 @@ class Edits:
         situation = await asyncio.to_thread(lambda: now.situation)
         new = await plan(now)
         if new == situation.plan:
-            raise NothingToChange
+            raise NothingToChange("Nothing of these messages is cut." if asked is Verb.RESTORE else None)
         return now, Change(
             lane=now.found.session.lane,
             head_count=len(now.found.session.head),

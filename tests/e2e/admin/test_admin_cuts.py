@@ -316,7 +316,9 @@ class TestRestore:
     async def test_where_nothing_is_cut_nothing_changes(self, url: str, chat: Chat) -> None:
         before = await admin(url, "sessions/chat")
         for body in (None, {"messages": "0-3"}):
-            assert code(await ask(url, "POST", "sessions/chat/restore", body)) == (409, "nothing_to_change")
+            refused = await ask(url, "POST", "sessions/chat/restore", body)
+            assert code(refused) == (409, "nothing_to_change")
+            assert refused.json()["error"]["message"] == "Nothing of these messages is cut."
         assert await admin(url, "sessions/chat") == before
 
     async def test_every_worker_restores_the_same(self, model: Model, chats: Chats) -> None:
