@@ -163,8 +163,9 @@ def pays_from(policy: Policy, budget: int, prices: Prices, pace: int) -> int:
     """Approximate tokens of a session above which cutting costs less in total than sending it whole.
 
     For a session without a head that grows by ``pace`` tokens a request. Between two epochs it grows by the
-    distance from the target to the line at which epochs begin, or by one request where that is more. Each epoch makes the provider read the rest
-    again and requests one summary. The shorter requests that follow earn this cost back.
+    distance from the target to the line at which epochs begin, or by one request where that is more. Each
+    epoch makes the provider read the rest again and requests one summary. The shorter requests that follow
+    earn this cost back.
     """
     prices, stages = prices.under(policy.economy), policy.stages
     begins = (stages.compact if policy.economy.enabled else stages.trim) * budget

@@ -204,6 +204,12 @@ def test_a_larger_budget_pays_in_sessions_that_are_a_smaller_multiple_of_it(pace
     assert pays_from(shallow, 8_000, UNKNOWN_PRICES, pace) > pays_from(policy, 8_000, UNKNOWN_PRICES, pace)
 
 
+def test_no_more_than_one_epoch_a_request_is_paid_for():
+    shallow = Policy(economy=Economy(enabled=False), stages=Stages(target=0.7))
+    slow, quick = (pays_from(shallow, 2_500, Prices(cached=0.5), pace) for pace in (250, 1_000))
+    assert slow < quick < 1.5 * slow, "epochs are 250 tokens apart, and no request begins four"
+
+
 def test_an_epoch_that_must_be_says_when_it_costs_more_than_it_saves():
     forced = account_of(situation(expected_turns=1), cut(0, 2), must_pay=False)
     assert forced is not None
