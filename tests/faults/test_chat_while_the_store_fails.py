@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Protocol
@@ -16,9 +17,19 @@ import httpx2
 import pytest
 
 from tests.support.canaries import logged
-from tests.support.clients import Chat, admin, only_session, proxying, question, told, write_policy
+from tests.support.clients import (
+    Chat,
+    admin,
+    making_chats,
+    only_session,
+    proxying,
+    question,
+    told,
+    write_policy,
+)
 from tests.support.network import relaying
-from tests.support.servers import eventually
+from tests.support.operator import ask
+from tests.support.servers import eventually, until
 from tests.support.stores import Server
 from tests.support.upstreams import Model, count_tokens, fault_in, running
 
@@ -68,6 +79,10 @@ async def talk(chat: Chat, turns: range) -> list[httpx2.Response]:
     responses = [await chat.ask(question(number)) for number in turns]
     assert [response.status_code for response in responses] == [200] * len(turns)
     return responses
+
+
+async def status_of(url: str) -> int:
+    return (await ask(url, "GET", "sessions")).status_code
 
 
 def reasons(response: httpx2.Response) -> list[str]:
@@ -278,6 +293,33 @@ async def test_a_reply_that_is_lost_after_the_write_makes_no_turn_twice(
         await recovered(chat)
         await talk(chat, range(4, 6))
         await check_transcript(chat)
+
+
+async def test_a_fork_that_fails_at_any_step_is_not_there_or_whole_and_may_be_asked_for_again(
+    model: Model, durable: Server
+) -> None:
+    async with (
+        relaying(durable.socket) as relay,
+        proxying(model.url, store=relay.url, store_breaker=0.01) as url,
+        making_chats() as chats,
+    ):
+        chat = chats(url, X_Unabridged_Session="s")
+        chat.members["unabridged"] = {"pin": [0], "inject": {"text": "The bridge is 12 m long."}}
+        await talk(chat, range(3))
+        failed, there = 0, False
+        while not there:
+            relay.lose_from = relay.trips + failed + 1
+            there = (await ask(url, "POST", "sessions/s/fork", {"name": f"f{failed}"})).is_success
+            relay.lose_from = None
+            await until(200, partial(status_of, url))
+            for nodes in durable.run("KEYS", "*:nodes"):
+                assert {b"pins", b"injection"} <= {*durable.run("HKEYS", nodes.removesuffix(b":nodes"))}
+            failed += 1
+        assert failed > 5
+        for step in range(failed):
+            fork = await ask(url, "POST", "sessions/s/fork", {"name": f"f{step}"})
+            assert (fork.status_code, fork.json()["name"]) == (200, f"f{step}")
+        assert len((await admin(url, "sessions"))["sessions"]) == failed + 1
 
 
 async def test_a_store_that_lost_its_data_begins_anew(model: Model, chat_on: ChatOn, durable: Server) -> None:

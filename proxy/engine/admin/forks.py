@@ -48,23 +48,24 @@ class Forks:
         dialect = self.inspection.dialect_of(found.session)
         branch = await asyncio.to_thread(_up_to, dialect, whole.nodes, at)
         key, shown = self._place(found, name)
-        if await self.store.session(key) is not None:
-            raise SessionExists
         start = root() if key.sid == NAMED else branch[0].parent
         nodes = await asyncio.to_thread(_chained, dialect, branch, start)
+        there = await self.store.session(key)
+        if there is not None and there.tip != nodes[-1].hash:  # else it is the same fork, asked for again
+            raise SessionExists
         ttl = self.inspection.policy_of(found.session).store.ttl
         copies = {old.hash: new.hash for old, new in zip(branch, nodes, strict=True)}
         in_lane = await self._copy_epochs(found, key, branch, copies, ttl)
         hidden = [replace(found.hidden[old], hash=new) for old, new in copies.items() if old in found.hidden]
         session = await asyncio.to_thread(self._session, found, shown, nodes, in_lane, hidden)
         turn = Turn(session=session, nodes=nodes, advances_tip=True, headerless=key.sid != NAMED)
-        await self.store.record(key, turn, ttl)
         for each in hidden:
-            await self.store.keep_hidden(key, each, ttl)
+            await self.store.keep_hidden(key, each, ttl, begins=True)
         if pins := [copies[each] for each in found.session.pins if each in copies]:
             await self.store.pin(key, pins, ttl)
         if whole.injection:
             await self.store.inject(key, whole.injection.digest, whole.injection.raw, ttl)
+        await self.store.record(key, turn, ttl)  # last: a fork that is there is whole
         return await self.inspection.read(key)
 
     def _place(self, found: Inspected, name: str | None) -> tuple[SessionKey, str]:
