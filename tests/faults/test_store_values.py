@@ -6,7 +6,7 @@ import pytest
 
 from proxy.adapters.stores.redis import RedisStore, keys
 from proxy.errors import StoreUnavailable
-from proxy.ports import Found, SessionKey
+from proxy.ports import Found, Recorded, SessionKey
 from tests.support.calls import CALLS, PLANTED
 from tests.support.stores import DAY, KEY, Server, chain, epoch, found, hidden, keys_without_ttl, turn
 
@@ -119,6 +119,24 @@ class TestValuesThatAreNotOurs:
             valkey.run("DEL", f"u1:{{aa}}:01{part}")
             await store.record(KEY, turn("u1", "a1", f"u2{part}", "a2", known=2), DAY)
             assert keys_without_ttl(valkey.url) == []
+
+    async def test_lost_messages_are_written_again_by_the_next_turn_with_its_history(
+        self, store: RedisStore, valkey: Server
+    ) -> None:
+        await store.record(KEY, turn("u1", "a1"), DAY)
+        valkey.run("DEL", PLANTED["nodes"])
+        assert await store.record(KEY, turn("u1", "a1", "u2", "a2", known=2), DAY) is Recorded.TORN
+        assert (await found(store, "u1", "a1", "u2", "a2", "u3")).known is None
+        whole = turn("u1", "a1", "u2", "a2", "u3", "a3")
+        assert await store.record(KEY, whole, DAY) is Recorded.KEPT
+        assert len(await store.nodes(KEY)) == 6
+
+    async def test_messages_whose_session_is_lost_are_of_one_that_was_here(
+        self, store: RedisStore, valkey: Server
+    ) -> None:
+        await store.record(KEY, turn("u1", "a1"), DAY)
+        valkey.run("DEL", PLANTED["session"], PLANTED["session"] + keys.WAS)
+        assert (await store.history(KEY)).was_here
 
     async def test_damaged_hidden_calls_cost_no_message_and_give_way_to_others(
         self, store: RedisStore, valkey: Server

@@ -223,6 +223,8 @@ class Recorder:
             if request.home is not None or exchange.decision.plan != EMPTY:
                 self._tell(exchange, turn)
         else:
+            if recorded is not None:
+                log_warning("a turn could not be written", code=recorded.value, session=request.session.id)
             cached.lookup = None
             self._lose(exchange)
         return recorded

@@ -186,7 +186,7 @@ class RedisStore:
             await reading.discard_damaged(self._connection, codec, key, lane="")
             raise
         mark = Mark(life, len(nodes)) if session and life else None
-        return Stored(session, nodes, was_here=session is None and bool(was_here), mark=mark)
+        return Stored(session, nodes, was_here=session is None and bool(was_here or nodes), mark=mark)
 
     async def delete(self, key: SessionKey) -> bool:
         """Delete a session and its entry in the listing, except the mark that it existed."""

@@ -40,7 +40,11 @@ if may_have_ended and not fields.record and redis.call('EXISTS', session .. NODE
 end
 local continues = ARGV[14] == '1'     -- whether the turn continues what is known: here, found by a joint
 for i = parents, first - 1 do
-  if redis.call('HEXISTS', session .. NODES, ARGV[i]) == 0 then return 'torn' end
+  if redis.call('HEXISTS', session .. NODES, ARGV[i]) == 0 then
+    -- A server that was full may have dropped all of them; their counts would go on to say that they are there.
+    if redis.call('EXISTS', session .. NODES) == 0 then redis.call('DEL', session .. COUNTS) end
+    return 'torn'
+  end
   continues = continues or is_of_main_branch(ARGV[i])
 end
 local old_tip = fields.tip or ''
