@@ -17,6 +17,7 @@ from proxy.core.memory.records import Scope, ScopeKind
 from proxy.errors import SettingsError, StoreUnavailable
 from proxy.ports import Group, SessionKey
 from tests.support import scopes
+from tests.support.canaries import logged
 from tests.support.cluster import Nodes, replica_of, take_over, three_nodes
 from tests.support.stores import (
     DAY,
@@ -273,7 +274,7 @@ async def test_two_processes_agree_on_one_epoch_wherever_its_slot_lies(
 
 
 async def test_a_node_that_is_gone_costs_its_sessions_alone_and_no_start_needs_it(clock: HandClock) -> None:
-    with three_nodes() as cluster:
+    with three_nodes() as cluster, logged() as lines:
         cluster.run("CONFIG", "SET", "cluster-require-full-coverage", "no")
         store = opened(cluster.url, clock)
         for key in MANY:
@@ -285,10 +286,11 @@ async def test_a_node_that_is_gone_costs_its_sessions_alone_and_no_start_needs_i
         for key in theirs[:2]:
             with pytest.raises(StoreUnavailable):
                 await store.session(key)
-            clock.time += 2  # the store is left alone meanwhile
-            assert await store.session(others[0])
-        for key in others:
-            assert await store.session(key)
+            for other in others:
+                assert await store.session(other)
+                assert await store.record(other, turn("u1", "a1", "u2", "a2", known=2), DAY)
+        (line,) = {line for line in lines if "the store cannot be used" in line}
+        assert f"127.0.0.1:{lost.port}: " in line
         await store.aclose()
         late = opened(f"redis+cluster://127.0.0.1:{kept.port}", clock)
         assert await late.session(others[0])
@@ -328,6 +330,16 @@ async def test_a_server_that_is_no_cluster_is_no_store_under_that_name(
             await store.session(KEY)
         await store.aclose()
     assert "not a cluster" in str(refused.value.__cause__)
+
+
+async def test_a_user_who_may_not_ask_for_the_slots_is_told_so(clock: HandClock) -> None:
+    port = str(free_port())
+    with serving(valkey_command(), "--bind", "127.0.0.1", "--port", port) as server:
+        server.run("ACL", "SETUSER", "default", "-cluster")
+        store = opened(f"redis+cluster://127.0.0.1:{port}", clock)
+        with pytest.raises(StoreUnavailable, match="its user may not do that"):
+            await store.session(KEY)
+        await store.aclose()
 
 
 def test_a_cluster_may_ask_for_tls_and_its_url_is_checked(clock: HandClock) -> None:

@@ -98,7 +98,7 @@ def wait_until(condition: Callable[[], object], seconds: float = 15.0) -> None:
 
 def is_left_alone(store: RedisStore) -> bool:
     """Whether the store does not call its server for a while, after a failure."""
-    return store._connection.breaker.is_open  # pyright: ignore[reportPrivateUsage]
+    return store._connection._breaker.is_open  # pyright: ignore[reportPrivateUsage]
 
 
 def free_port() -> int:

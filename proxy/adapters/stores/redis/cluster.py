@@ -21,9 +21,17 @@ from typing import Any, Final, NamedTuple, cast
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.crc import key_slot
 from redis.exceptions import ConnectionError as ConnectionFailed
-from redis.exceptions import MovedError, RedisClusterException, RedisError, ResponseError
+from redis.exceptions import (
+    MovedError,
+    NoPermissionError,
+    RedisClusterException,
+    RedisError,
+    ResponseError,
+)
 
+from proxy.adapters.stores.redis.breaker import FOREIGN, Breaker, Rejected
 from proxy.adapters.stores.redis.pool import Timeouts
+from proxy.errors import StoreUnavailable
 
 Word = str | bytes | float
 Command = tuple[Word, ...]
@@ -35,15 +43,51 @@ _ASKED: Final = 4
 """How many nodes share the time of making one connection and one trip, when they are asked for the slots."""
 
 
+class _Address(NamedTuple):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+def _address(pool: BlockingConnectionPool) -> _Address:
+    options = pool.connection_kwargs
+    return _Address(options.get("host", "localhost"), options.get("port", 6379))
+
+
 class Server:
     """One server, or a node of a cluster."""
 
-    def __init__(self, pool: BlockingConnectionPool) -> None:
+    def __init__(self, pool: BlockingConnectionPool, timeouts: Timeouts, breaker: Breaker) -> None:
         self.pool = pool
+        self._timeouts = timeouts
+        self._breaker = breaker
         self._client = cast("Any", Redis.from_pool(pool))
+        options = pool.connection_kwargs  # its URL may contain a password
+        breaker.name = options.get("path") or str(_address(pool))
 
-    async def run(self, commands: Sequence[Command], *, transaction: bool = False) -> list[Any]:
-        """Return the answers to commands in their order, as redis-py reads them; error replies included."""
+    async def run(
+        self, commands: Sequence[Command], *, trips: int = 1, transaction: bool = False
+    ) -> list[Any]:
+        """Return the answers to commands in their order, as redis-py reads them; error replies included.
+
+        Raises StoreUnavailable if they have no answer within the time of so many round trips, and
+        ResponseError if the whole transaction is refused.
+        """
+        is_trial = self._breaker.admit()
+        try:
+            async with asyncio.timeout(self._timeouts.of_call(trips, is_trial=is_trial)):
+                answers = await self._answers(commands, transaction=transaction)
+        except ResponseError:
+            self._breaker.succeeded()
+            raise
+        except FOREIGN as failure:
+            raise self._breaker.failed(failure) from failure
+        self._breaker.succeeded()
+        return answers
+
+    async def _answers(self, commands: Sequence[Command], *, transaction: bool) -> list[Any]:
         if len(commands) == 1:
             try:
                 return [await self._client.execute_command(*commands[0])]
@@ -58,11 +102,6 @@ class Server:
         await self._client.aclose()
 
 
-class _Address(NamedTuple):
-    host: str
-    port: int
-
-
 class _Slots(NamedTuple):
     """A range of slots, and the node that holds it."""
 
@@ -72,40 +111,50 @@ class _Slots(NamedTuple):
 
 
 class Cluster:
-    """The nodes of a cluster. `seed` is a pool to any one of them; `timeouts` applies to all."""
+    """The nodes of a cluster. `seed` is a pool to any one of them; `timeouts` applies to all.
 
-    def __init__(self, seed: BlockingConnectionPool, timeouts: Timeouts) -> None:
+    Each node has a breaker of its own, so that a node that failed costs its own sessions alone; ``breaker``
+    is that of the whole, for which no node answers.
+    """
+
+    def __init__(self, seed: BlockingConnectionPool, timeouts: Timeouts, breaker: Breaker) -> None:
         self._seed = seed
-        self._first = _Address(
-            seed.connection_kwargs.get("host", "localhost"), seed.connection_kwargs.get("port", 6379)
-        )
+        self._first = _address(seed)
         self._timeouts = timeouts
+        self._breaker = breaker
+        breaker.name = str(self._first)
         self._nodes: dict[_Address, Server] = {}
         self._slots: list[_Slots] = []
         self._sources: deque[_Address] = deque([self._first])
         self._has_slots = False
         self._lock = asyncio.Lock()
 
-    async def run(self, commands: Sequence[Command], *, transaction: bool = False) -> list[Any]:
+    async def run(
+        self, commands: Sequence[Command], *, trips: int = 1, transaction: bool = False
+    ) -> list[Any]:
         """Do the same as :meth:`Server.run`, with one trip to each node that is concerned.
 
         The commands of a transaction must concern one node only. Commands that are refused because their
-        slot has moved are sent once more.
+        slot has moved are sent once more. Raises ConnectionFailed if no node answers, and
+        RedisClusterException if none holds the slot of a command.
         """
+        self._breaker.admit()
         if commands[0] == _EVERYWHERE:
             await self._learn_slots()
-            answers = await asyncio.gather(*(self._sent(node, commands) for node in self._nodes.values()))
-            return answers[0]
-        answers = await self._routed(commands, transaction=transaction)
+            sent = (self._sent(node, commands, trips) for node in self._nodes.values())
+            answers, *_ = await asyncio.gather(*sent)
+            self._breaker.succeeded()
+            return answers
+        answers = await self._routed(commands, trips, transaction=transaction)
         moved = [number for number, answer in enumerate(answers) if isinstance(answer, MovedError)]
         if moved:
-            again = await self._routed([commands[number] for number in moved], transaction=transaction)
+            again = await self._routed([commands[number] for number in moved], trips, transaction=transaction)
             for number, answer in zip(moved, again, strict=True):
                 answers[number] = answer
+        self._breaker.succeeded()
         return answers
 
-    async def _routed(self, commands: Sequence[Command], *, transaction: bool) -> list[Any]:
-        """Return the answers to commands. Raises RedisClusterException if no node holds the slot of one."""
+    async def _routed(self, commands: Sequence[Command], trips: int, *, transaction: bool) -> list[Any]:
         parts: dict[Server, list[int]] = defaultdict(list)
         for number, words in enumerate(commands):
             # The slot is that of the first key; the command's other keys share the hash tag.
@@ -120,19 +169,19 @@ class Cluster:
         answers: dict[int, Any] = {}
         for node, numbers in parts.items():
             part = [commands[number] for number in numbers]
-            answers |= zip(numbers, await self._sent(node, part, transaction=transaction), strict=True)
+            answers |= zip(numbers, await self._sent(node, part, trips, transaction=transaction), strict=True)
         return [answers[number] for number in range(len(commands))]
 
     async def _sent(
-        self, node: Server, commands: Sequence[Command], *, transaction: bool = False
+        self, node: Server, commands: Sequence[Command], trips: int, *, transaction: bool = False
     ) -> list[Any]:
         """Return a node's answers. If it sends none, or a slot has moved, the next call reads the slots."""
         try:
-            answers = await node.run(commands, transaction=transaction)
+            answers = await node.run(commands, trips=trips, transaction=transaction)
         except MovedError as moved:  # raised for a transaction; no command of it was executed
             answers = [moved] * len(commands)
         except BaseException as failure:
-            self._has_slots = self._has_slots and isinstance(failure, ResponseError)
+            self._has_slots = self._has_slots and isinstance(failure, ResponseError | Rejected)
             raise
         for moved in (answer for answer in answers if isinstance(answer, MovedError)):
             host = cast("str", moved.host)  # pyright: ignore[reportUnknownMemberType]
@@ -156,8 +205,10 @@ class Cluster:
                 try:
                     async with asyncio.timeout((timeouts.connect.seconds + timeouts.trip.seconds) / asked):
                         (found,) = await self._node(source).run([("CLUSTER SLOTS",)])
-                except (RedisError, OSError):
+                except (StoreUnavailable, RedisError, OSError):
                     continue
+                if isinstance(found, NoPermissionError):
+                    raise found
                 if isinstance(found, ResponseError):
                     raise RedisClusterException("it is not a cluster") from found
                 await self._take_slots(source, found)
@@ -186,7 +237,7 @@ class Cluster:
                 connection_class=self._seed.connection_class,
                 **{**self._seed.connection_kwargs, **address._asdict()},
             )
-            self._nodes[address] = Server(pool)
+            self._nodes[address] = Server(pool, self._timeouts, self._breaker.another())
         return self._nodes[address]
 
     async def aclose(self) -> None:

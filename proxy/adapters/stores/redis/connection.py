@@ -2,8 +2,7 @@
 
 redis-py retries by default, which executes a write twice if its reply was lost; here only callers retry, and
 every write is idempotent. RESP2 without CLIENT SETINFO needs no handshake on any server. The timeouts come
-from :mod:`proxy.adapters.stores.redis.pool`. A server that failed is not called for a while, so that its
-failure costs requests time only once (law 7), and it is logged once.
+from :mod:`proxy.adapters.stores.redis.pool`, the errors from :mod:`proxy.adapters.stores.redis.breaker`.
 """
 
 from __future__ import annotations
@@ -15,95 +14,19 @@ from time import perf_counter
 from typing import Any, Final, NamedTuple
 
 from redis.exceptions import ConnectionError as ConnectionFailed
-from redis.exceptions import NoScriptError, RedisClusterException, RedisError, ResponseError
+from redis.exceptions import NoScriptError
 
-from proxy.adapters.faults import Fault, fault_of
 from proxy.adapters.stores.redis.autopipeline import LARGE, AutoPipeline, packed
+from proxy.adapters.stores.redis.breaker import FOREIGN, Breaker, Rejected
 from proxy.adapters.stores.redis.cluster import Cluster, Command, Server, Word
 from proxy.adapters.stores.redis.pool import PATIENCE, AdaptiveTimeout, Timeouts, connection_pool
 from proxy.errors import StoreUnavailable
-from proxy.ports import Clock
-from proxy.telemetry import log_warning
-
-# --- circuit breaker ---
-
-
-_AGAIN: Final = 3_600.0
-"""Seconds after which the same kind of refusal is logged again."""
-
-
-class Breaker:
-    """Circuit breaker: rejects calls for `rest` seconds after a failure, then lets one through as a trial.
-
-    While the trial is under way, other calls are rejected for another `rest` seconds. A trial that never
-    reports (because it was cancelled) therefore only delays the next trial.
-    """
-
-    def __init__(self, clock: Clock, rest: float) -> None:
-        self._clock = clock
-        self._rest = rest
-        self._next_trial: float | None = None
-        self._kind = ""
-        """The kind of the failure that was logged last; empty while the store works."""
-        self._refused: dict[str, float] = {}
-        """When each kind of refusal was logged last."""
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the last call that reported has failed."""
-        return self._next_trial is not None
-
-    def admit(self) -> bool:
-        """Let a call pass; return whether it is a trial. Raises StoreUnavailable if calls are rejected."""
-        if self._next_trial is None:
-            return False
-        if self._clock.monotonic() < self._next_trial:
-            raise unusable(self._kind)
-        self.failed()
-        return True
-
-    def failed(self, fault: Fault | None = None) -> None:
-        """Report that a call could not reach the store. Logs the first of several failures of one kind."""
-        if fault is not None and fault.kind != self._kind:
-            self._kind = fault.kind
-            log_warning("the store cannot be used", why=fault.kind, detail=fault.detail)
-        self._next_trial = self._clock.monotonic() + self._rest
-
-    def refused(self, fault: Fault) -> None:
-        """Report that the store answered a call with an error."""
-        self.succeeded()
-        now = self._clock.monotonic()
-        if now - self._refused.get(fault.kind, -_AGAIN) >= _AGAIN:
-            self._refused[fault.kind] = now
-            log_warning("the store refuses", why=fault.kind, detail=fault.detail)
-
-    def succeeded(self) -> None:
-        if self.is_open:
-            log_warning("the store is back")
-        self._next_trial, self._kind = None, ""
-
-
-def unusable(kind: str) -> StoreUnavailable:
-    """Return the error for a store that cannot be used; it reveals nothing internal."""
-    return StoreUnavailable(f"The store cannot be used: {kind}." if kind else None)
-
-
-# --- calls ---
-
 
 CLUSTER: Final = "+cluster://"
 """Part of the URL of a cluster."""
 
 _UNLIMITED: Final = nullcontext()
 """No timeout by the caller: the pipeline limits its round trips, and a timeout for each call is expensive."""
-
-_FOREIGN: Final = (
-    RedisError,
-    RedisClusterException,
-    OSError,  # TimeoutError and TLS included
-    EOFError,  # asyncio's IncompleteReadError
-    RuntimeError,  # uvloop, on writing to a transport that has just closed
-)
 
 
 class Use(NamedTuple):
@@ -152,15 +75,14 @@ class Connection:
         """Changes when a write other than a turn may have happened, or a call has failed."""
         self._timed = timed
         self._timeouts = Timeouts(AdaptiveTimeout(timeout), AdaptiveTimeout(timeout), breaker.succeeded)
-        self._pool = connection_pool(url.replace(CLUSTER, "://", 1), self._timeouts)
-        is_cluster = CLUSTER in url
-        self._server = Cluster(self._pool, self._timeouts) if is_cluster else Server(self._pool)
+        pool, is_cluster = connection_pool(url.replace(CLUSTER, "://", 1), self._timeouts), CLUSTER in url
+        self._server = (Cluster if is_cluster else Server)(pool, self._timeouts, breaker)
         linger = min(linger, timeout / 2)
-        self._pipeline = None if is_cluster else AutoPipeline(self._pool, self._timeouts, linger)
+        self._pipeline = None if is_cluster else AutoPipeline(pool, self._timeouts, linger)
         self._loaded: set[str] = set()
         """Digests of the scripts that the server is known to have."""
         self._timeout = timeout
-        self.breaker = breaker
+        self._breaker = breaker
 
     @contextmanager
     def patience(self) -> Generator[None]:
@@ -192,17 +114,20 @@ class Connection:
         if not commands:
             return []
         began, cancellations = perf_counter(), _cancellations()
-        is_trial = self.breaker.admit()
         try:
-            async with asyncio.timeout(self._time(trips, is_trial=is_trial)):
-                answers = await self._server.run(commands, transaction=transaction)
-                for refusal in answers if raises else ():
-                    if isinstance(refusal, Exception):
-                        raise refusal
-        except _FOREIGN as failure:
+            answers = await self._server.run(commands, trips=trips, transaction=transaction)
+            for refusal in answers if raises else ():
+                if isinstance(refusal, Exception):
+                    raise refusal
+        except Rejected:
+            op = ""  # nothing was called that took time
+            raise
+        except StoreUnavailable:
+            self.revision += 1
+            raise
+        except FOREIGN as failure:
             raise self._failed(failure) from failure
         else:
-            self.breaker.succeeded()
             return answers
         finally:
             if op:
@@ -240,43 +165,25 @@ class Connection:
         return answer
 
     async def _join(self, pipeline: AutoPipeline, command: bytes, whole: Command, *, may_linger: bool) -> Any:
-        is_trial = self.breaker.admit()
+        is_trial = self._breaker.admit()
         try:
-            async with asyncio.timeout(self._time(1, is_trial=True)) if is_trial else _UNLIMITED:
+            async with asyncio.timeout(self._timeouts.of_call(1, is_trial=True)) if is_trial else _UNLIMITED:
                 try:
                     answer = await pipeline.ask(command, may_linger=may_linger)
                 except NoScriptError:
                     answer = await pipeline.ask(packed(whole), may_linger=False)
-        except _FOREIGN as failure:
+        except FOREIGN as failure:
             raise self._failed(failure) from failure
-        self.breaker.succeeded()
+        self._breaker.succeeded()
         return answer
 
-    def _time(self, trips: int, *, is_trial: bool) -> float:
-        """Return the timeout of a call in seconds, with that of connecting, which is short for a trial."""
-        connect = self._timeout if is_trial else self._timeouts.connect.seconds
-        return connect + trips * self._timeouts.trip.seconds
-
     def _failed(self, failure: Exception) -> StoreUnavailable:
-        """Report a failure to the breaker, with the server's name, and return the error for the caller.
-
-        A server that answers, even with an error (full, read-only, a key of another type), is reachable: the
-        next call goes to it at once. If it cannot be reached, or not in time, it is not called for a while.
-        """
         self.revision += 1
-        fault = _fault(failure)
-        if isinstance(failure, ResponseError):
-            self.breaker.refused(fault)
-            return StoreUnavailable(f"The store refuses: {fault.kind}.")
-        # The server's address, not its URL, which may contain a password.
-        options = self._pool.connection_kwargs
-        name = options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
-        self.breaker.failed(Fault(fault.kind, f"{name}: {fault.detail}"))
-        return unusable(fault.kind)
+        return self._breaker.failed(failure)
 
     async def aclose(self) -> None:
         try:
-            async with asyncio.timeout(self._time(1, is_trial=True)):
+            async with asyncio.timeout(self._timeouts.of_call(1, is_trial=True)):
                 if self._pipeline:
                     await self._pipeline.aclose()
                 await self._server.aclose()
@@ -287,34 +194,3 @@ class Connection:
 def _cancellations() -> int:
     task = asyncio.current_task()
     return task.cancelling() if task else 0
-
-
-# --- failures in words ---
-
-_REFUSALS: Final = {
-    "NOPERM": "its user may not do that",
-    "WRONGPASS": "wrong password",
-    "NOAUTH": "it wants a password",
-    "OOM": "its memory is full",
-    "READONLY": "it is read-only",
-    "MISCONF": "it cannot write to its disk",
-    "NOREPLICAS": "it misses replicas",
-    "LOADING": "it is still loading",
-    "CLUSTERDOWN": "the cluster is down",
-    "MOVED": "it is part of a cluster, whose URL begins with redis+cluster://",
-}
-"""Descriptions of error replies, by the first word of the reply."""
-
-
-def _fault(failure: Exception) -> Fault:
-    """Describe a failure. Of an error reply only the first word is used: the rest may quote a command."""
-    code = getattr(failure, "status_code", None) or str(failure).partition(" ")[0]
-    if "has no permissions" in str(failure):  # also in the message of a script's error
-        code = "NOPERM"
-    if code in _REFUSALS:
-        return Fault(f"{_REFUSALS[code]} ({code})", str(failure) if code == "NOPERM" else "")
-    if "DB index is out of range" in str(failure):
-        return Fault("it has no database of that number", "")
-    if isinstance(failure, ResponseError):
-        return Fault(f"an error ({code})" if code.isupper() else "an error", "")
-    return Fault(str(failure), "") if isinstance(failure, RedisClusterException) else fault_of(failure)

@@ -92,6 +92,11 @@ class Timeouts:
     failure: Exception | None = None
     """The failure of the last attempt to connect, if it failed; raised if the next one takes too long."""
 
+    def of_call(self, trips: int, *, is_trial: bool) -> float:
+        """Return the timeout of a call in seconds, with that of connecting, which is short for a trial."""
+        connect = self.connect.least if is_trial else self.connect.seconds
+        return connect + trips * self.trip.seconds
+
 
 class _Measuring(AbstractConnection):
     """The common behaviour of all kinds of connections."""

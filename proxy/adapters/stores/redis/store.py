@@ -17,8 +17,9 @@ from msgspec.structs import replace
 
 from proxy.adapters.stores.redis import keys, reading
 from proxy.adapters.stores.redis.bills import RedisBills
+from proxy.adapters.stores.redis.breaker import Breaker
 from proxy.adapters.stores.redis.codec import Codec, DamagedRecord, Keyring, beginnings
-from proxy.adapters.stores.redis.connection import Breaker, Connection, Timed, untimed
+from proxy.adapters.stores.redis.connection import Connection, Timed, untimed
 from proxy.adapters.stores.redis.keys import milliseconds
 from proxy.adapters.stores.redis.listing import Listing
 from proxy.adapters.stores.redis.memories import RedisMemories
