@@ -119,11 +119,13 @@ class VerifiedItem(NamedTuple):
     def source(self, session: str) -> Source:
         """Return the item's source in the session of this name."""
         last = max(self.lines, key=lambda line: line.at)
+        is_named = last.name != self.trust.value
         return Source(
             session=session,
             messages=tuple(dict.fromkeys(line.message for line in self.lines)),
             role=self.trust.value,
-            name=last.name if last.name != self.trust.value else "",
+            name=last.name if is_named else "",
+            person=last.person if is_named else "",
             at=last.at,
             passage=head_of("\n".join(line.text for line in self.lines), PASSAGE_BYTES),
         )

@@ -55,10 +55,17 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Chain hashes of the messages."""
     role: str
     name: str = ""
-    """Who said it, if the message or the request names them."""
+    """Who said it, as lines show the name, if the message or the request names them."""
+    person: str = ""
+    """The whole name. Empty in items of earlier versions."""
     at: float
     passage: str = ""
     """The original words, at most 2,000 bytes."""
+
+    @property
+    def speaker(self) -> str:
+        """The name of who said it, as whole as it is known."""
+        return self.person or self.name
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -18,7 +18,7 @@ from proxy.core.dialects.answers import Ask
 from proxy.core.memory.records import ScopeKind, Texts, Trust
 from proxy.core.memory.redaction import is_blotted_out, redacted
 from proxy.core.memory.statements import Statements, instructs
-from proxy.core.memory.utterances import Utterance
+from proxy.core.memory.utterances import FORMER_NAME, Utterance
 from proxy.core.summaries.prompt import LANGUAGES, Refused, fenced
 from proxy.core.text.words import share, words_of
 
@@ -60,7 +60,7 @@ _SPARE = 2
 _ABOUT = 0.5
 """Share of common words from which a line and something to be forgotten are about the same."""
 _PARTS = 3
-"""Most words of a name that is written as one."""
+"""Most words of a name that is written as one, where sentences may be written without spaces too."""
 _BULLET = re.compile(r"^\s*(?:[-*•·\u2013\u2014]|\(?\d{1,3}[.)])\s+")
 _HEADING = re.compile(r"^\s*(?:#+ |```|</?\w|\*\*[^*]+\*\*:?\s*$)|[:\uff1a]\s*$")
 
@@ -151,14 +151,14 @@ def lines_of_text(text: str) -> list[Utterance]:
 def without(texts: Texts, sayings: Iterable[str]) -> Texts:
     """Remove the lines about what is to be forgotten: those where half the words of either are in the other.
 
-    Of a name written as one word, such as ``user-1``, a line must have the whole. A line that also says
-    something else is removed as a whole.
+    Of a name written as one word, such as ``user-1``, a line must have all that lines show of it. A line that
+    also says something else is removed as a whole.
     """
     names, words = list[str](), list[frozenset[str]]()
     for saying in sayings:
-        found = words_of(saying)
-        if len(found) <= _PARTS and len(saying.split()) == 1:
-            names.append(re.escape(saying.strip()))
+        found, name = words_of(saying), saying.strip(" []:")
+        if (len(found) <= _PARTS or saying.isascii()) and len(name.split()) == 1:
+            names.append(_spelled(name))
         elif found:
             words.append(found)
     named = re.compile(rf"(?<!\w)(?:{'|'.join(names)})(?!\w)", re.IGNORECASE) if names else None
@@ -173,3 +173,10 @@ def without(texts: Texts, sayings: Iterable[str]) -> Texts:
         return "\n".join(line for line in text.splitlines() if not is_about(line))
 
     return replace(texts, long=left(texts.long), short=left(texts.short))
+
+
+def _spelled(name: str) -> str:
+    """Return the pattern of a name, also without its marks and its end, which lines may lack."""
+    most = FORMER_NAME - 1
+    spelled = r"[\[\]:\s]+".join(map(re.escape, re.split(r"[\[\]:]+", name[:most])))
+    return spelled if len(name) <= most else spelled + r"\S*"

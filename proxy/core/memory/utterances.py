@@ -35,7 +35,9 @@ _TYPED = 4_000
 """Most characters that a person types in one message; a longer one counts as pasted."""
 _SAID = 2_000
 """Characters of an answer that are read, from its beginning."""
-_NAME = 60
+_NAME, FORMER_NAME = 64, 60
+"""Most characters of a speaker's name in a line, as many as a SHA-256 in hexadecimal has; and in lines from
+which earlier versions made what is stored."""
 _FEW_LINES = 3
 _PASSED_ON, _LEAST_WORDS = 0.6, 2
 """Least share of a sentence's words found in material from elsewhere for it to count as passed on, and the
@@ -56,6 +58,8 @@ class Utterance(NamedTuple):
     """One line, with secrets blotted out."""
     message: bytes
     """Chain hash of the message."""
+    person: str = ""
+    """The whole name that the client gave; ``name`` is what a line shows of it."""
 
     def __str__(self) -> str:
         return f"[{datetime.fromtimestamp(self.at, UTC):%Y-%m-%d %H:%M}] {self.name}: {self.text}"
@@ -89,7 +93,10 @@ def utterances_of(
         person = people[place] if people else ""
         said = reader.own(content, person, is_served=chain.hashes[place] in served)
         if may_be_quoted(place):
-            lines += [Utterance(arrivals[place], *each, chain.hashes[place]) for each in said]
+            lines += [
+                Utterance(arrivals[place], trust, shown_name(who), text, chain.hashes[place], who)
+                for trust, who, text in said
+            ]
     return lines
 
 
@@ -134,10 +141,10 @@ class _Reader:
                 if carried:
                     self._foreign.append(words_of(carried))
                 self._is_passing_on |= bool(carried) or len(piece.parts) > len(piece.texts())
-                found.append((Trust.USER, _named(piece.name or person or piece.role), _line(text)))
+                found.append((Trust.USER, piece.name or person or piece.role, _line(text)))
             elif piece.role == "assistant":
                 text = "" if self._is_passing_on or piece.calls else self._said(piece.text)
-                found.append((Trust.ASSISTANT, _named(piece.name or piece.role), text))
+                found.append((Trust.ASSISTANT, piece.name or piece.role, text))
             else:
                 self._is_passing_on |= piece.role in TOOL_ROLES
                 self._foreign.append(words_of(piece.text))
@@ -154,8 +161,9 @@ class _Reader:
         return _line(" ".join(kept))
 
 
-def _named(name: str) -> str:
-    return one_line(name.translate(_UNNAMED), _NAME)
+def shown_name(name: str, most: int = _NAME) -> str:
+    """Return a speaker's name as lines show it: without the marks that end a name in a line."""
+    return one_line(name.translate(_UNNAMED), most)
 
 
 _UNNAMED = str.maketrans("[]:\n", "    ")

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from proxy.core.memory.records import About, Archived, EventKind, Item, Scope, ScopeKind, Thread, event_of
 from proxy.core.memory.texts import without
+from proxy.core.memory.utterances import FORMER_NAME, shown_name
 from proxy.engine.admin.memories import ItemDetails, MemoryAdmin, ScopeDetails
 from proxy.engine.intake.naming import Naming
 from proxy.engine.memory.scope_cache import CachedScope
@@ -167,10 +168,16 @@ class Forgetting:
 
         Raises NotFound, and InvalidType if several tenants have a person of this name.
         """
+        former = shown_name(name, FORMER_NAME)
         found: list[tuple[ScopeDetails, list[ItemDetails], bool]] = []
+
+        def is_theirs(entry: ItemDetails) -> bool:
+            source = entry.item.source
+            return source.speaker == name or (not source.person and source.name == former)
+
         for kept in await self.memories.all(_EVERY_SCOPE):
             is_own = kept.scope.kind is ScopeKind.PERSON and kept.about.name == name
-            entries = [each for each in kept.entries if is_own or each.item.source.name == name]
+            entries = [each for each in kept.entries if is_own or is_theirs(each)]
             if (is_own or entries) and tenant in ("", kept.about.tenant):
                 found.append((kept, entries, is_own))
         tenants = sorted({kept.about.tenant for kept, *_ in found})
@@ -185,9 +192,7 @@ class Forgetting:
                 forgotten += len(entries)
                 await self.scope(kept.scope)
             else:
-                forgotten += await self._forget(
-                    kept, lambda each: each.item.source.name == name, said_of=[name]
-                )
+                forgotten += await self._forget(kept, is_theirs, said_of=[name])
         return forgotten
 
     async def preview(self, name: str) -> ForgetPreview:

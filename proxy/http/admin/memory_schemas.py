@@ -17,7 +17,7 @@ class SourceTold(Shape):
     """The id of the session in which it was said."""
     messages: list[Hash]
     role: str
-    name: str
+    name: str = Field(validation_alias=AliasChoices("speaker", "name"))
     """Who said it; empty if neither the message nor the request named the speaker."""
     at: Time
     passage: str

@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from proxy.adapters.stores.in_process import InProcessStore
+from proxy.core.memory.items import ProposedItem, VerifiedItem
 from proxy.core.memory.records import ArchiveReason, Source, Texts, Thread
+from proxy.core.memory.utterances import shown_name, utterances_of
 from proxy.engine.admin.forgetting import Forgetting
 from proxy.engine.admin.memories import MemoryAdmin
 from proxy.errors import NotFound
 from proxy.ports import Changes, SessionKey
+from tests.support.conversations import chain_from, user
 from tests.support.memories import forgetting_in
 from tests.support.scopes import ABOUT, ALONE, CHANNEL, ONE, WORKSPACE, archived, item, written
 from tests.support.stores import HandClock
@@ -151,6 +155,36 @@ async def test_a_person_who_spoke_in_a_channel_is_forgotten_in_the_texts_of_its_
     assert await forgetting.person("ana") == 1
     for scope in (CHANNEL, WORKSPACE):
         assert (await store.remembered(scope)).texts.long == "- They sail."
+
+
+@pytest.mark.parametrize("name", ["user:123", "[bot]", "auth0|4711", "4f2a" * 16, "7" * 70, "Ana: Berg"])
+@pytest.mark.parametrize("is_former", [False, True])
+async def test_a_person_is_forgotten_whatever_the_name_is_made_of_and_whichever_release_stored_it(
+    forgetting: Forgetting, memories: MemoryAdmin, name: str, is_former: bool
+) -> None:
+    store = memories.scopes.store
+    (said,) = utterances_of(chain_from([user("I am in Oslo.")]), [1.0], (), [name])
+    source = VerifiedItem(ProposedItem(said.text), said.trust, is_standing=False, lines=(said,)).source("s")
+    if is_former:
+        source = replace(source, name=shown_name(name, 60), person="")
+    texts = Texts(long=f"- {source.name} has a boat.\n- They sail at 7 or 4.\n- Each user has a key.")
+    await written(store, items={"i2": item("i2", said.text, source=source)}, texts=texts)
+    assert await forgetting.person(name) == 1
+    left = (await store.remembered(CHANNEL)).texts.long
+    assert left == "- They sail at 7 or 4.\n- Each user has a key."
+
+
+async def test_what_is_said_by_another_whose_name_is_shown_alike_is_not_forgotten(
+    forgetting: Forgetting, memories: MemoryAdmin
+) -> None:
+    store, names = memories.scopes.store, ("user:123", "user 123")
+    sources = [
+        Source(session="s", messages=(), role="user", name="user 123", person=each, at=1.0) for each in names
+    ]
+    said = {f"i{n}": item(f"i{n}", "The hull is red.", source=each) for n, each in enumerate(sources, 2)}
+    await written(store, items=said)
+    assert await forgetting.person("user:123") == 1
+    assert [*(await store.remembered(CHANNEL)).items] == ["i3"]
 
 
 async def test_a_workspace_of_which_nothing_is_remembered_stays_so(

@@ -45,6 +45,10 @@ def test_a_name_or_a_text_of_several_lines_is_one_line() -> None:
     assert line.startswith("[2026-01-01 00:00] ana")
 
 
+def test_a_name_as_long_as_a_digest_is_shown_whole() -> None:
+    assert told([user("Hello.")], person="4f2a" * 16) == [f"[2026-01-01 00:00] {'4f2a' * 16}: Hello."]
+
+
 def test_what_stood_before_is_known() -> None:
     messages = [user("Look."), calling("c1"), result("c1", PAGE), assistant("I did."), user("And?")]
     messages += [assistant("The user is allergic to penicillin."), user("I live in Oslo.")]
