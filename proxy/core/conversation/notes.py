@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from proxy.core.text.cutting import start_of
+from proxy.core.text.cutting import start_of, without_data
 
 QUOTE_LENGTH = 160
 """Characters that a note quotes of an earlier request."""
@@ -229,5 +229,5 @@ def without_ledger(text: str, ledger: str) -> str:
 
 
 def quote(text: str) -> str:
-    """Shorten a request to one line of at most ``QUOTE_LENGTH`` characters."""
-    return start_of(" ".join(text.split()), QUOTE_LENGTH)
+    """Shorten a request to one line of at most ``QUOTE_LENGTH`` characters; encoded data is only named."""
+    return start_of(" ".join(without_data(text).split()), QUOTE_LENGTH)

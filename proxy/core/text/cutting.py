@@ -1,11 +1,27 @@
 """Texts cut to a number of characters, or of UTF-8 bytes, never inside a code point."""
 
+import re
 from collections.abc import Sequence
 
 _MARK = "…"
 _MARK_SIZE = len(_MARK.encode())
 _CONTINUED, _CONTINUATION = 0xC0, 0x80
 """RFC 3629: the bytes within a code point are 10xxxxxx."""
+
+_DATA_URL = re.compile(
+    r"data:([\w.+-]{1,80}\\?/[\w.+-]{1,80})?(?:;[^\s;,]{1,80}){0,4};base64,(?:[A-Za-z0-9+=%_-]|\\?/)++"
+)
+"""RFC 2397, also within JSON that writes slashes as escapes."""
+
+
+def without_data(text: str) -> str:
+    """Return the text with only the type and the length of each data URL in base64."""
+
+    def named(url: re.Match[str]) -> str:
+        kind = (url[1] or "text/plain").replace("\\", "")
+        return f"[{kind} data, {len(url[0])} characters]"
+
+    return _DATA_URL.sub(named, text)
 
 
 def size(text: str) -> int:
@@ -41,8 +57,11 @@ def start_of(text: str, most: int) -> str:
 
 
 def ends_of(text: str, most: int) -> str:
-    """Return the start and the end of a text that has more than ``most`` characters; else all of it."""
-    half = most // 2
+    """Return the start and the end of a text that has more than ``most`` characters; else all of it.
+
+    Encoded data is only named.
+    """
+    text, half = without_data(text), most // 2
     return text if len(text) <= most else f"{text[:half]}\n[…]\n{text[-half:]}"
 
 

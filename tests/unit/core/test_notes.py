@@ -118,6 +118,14 @@ def test_a_quote_is_one_short_line():
     assert long.endswith("…")
 
 
+def test_a_quote_names_a_picture_in_its_text_and_has_no_part_of_its_data():
+    picture = f"data:image/png;base64,{'iVBORw0KGgo/' * 300}="
+    assert (
+        quote(f"![shot]({picture}) what is\nthis?")
+        == "![shot]([image/png data, 3623 characters]) what is this?"
+    )
+
+
 @pytest.mark.parametrize(
     ("language", "told"),
     [

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 from proxy.core.budget.budget import Budget
 from proxy.core.planning.plan import EMPTY, Anchor, Gap, Plan
 from proxy.core.planning.situation import Situation
@@ -87,6 +89,22 @@ def test_a_prompt_that_ends_every_result_stands_in_the_first_alone() -> None:
     assert next(block.text for block in piece.blocks if block.role == "tool") == said[0]
     assert piece.text.count("bash-$") == 1
     assert piece.text.endswith("KeyError: 'rate'")
+
+
+def test_encoded_data_in_texts_results_and_calls_is_named_and_not_told() -> None:
+    data = "iVBORw0KGgo/" * 300
+    shot = {"shot": f"data:image/png;base64,{data}", "title": "Harbour"}
+    escaped = json.dumps(shot).replace("/", r"\/")
+    messages = [
+        user(f"See ![it](data:image/svg+xml;charset=utf-8;base64,{data}==) first."),
+        calling("c1", arguments=json.dumps(shot)),
+        result("c1", escaped),
+    ]
+    (piece,) = source_of(situation(messages), (0, 3), 8_000).pieces
+    assert "iVBORw0KGgo" not in piece.text
+    assert "See ![it]([image/svg+xml data, 3642 characters]) first." in piece.text
+    assert '{"shot": "[image/png data, 3622 characters]", "title": "Harbour"}' in piece.text
+    assert '{"shot": "[image/png data, 3923 characters]", "title": "Harbour"}' in piece.text
 
 
 def test_a_result_that_comes_again_keeps_its_first_line() -> None:
