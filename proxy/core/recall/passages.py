@@ -10,21 +10,21 @@ only the request's own messages are available here, so no sibling branch and no 
 Messages that a policy calls ephemeral cannot be recalled.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from proxy.core.conversation.messages import TOOL_ROLES
 from proxy.core.conversation.retention import Classes
 from proxy.core.conversation.units import joined
 from proxy.core.extraction.observations import answered_commands, in_plain_text
-from proxy.core.formats.json import text_or_empty
+from proxy.core.formats.json import as_mapping, text_or_empty
 from proxy.core.lazy import lazy
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import Plan
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Retention
-from proxy.core.text.cutting import size
+from proxy.core.text.cutting import size, start_of, without_data
 
 PIECE_BYTES = 800
 """Maximal bytes of UTF-8 in a piece: about 200 tokens."""
@@ -35,6 +35,9 @@ WINGS = 3
 PASSAGE_BYTES = 2_400
 """Maximal bytes of a passage: about 600 tokens."""
 _BEST = 5
+_NAMES = ("image_url", "url", "filename", "file_id")
+_DATA = 80
+"""Most characters of what is said of a part's data."""
 
 
 class Piece(NamedTuple):
@@ -200,14 +203,23 @@ class Reach:
             call_ids = self.chain.messages[position].result_of
             tools = (self.chain.tool(call_id, position) for call_id in call_ids if call_id)
             author = f"result of {', '.join(filter(None, tools)) or content.name or 'a tool'}"
-        lines = [
-            part["text"]
-            if isinstance(part.get("text"), str)
-            else f"[{text_or_empty(part.get('type')) or 'a part'} that is not text]"
-            for part in content.parts
-        ]
+        lines = [_shown(part) for part in content.parts]
         if content.refusal:
             lines.append(content.refusal)
         lines += [f"calls {name} with {arguments}" for _, name, arguments in content.calls]
         found = self._originals[position] = Original(author, "\n".join(lines))
         return found
+
+
+def _shown(part: Mapping[str, Any]) -> str:
+    """Return a part's text, or its kind with what names its content; of data only how much it is."""
+    if isinstance(text := part.get("text"), str):
+        return text
+    kind = text_or_empty(part.get("type")) or "a part"
+    members = {**part, **as_mapping(part.get(kind))}
+    texts = [text_or_empty(members.get(name)) for name in _NAMES]
+    if (data := text_or_empty(members.get("file_data"))).startswith("data:"):
+        texts.append(data)
+    texts = [start_of(without_data(each), _DATA) if each.startswith("data:") else each for each in texts]
+    names = ", ".join(filter(None, texts))
+    return f"[{kind} that is not text: {names}]" if names else f"[{kind} that is not text]"

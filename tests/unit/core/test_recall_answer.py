@@ -22,6 +22,7 @@ CHAT: list[Sent] = [
     assistant("Of stone."),
     user("Thanks"),
 ]
+DATA = "data:{};base64," + "A" * 104
 CUT = Plan(gaps=(Gap(0, 2), Gap(3, 6)))
 
 
@@ -148,12 +149,38 @@ def test_what_is_ephemeral_is_never_told() -> None:
     assert all("mortar" not in within.text(window) for window in within.windows)
 
 
-def test_a_picture_is_named_and_not_shown() -> None:
-    picture: Sent = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
-    messages = [user([{"type": "text", "text": "Look:"}, picture]), user("Now")]
-    assert "Look:\n[image_url that is not text]" in read(
-        Wanted(first=1), reach(messages, Plan(gaps=(Gap(0, 1),)))
-    )
+@pytest.mark.parametrize(
+    ("part", "told"),
+    [
+        (
+            {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}},
+            "https://example.com/a.png",
+        ),
+        ({"type": "image_url", "image_url": "https://example.com/a.png"}, "https://example.com/a.png"),
+        (
+            {"type": "image_url", "image_url": {"url": DATA.format("image/png")}},
+            "[image/png data, 126 characters]",
+        ),
+        (
+            {"type": "image_url", "image_url": {"url": "data:image/svg+xml,<svg>" + "x" * 999}},
+            "data:image/svg+xml",
+        ),
+        ({"type": "file", "file": {"file_id": "file-4711"}}, "file-4711"),
+        (
+            {"type": "file", "file": {"filename": "a.pdf", "file_data": DATA.format("application/pdf")}},
+            "a.pdf, [application/pdf data, 132 characters]",
+        ),
+        ({"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}, ""),
+    ],
+)
+def test_a_picture_or_a_file_is_named_with_its_address_and_not_shown(part: Sent, told: str) -> None:
+    messages = [user([{"type": "text", "text": "Look:"}, part]), user("Now")]
+    within = reach(messages, Plan(gaps=(Gap(0, 1),)))
+    text = read(Wanted(first=1), within)
+    assert f"Look:\n[{part['type']} that is not text{': ' * bool(told)}{told}" in text
+    assert told in within.text(within.windows[0])
+    assert "AAAA" not in text
+    assert "xxx" * 99 not in text
 
 
 def test_equal_names_of_passages_are_of_equal_texts() -> None:
