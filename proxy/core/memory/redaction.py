@@ -5,7 +5,14 @@ In doubt something is treated as a secret: a redaction costs little, and a memor
 
 import re
 
-from proxy.core.text.lexicon.remembering import SECRETS
+from proxy.core.text.lexicon.remembering import (
+    BELONGS_TO,
+    IS_NOW,
+    IS_SET_TO,
+    IS_UNSPACED,
+    SECRETS,
+    SECRETS_PERHAPS,
+)
 from proxy.core.text.words import words_of
 
 BLOT = "[redacted]"
@@ -22,11 +29,33 @@ _TOKEN = re.compile(
 )
 """Tokens with the prefixes of known services, and long strings that mix characters as only random ones do."""
 _USERINFO = re.compile(r"(?<=://)[^\s/@:]*:[^\s/@]+(?=@)")
+_QUOTED = "|".join(
+    rf"{left}([^{right}\n]{{1,200}}){right}" for left, right in ('""', "''", "``", "“”", "„“", "«»", "「」")
+)
+_CLOSE, _OPEN = r"[\\\"'`*]{0,4}", r"[\\\"'`*“„«「]{0,4}"
+_REST = (
+    rf"(?:\*{{0,2}}(?:{_QUOTED})|{_OPEN}(?=\S)((?:[^\n.!?;\"”»」。\uff01\uff1f]|[.!?;](?=[^\s\"]))+)(?<!\s))"
+)
+"""All of a value that is said to be one: what is in quotes, else the rest of the sentence or of the line."""
+_WORD = rf"(?:\*{{0,2}}(?:{_QUOTED})|{_OPEN}([^\s\"'`”»」。]+))"
+_MADE_WORD = (
+    rf"(?={_OPEN}(?:\d{{4,}}(?![\w%])|(?=\S{{0,60}}?\d)(?=\S{{0,60}}?[^\W\d_])[^\s\"'`]{{5,}})){_WORD}"
+)
+"""A word that looks like a value: one with letters and digits, or a number of four digits or more."""
+_CLAUSE = rf"(?<!s)\s{{1,3}}(?:{BELONGS_TO})(?:\s{{1,3}}(?:[^\s,;:=.!?]|[:=.](?=\S)){{1,60}}){{0,6}}?"
 _NAMED = re.compile(
-    rf"(?P<name>{SECRETS})(?P<is>[\"'`*]{{0,3}}(?:\s*[:=\uff1a]\s*|\s*(?:は|是|为|為)\s*|\s+(?:is|was|ist|lautet|es|est)(?:\s+now)?\s*:?\s+)"
-    r"[\"'`*“«「]{0,3})(?P<secret>[^\s\"'`”»」。]+)",
+    rf"(?:{SECRETS}){_CLOSE}(?:"
+    rf"(?:{IS_NOW})?\s*[:=\uff1a]\s*{_REST}"
+    rf"|(?:{IS_NOW}\s+|{IS_UNSPACED}\s*){_WORD}"
+    rf"|{_CLAUSE}(?:(?:{IS_NOW})?\s*[:=\uff1a]\s+{_REST}|{IS_NOW}\s+(?:\*{{0,2}}(?:{_QUOTED})|{_MADE_WORD}))"
+    rf"|(?:['\u2019]s|(?<!s){IS_SET_TO}|(?<!s))\s+{_MADE_WORD})"
+    rf"|(?:{SECRETS_PERHAPS}){_CLOSE}(?:(?:{_CLAUSE})?(?:{IS_NOW}\s+|\s*[:=\uff1a]\s*)"
+    rf"|{IS_UNSPACED}\s*|['\u2019]s\s+){_MADE_WORD}",
     re.IGNORECASE,
 )
+"""A secret by its name, with a group for each form of its value: all that is said after a colon, one word
+after "is". After a clause, or with nothing between, only what looks like a value; and not after a plural:
+tokens are counted more often than told."""
 _DIGITS = re.compile(r"(?<![\w.-])\d(?:[ -]?\d){12,18}(?![\w-])")
 _CARD_LENGTHS = range(13, 20)
 
@@ -34,13 +63,18 @@ _CARD_LENGTHS = range(13, 20)
 def redacted(text: str) -> str:
     """Return the text with :data:`BLOT` in place of each secret."""
     text = _USERINFO.sub(BLOT, _BLOCK.sub(BLOT, text))
-    text = _NAMED.sub(rf"\g<name>\g<is>{BLOT}", text)
-    return _DIGITS.sub(_card, _TOKEN.sub(BLOT, text))
+    return _NAMED.sub(_named, _DIGITS.sub(_card, _TOKEN.sub(BLOT, text)))
 
 
 def is_blotted_out(text: str) -> bool:
     """Whether the text has nothing but redactions."""
     return BLOT in text and not words_of(text.replace(BLOT, " "))
+
+
+def _named(match: re.Match[str]) -> str:
+    """Blot out the value that a name stands before: the only group that matched."""
+    start, end = (place - match.start() for place in match.span(match.lastindex or 0))
+    return match[0][:start] + BLOT + match[0][end:]
 
 
 def _card(match: re.Match[str]) -> str:

@@ -148,9 +148,10 @@ MATERIAL = any_of(
 
 SECRETS = any_of(
     (
-        r"""(?:(?:api|access|private|secret|auth|refresh|bearer|client|service|encryption|signing)[ _-]?)+
+        r"""(?:(?:api|access|private|secret|auth|refresh|bearer|client|service|encryption|signing)[ _-]?){1,4}
         (?:keys?|tokens?|secrets?)|tokens?|pass(?:word|wd|phrase|code)s?|pwd|credentials?|pins?
-        |\w{1,40}_(?:password|passwd|pwd|secret|token|(?:api|access|private|secret)_?key)
+        |pin[ -]?(?:codes?|numbers?|Nummern?)
+        |\w{1,40}_(?:password|passwd|pass|pwd|secret|token|(?:api|access|private|secret)_?key)
         |(?:access|door|entry|security|unlock|recovery|backup|alarm|cv)[ _-]?codes?|cvv2?|cvc
         |(?:Zugangs|Tür|Sicherheits)code|(?:Pass|Kenn)w(?:ort|örter)|Schlüsselwort|PIN
         |contraseñas?|clave(?: de acceso| secreta)?|código de (?:acceso|seguridad)
@@ -158,3 +159,15 @@ SECRETS = any_of(
         "パスワード|暗証番号|合言葉|秘密鍵|密码|密碼|口令|密钥|密鑰|令牌|验证码|驗證碼",
     )
 )
+SECRETS_PERHAPS = any_of(("secrets?|Geheimnis|secreto", "秘密"))
+"""Words that name secrets among other things."""
+BELONGS_TO = (
+    r"for|of|to|at|on|in|from|with|I|we|you|that|which"
+    r"|für|von|vom|zu[mr]?|beim?|a[mn]|im|de[rs]|meine[rs]|unsere[rs]|(?:das|die) (?:ich|wir)|ich|wir"
+    r"|del?|para|en|al?|que|du|des|pour|à|aux?|sur|(?:d|qu)['\u2019]\w{1,20}"
+)
+"""Beginnings of what is said between a secret's name and the word that gives it: "for my card"."""
+IS_NOW = r"\s+(?:is|was|ist|lautet|war|es|era|est|était)(?:\s+(?:now|jetzt|nun|ahora|maintenant|désormais))?"
+IS_SET_TO = r"\s+(?:to|auf|a|en|à)"
+"""As in "I set the PIN to 4711"."""
+IS_UNSPACED = r"\s*(?:は|是|为|為)"

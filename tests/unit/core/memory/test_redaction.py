@@ -1,5 +1,7 @@
 """What is secret is blotted out, and nothing else."""
 
+import time
+
 import pytest
 
 from proxy.core.memory.redaction import BLOT, redacted
@@ -58,8 +60,77 @@ def test_a_secret_is_known_by_what_it_is_called(text: str, secret: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("My wifi password: {}. I live in Oslo.", "My wifi password: [redacted]. I live in Oslo."),
+        ("password: {}\nuser: ana", "password: [redacted]\nuser: ana"),
+        ('The passphrase is "{}", I said.', 'The passphrase is "[redacted]", I said.'),
+        ("The passphrase for the vault is “{}”.", "The passphrase for the vault is “[redacted]”."),
+        ('{{"api_key": "{}", "port": 22}}', '{{"api_key": "[redacted]", "port": 22}}'),
+        ("The password for the server: {}", "The password for the server: [redacted]"),
+        ("DB_PASS={}", "DB_PASS=[redacted]"),
+        ("Das Passwort ist „{}“.", "Das Passwort ist „[redacted]“."),
+    ],
+)
+@pytest.mark.parametrize("secret", ["correct horse battery staple", "tide.4711", "Don't tell"])
+def test_a_secret_of_several_words_is_blotted_out_whole(text: str, left: str, secret: str) -> None:
+    assert redacted(text.format(secret)) == left.format()
+
+
+@pytest.mark.parametrize(
     "text",
     [
+        "The PIN for my card is {}",
+        "My password's {}",
+        "My password\u2019s {}",
+        "The password I use is {}",
+        "password {} for the server",
+        "I set the PIN to {}",
+        "DB_PASS={}",
+        "my AWS secret is {}",
+        "Mein PIN-Code ist {}",
+        "Das Passwort für mein WLAN ist {}",
+        "Ich habe die PIN auf {} gesetzt",
+        "La contraseña de mi correo es {}",
+        "Cambié la contraseña a {}",
+        "Le mot de passe de mon wifi est {}",
+        "銀行カードの暗証番号は{}",
+        "服务器的密码是{}",
+    ],
+)
+@pytest.mark.parametrize("secret", ["4711", "hunter2", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"])
+def test_a_secret_need_not_stand_right_behind_its_name(text: str, secret: str) -> None:
+    assert redacted(text.format(secret)) == text.format(BLOT)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["api-" * 50_000, "pin for " + "a " * 200_000, "password: " + '"' * 200_000, "pin is " + " " * 200_000],
+)
+def test_no_text_takes_long(text: str) -> None:
+    begun = time.process_time()
+    redacted(text)
+    assert time.process_time() - begun < 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I forgot my password.",
+        "The password field is broken.",
+        "The password for the portal is too short.",
+        "The password's length is 12.",
+        "I changed my password on 2026-01-01.",
+        "There is a pin on the map, and pin 13 of the board is high.",
+        "The secret is patience.",
+        "My secret: never stop.",
+        "The secret of the harbour is its 12 cranes.",
+        "The number of tokens in the prompt is 4711, cut the tokens to 4000.",
+        "The token budget for the answer is 4000.",
+        "Passwords are hashed with sha256.",
+        "Ich habe mein Passwort vergessen.",
+        "El campo de la contraseña está roto.",
+        "J'ai oublié mon mot de passe.",
         "Ana lives in Oslo and has been there since 2019-05-03.",
         "The order 4111 1111 1111 1112 is late.",
         "Call +47 22 12 34 56 before noon.",
