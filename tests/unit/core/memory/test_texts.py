@@ -110,3 +110,9 @@ def test_lines_about_a_person_name_the_whole_of_them() -> None:
     left = without(texts, ["user-1", "Ana"])
     assert left.long.splitlines() == ["- Each user has a key", "- There is 1 ferry"]
     assert left.short == ""
+
+
+def test_numbers_in_a_line_are_no_part_of_a_person_named_by_a_digest() -> None:
+    name = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+    texts = Texts(long=f"- {name} likes tea\n- Room 7 or 15")
+    assert without(texts, [name]).long == "- Room 7 or 15"
