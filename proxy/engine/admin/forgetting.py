@@ -236,12 +236,16 @@ class Forgetting:
             return 0
         entries = [each for each in present.entries if is_meant(each)]
         deletion = _Deletion(present, entries, await self._known(present), sessions, said_of)
+        await self._forget_above(deletion)  # first: who asks again after a fault finds these items no more
         for first in range(0, max(len(entries), 1), _STEP):
             some = entries[first : first + _STEP]
             await change(kept.scope, lambda copy, some=some: deletion.changes(copy, some, now()), ttl)
-        if (above := await self._above(present)) is not None:
-            await self._forget(above, lambda _: False, said_of=deletion.sayings)
+        await self._forget_above(deletion)  # again: the workspace may have been merged meanwhile
         return len(entries)
+
+    async def _forget_above(self, deletion: _Deletion) -> None:
+        if (above := await self._above(deletion.kept)) is not None:
+            await self._forget(above, lambda _: False, said_of=deletion.sayings)
 
     async def _known(self, kept: ScopeDetails) -> Mapping[SessionKey, Thread]:
         return await self.memories.scopes.store.threads(kept.scope, THREADS)
