@@ -13,10 +13,12 @@ from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from proxy.core.budget.prices import UNKNOWN_PRICES, Prices
 
 if TYPE_CHECKING:
-    from genai_prices.types import Provider, TieredPrices
+    from genai_prices.types import ModelPrice, Provider, TieredPrices
 
 _LONGEST_NAME = 256  # characters
 _KEPT_FOR = {"*claude*": 300.0, "*deepseek*": 6 * 3_600.0}
@@ -52,24 +54,32 @@ def _looked_up(model: str) -> tuple[int | None, Prices]:
     window = next((info.context_window for info in known if info.context_window), None)
     for info in known:
         listed = info.get_prices(datetime.now(UTC))
-        if fresh := _amount(listed.input_mtok):
+        if _amount(listed.input_mtok, 0):
             lives = (ttl for name, ttl in _KEPT_FOR.items() if fnmatchcase(model, name))
-            return window, Prices(
-                fresh=fresh,
-                cached=_amount(listed.cache_read_mtok) or fresh,  # without a price: no discount
-                written=_amount(listed.cache_write_mtok) or fresh,
-                output=_amount(listed.output_mtok) or fresh,
-                ttl=next(lives, UNKNOWN_PRICES.ttl),
-                is_known=True,
-            )
+            return window, _prices(listed, next(lives, UNKNOWN_PRICES.ttl))
     return window, UNKNOWN_PRICES
 
 
-def _amount(price: Decimal | TieredPrices | None) -> float:
-    """Return a price in dollars per million tokens; for tiered prices, that of the first tier."""
-    if price is None:
-        return 0.0
-    return float(price if isinstance(price, Decimal) else price.base)
+def _prices(listed: ModelPrice, ttl: float) -> Prices:
+    """Return the listed prices, by the length of the prompt."""
+    amounts = (listed.input_mtok, listed.cache_read_mtok, listed.cache_write_mtok, listed.output_mtok)
+    tiered = [amount for amount in amounts if amount is not None and not isinstance(amount, Decimal)]
+
+    def longer_than(tokens: int) -> Prices:
+        fresh, *others = (_amount(amount, tokens) for amount in amounts)
+        cached, written, output = (each or fresh for each in others)  # without a price: no discount
+        return Prices(fresh=fresh, cached=cached, written=written, output=output, ttl=ttl, is_known=True)
+
+    starts = sorted({tier.start for amount in tiered for tier in amount.tiers})
+    return replace(longer_than(0), tiers=tuple((start, longer_than(start)) for start in starts))
+
+
+def _amount(price: Decimal | TieredPrices | None, longer_than: int) -> float:
+    """Return the price for prompts of more than so many tokens, in dollars per million tokens."""
+    if price is None or isinstance(price, Decimal):
+        return float(price or 0)
+    reached = (tier.price for tier in reversed(price.tiers) if tier.start <= longer_than)
+    return float(next(reached, price.base))
 
 
 def _candidates(model: str) -> Iterator[tuple[str, Provider]]:

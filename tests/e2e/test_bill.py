@@ -112,6 +112,15 @@ async def test_what_is_written_to_the_cache_has_a_price_of_its_own(
     assert bill["dollars"]["answers"] == pytest.approx((1_500 * 3 + 1_000 * 0.3 + 500 * 3.75) / 1e6, abs=1e-9)
 
 
+async def test_all_of_a_long_prompt_and_its_answer_have_the_price_of_long_prompts(
+    url: str, model: Model, chats: Chats
+) -> None:
+    model.replies.append(using(usage(400_000, 1_000, cached_tokens=0)))
+    await talker(chats, url, "gpt-5.4").ask("What is it?")
+    paid = (400_000 * 5 + 1_000 * 22.5) / 1e6
+    assert (await bill_of(url))["dollars"]["answers"] == pytest.approx(paid, abs=1e-9)
+
+
 async def test_a_restart_keeps_it(model: Model, chats: Chats, valkey: str) -> None:
     run(valkey, "FLUSHALL")
     async with proxying(model.url, store=valkey) as url:
@@ -377,6 +386,19 @@ async def test_a_round_that_the_client_does_not_see_is_billed_beside_the_answer(
     assert bill["tokens"]["sent"] == 1_200
     assert bill["dollars"]["hidden"] == pytest.approx(1_000 * FRESH + 20 * OUTPUT, abs=1e-9)
     assert bill["dollars"]["answers"] == pytest.approx(1_200 * FRESH + 30 * OUTPUT, abs=1e-9)
+
+
+async def test_rounds_of_short_prompts_have_the_price_of_short_prompts(
+    small: Small, model: Model, chats: Chats
+) -> None:
+    chat = talker(chats, await small(50_000, extra=REPEATED_CALLS), "gpt-5.4")
+    chat.messages, chat.members["tools"] = known()[:-1], TOOLS
+    for message in (calling(WEATHER), calling(WEATHER), said("It is 18 degrees.")):
+        model.replies.append(using(usage(200_000, 0, cached_tokens=0), message))
+    await chat.ask("And now?")
+    dollars = (await bill_of(chat.url))["dollars"]
+    assert dollars["hidden"] == pytest.approx(2 * 200_000 * 2.5 / 1e6, abs=1e-9)
+    assert dollars["answers"] == pytest.approx(200_000 * 2.5 / 1e6, abs=1e-9)
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["in one piece", "streamed"])

@@ -35,6 +35,11 @@ class Prices(msgspec.Struct, frozen=True):
     """Prefixes are cached in multiples of this many tokens."""
     is_known: bool = False
     """Whether the prices are the model's own, not defaults."""
+    tiers: tuple[tuple[int, Self], ...] = ()
+    """The prices of requests whose prompts have more than so many tokens, in ascending order.
+
+    They apply to all tokens of such a request, and have no tiers of their own.
+    """
 
     @property
     def read_share(self) -> float:
@@ -46,11 +51,16 @@ class Prices(msgspec.Struct, frozen=True):
         """Price of a token written to the cache divided by that of a fresh one."""
         return self.written / self.fresh
 
+    def at(self, tokens: float) -> Self:
+        """Return the prices of a request whose prompt has so many tokens."""
+        return next((prices for start, prices in reversed(self.tiers) if tokens > start), self)
+
     def under(self, rules: Economy) -> Self:
         """Return these prices with what a policy states about the cache."""
         ttl = self.ttl if rules.cache_ttl == "auto" else rules.cache_ttl
         cached = self.cached if rules.cached_price == "auto" else rules.cached_price * self.fresh
-        return replace(self, ttl=ttl, cached=cached)
+        tiers = tuple((start, prices.under(rules)) for start, prices in self.tiers)
+        return replace(self, ttl=ttl, cached=cached, tiers=tiers)
 
     def cached_prefix(self, shared: int) -> int:
         """Number of ``shared`` leading tokens that the provider has cached."""
@@ -61,15 +71,19 @@ UNKNOWN_PRICES = Prices()
 
 
 class Prompt(msgspec.Struct, frozen=True):
-    """The prompt of one request, as it is billed. Tokens are the model's, including the head."""
+    """The prompt of one request, or of several, as it is billed. Tokens are the model's, with the head."""
 
     tokens: int
     cached: int
     written: int | None = None
     """Tokens that are billed as written to the cache; None: all that were not cached."""
+    requests: int = 1
+    """Number of requests; the price of each is that of one of average length."""
 
-    def dollars(self, prices: Prices) -> float:
-        """Cost of the prompt in dollars."""
+    def dollars(self, prices: Prices, output: int = 0) -> float:
+        """Cost of the prompt in dollars, and of ``output`` tokens that answer it."""
+        prices = prices.at(self.tokens / max(self.requests, 1))
         written = self.tokens - self.cached if self.written is None else self.written
         fresh = self.tokens - self.cached - written
-        return (fresh * prices.fresh + written * prices.written + self.cached * prices.cached) / MILLION
+        read = fresh * prices.fresh + written * prices.written + self.cached * prices.cached
+        return (read + output * prices.output) / MILLION

@@ -16,7 +16,7 @@ from typing import Self
 import msgspec
 
 from proxy.core.budget.budget import Budget
-from proxy.core.budget.prices import MILLION, Prices, Prompt
+from proxy.core.budget.prices import Prices, Prompt
 from proxy.core.dialects.answers import Usage
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import Plan, first_difference
@@ -148,23 +148,23 @@ def bounded(tokens: int | None) -> int:
     return min(max(tokens or 0, 0), _MOST_TOKENS)
 
 
-def prompt_of(usage: Usage) -> Prompt:
-    """Return the prompt that an upstream's usage describes."""
+def prompt_of(usage: Usage, requests: int = 1) -> Prompt:
+    """Return the prompt that an upstream's usage describes, or those of several ``requests``."""
     tokens = bounded(usage.prompt_tokens)
     cached = min(bounded(usage.cached_tokens), tokens)
-    return Prompt(tokens, cached, min(bounded(usage.written_tokens), tokens - cached))
+    return Prompt(tokens, cached, min(bounded(usage.written_tokens), tokens - cached), requests)
 
 
 def money(prompt: Prompt, output: int, prices: Prices | None) -> int:
-    """Return the cost of one call in nano-dollars; 0 if its prices are unknown."""
+    """Return the cost of a prompt and its answer in nano-dollars; 0 if the prices are unknown."""
     if prices is None:
         return 0
-    return round((prompt.dollars(prices) + output * prices.output / MILLION) * NANO)
+    return round(prompt.dollars(prices, output) * NANO)
 
 
-def cost_of(usage: Usage, prices: Prices | None) -> int:
-    """Return the cost of a call, or of several, by the usage that was reported; see :func:`money`."""
-    return money(prompt_of(usage), bounded(usage.completion_tokens), prices)
+def cost_of(usage: Usage, prices: Prices | None, requests: int = 1) -> int:
+    """Return the cost of a call, or of several ``requests``, by the usage that was reported."""
+    return money(prompt_of(usage, requests), bounded(usage.completion_tokens), prices)
 
 
 def total(bills: Iterable[Bill]) -> Bill:

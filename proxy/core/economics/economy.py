@@ -54,10 +54,11 @@ class SummaryCalls(NamedTuple):
     """Output tokens."""
     cached: int = 0
     """Input tokens that the provider has cached, if the whole view is read once more."""
+    calls: int = 0
 
     def money(self, prices: Prices) -> int:
         """The cost of the calls, in nano-dollars."""
-        return money(Prompt(self.source, self.cached), self.text, prices)
+        return money(Prompt(self.source, self.cached, requests=self.calls), self.text, prices)
 
     def dollars(self, prices: Prices) -> float:
         return self.money(prices) / NANO
@@ -72,7 +73,7 @@ def summary_calls(
     whole view, whichever is cheaper. ``summarised``: spans of messages whose summaries replace them in the
     source, with the counted tokens of each summary.
     """
-    source, text, cached, chain = 0, 0, 0, situation.chain
+    source, text, cached, calls, chain = 0, 0, 0, 0, situation.chain
     for start, end in spans:
         inside = [each for each in summarised if start <= each[0] and each[1] <= end]
         tokens = estimated_tokens(chain, start, end) - sum(estimated_tokens(chain, *each) for each in inside)
@@ -82,7 +83,8 @@ def summary_calls(
         reading = cheaper_reading(situation, tokens) if not situation.policy.summary.model else None
         source += reading.prompt.tokens if reading else situation.budget.real(tokens)
         cached += reading.prompt.cached if reading else 0
-    return SummaryCalls(source, situation.budget.real(text), cached)
+        calls += 1
+    return SummaryCalls(source, situation.budget.real(text), cached, calls)
 
 
 def account_of(
@@ -99,9 +101,10 @@ def account_of(
     cost. ``view``: counted tokens of its view, if the plan does not have all of its notes yet.
     ``summarised``: spans covered by summaries that are not in the plan, with the counted tokens of each.
     """
-    prices = situation.conditions.prices
-    if prices is None:
+    paid = situation.conditions.prices
+    if paid is None:
         return None
+    prices = paid.at(situation.budget.with_head(situation.view_tokens))
     written = view_tokens(plan, situation.chain.tokens)
     view = written if view is None else view
     freed, rules = situation.view_tokens - view, situation.policy.economy
@@ -117,7 +120,7 @@ def account_of(
         calls=round(calls, 2),
         freed=freed,
         tail=_tail(situation, plan, view - written),
-        summaries=_lacking_summaries(situation, plan, summarised or {}, prices),
+        summaries=round(_lacking_summaries(situation, plan, summarised or {}, paid) * MILLION / prices.fresh),
     )
     if not (must_pay and rules.enabled):
         return account
@@ -145,18 +148,17 @@ def _tail(situation: Situation, plan: Plan, unwritten: int) -> int:
 
 def _lacking_summaries(
     situation: Situation, plan: Plan, summarised: Mapping[Span, int], prices: Prices
-) -> int:
-    """The cost of the summaries that the plan still lacks, in fresh tokens."""
+) -> float:
+    """The cost of the summaries that the plan still lacks, in dollars."""
     standing, after = situation.plan.spans, situation.under(plan)
     lacking = [span for span in lacking_summaries(after, summarised) if span not in standing]
     if not lacking:
-        return 0
+        return 0.0
     anchors = [each for span in lacking for each in after.anchors_within(*span) if not each.by_code]
     told = {each.span: situation.count(each.text) for each in anchors} | {**summarised}
     seen = [situation.count(each.text) for each in situation.plan.anchors if not each.by_code]
     size = ceil(sum(seen) / len(seen)) if seen else situation.summary_tokens
-    dollars = summary_calls(situation, lacking, told, size).dollars(prices)
-    return round(dollars * MILLION / prices.fresh)
+    return summary_calls(situation, lacking, told, size).dollars(prices)
 
 
 def pays_from(policy: Policy, budget: int, prices: Prices, pace: int) -> int:

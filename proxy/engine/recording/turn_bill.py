@@ -49,7 +49,7 @@ def bill_of(exchange: Exchange, usage: Usage | None, counted: int | None) -> Bil
     if rounds is not None:
         # Where the answer says nothing, all that is told is told of the rounds before it.
         hidden = rounds.used if reported is None else rounds.spent
-        also["hidden"] = cost_of(hidden, paid)
+        also["hidden"] = cost_of(hidden, paid, rounds.count)
         also["unpriced"] = bill.unpriced + (rounds.count if hidden.prompt_tokens is None else 0)
         also["tool_calls"] = rounds.answered
     return replace(bill, **also)
@@ -60,7 +60,7 @@ def bill_of_hidden(request: Request, rounds: Rounds) -> Bill:
     prices, used = request.conditions.prices, rounds.used
     if prices is None or not prices.is_known or used.prompt_tokens is None:
         return Bill(unpriced=rounds.count, tool_calls=rounds.answered)
-    return Bill(hidden=cost_of(used, prices), tool_calls=rounds.answered)
+    return Bill(hidden=cost_of(used, prices, rounds.count), tool_calls=rounds.answered)
 
 
 def _sent(exchange: Exchange, prices: Prices, plan: Plan, reported: Usage | None) -> Prompt:

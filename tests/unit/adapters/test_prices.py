@@ -5,9 +5,11 @@ from __future__ import annotations
 import socket
 
 import pytest
+from genai_prices import Usage, calc_price
 from genai_prices.data_snapshot import get_snapshot
 
 from proxy.adapters import prices
+from proxy.core.budget.prices import Prompt
 
 
 @pytest.mark.parametrize(
@@ -100,5 +102,22 @@ def test_an_unknown_model_is_taken_for_one_whose_cached_tokens_cost_a_tenth(mode
     assert found.read_share == pytest.approx(0.1)
 
 
-def test_the_price_of_the_first_tier_counts() -> None:
-    assert prices.prices_of("gemini-2.5-pro").fresh == 1.25
+@pytest.mark.parametrize(
+    ("provider", "model"),
+    [
+        ("openai", "gpt-5.4"),
+        ("google", "gemini-2.5-pro"),
+        ("anthropic", "claude-sonnet-4-5"),
+        ("x-ai", "grok-4.20"),
+        ("openrouter", "qwen/qwen3.7-flash"),
+        ("openrouter", "google/gemini-3.1-pro-preview"),
+    ],
+)
+@pytest.mark.parametrize("tokens", [1_000, 32_001, 199_999, 200_000, 200_001, 272_000, 272_001, 400_000])
+def test_a_request_costs_what_the_list_says_for_the_length_of_its_prompt(
+    provider: str, model: str, tokens: int
+) -> None:
+    used = Usage(input_tokens=tokens, cache_read_tokens=900, output_tokens=1_000)
+    listed = calc_price(used, model, provider_id=provider).total_price
+    found = prices.prices_of(f"{provider}/{model}")
+    assert Prompt(tokens, 900, 0).dollars(found, 1_000) == pytest.approx(float(listed))

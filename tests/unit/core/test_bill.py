@@ -8,7 +8,8 @@ import pytest
 
 from proxy.core.budget.budget import Budget
 from proxy.core.budget.prices import UNKNOWN_PRICES, Prices, Prompt
-from proxy.core.economics.bill import kept_prompt
+from proxy.core.dialects.answers import Usage
+from proxy.core.economics.bill import cost_of, kept_prompt, money
 from proxy.core.economics.economy import SummaryCalls
 from proxy.core.economics.simulate import SummaryMeter
 from proxy.core.planning.plan import EMPTY, Gap, Plan, Replacement
@@ -66,6 +67,38 @@ def test_dollars_are_for_a_million_tokens():
     prices = Prices(fresh=2.0, cached=0.5, written=2.5, output=8.0)
     assert Prompt(1_000_000, 400_000).dollars(prices) == pytest.approx(0.6 * 2.5 + 0.4 * 0.5)
     assert SummaryCalls(1_000_000, 100_000).dollars(prices) == pytest.approx(2.5 + 0.8)
+
+
+TIERED = Prices(
+    fresh=2.0,
+    cached=0.5,
+    written=2.5,
+    output=8.0,
+    tiers=((1_000, Prices(fresh=4.0, cached=1.0, written=5.0, output=12.0)), (9_000, Prices(fresh=16.0))),
+)
+
+
+@pytest.mark.parametrize(("tokens", "dear"), [(1_000, 1), (1_001, 2), (9_000, 2), (9_001, 8)])
+def test_all_tokens_of_a_prompt_have_the_price_of_prompts_of_its_length(tokens: int, dear: int):
+    assert Prompt(tokens, 0, 0).dollars(TIERED) == pytest.approx(dear * tokens * 2.0 / 1e6)
+
+
+def test_what_is_cached_written_and_answered_has_the_price_for_the_length_of_the_prompt_too():
+    prompt = Prompt(2_000, 500, 700)
+    assert prompt.dollars(TIERED, 100) == pytest.approx((800 * 4 + 500 * 1 + 700 * 5 + 100 * 12) / 1e6)
+    assert money(prompt, 100, TIERED) == 8_400_000
+
+
+def test_short_prompts_are_not_dear_for_being_several():
+    several = Usage(prompt_tokens=1_600, completion_tokens=100)
+    assert cost_of(several, TIERED, 2) == 1_600 * 2_000 + 100 * 8_000 < cost_of(several, TIERED)
+    calls = SummaryCalls(1_600, 100, calls=2)
+    assert calls.money(TIERED) == 1_600 * 2_500 + 100 * 8_000 < calls._replace(calls=1).money(TIERED)
+
+
+def test_a_price_that_a_policy_states_is_that_share_at_each_length():
+    stated = TIERED.under(Economy(cached_price=0.1))
+    assert [stated.at(tokens).read_share for tokens in (500, 5_000, 50_000)] == pytest.approx([0.1] * 3)
 
 
 def summarised(*, idle: float | None = 10.0, policy: Policy | None = None, end: int = 30) -> SummaryCalls:

@@ -161,6 +161,26 @@ def test_a_dearer_write_makes_it_wait_longer():
     )
 
 
+@pytest.mark.parametrize(("longest", "share"), [(100_000, 0.1), (1_000, 0.5)])
+def test_a_cut_is_reckoned_at_the_prices_for_the_length_of_the_request(longest: int, share: float):
+    tiered = Prices(tiers=((longest, Prices(fresh=2.0, cached=1.0, written=2.0)),))
+    account = account_of(situation(conditions=replace(WARM, prices=tiered)), cut(4, 20), must_pay=True)
+    assert account is not None
+    assert account.cached == share
+
+
+def test_a_summary_of_part_of_a_long_request_is_reckoned_at_the_prices_of_short_ones():
+    plain = Prices(cached=1.0)
+    tiered = Prices(cached=1.0, tiers=((5_000, Prices(fresh=2.0, cached=2.0, written=2.0, output=8.0)),))
+    flat, short = (
+        account_of(situation(conditions=replace(WARM, prices=prices)), cut(4, 10), must_pay=True)
+        for prices in (plain, tiered)
+    )
+    assert flat is not None
+    assert short is not None
+    assert short.summaries == pytest.approx(flat.summaries / 2, abs=1), "in tokens of twice the price"
+
+
 def test_summaries_that_are_still_to_be_written_have_to_be_paid_back_too():
     given = situation(expected_turns=20)
     without = replace(given, policy=given.policy.model_copy(update={"summary": Summary(enabled=False)}))
