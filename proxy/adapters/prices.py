@@ -18,9 +18,11 @@ from msgspec.structs import replace
 from proxy.core.budget.prices import UNKNOWN_PRICES, Prices
 
 if TYPE_CHECKING:
-    from genai_prices.types import ModelPrice, Provider, TieredPrices
+    from genai_prices.types import ModelInfo, ModelPrice, Provider, TieredPrices
 
 _LONGEST_NAME = 256  # characters
+_VARIANTS = frozenset({"batch", "beta", "exacto", "extended", "floor", "nitro", "online", "thinking"})
+"""Tags by which OpenRouter runs the same model otherwise."""
 _KEPT_FOR = {"*claude*": 300.0, "*deepseek*": 6 * 3_600.0}
 """Seconds after which an idle prefix has certainly left the provider's prompt cache, by model name pattern.
 
@@ -49,15 +51,28 @@ def _known(model: str) -> tuple[int | None, Prices]:
 @lru_cache(maxsize=1024)
 def _looked_up(model: str) -> tuple[int | None, Prices]:
     """Return the first context window and the first prices found among the providers of the model."""
-    found = [provider.find_model(name, all_providers=load()) for name, provider in _candidates(model)]
-    known = [info for info in found if info is not None]
+    known = [info for name, provider in _candidates(model) if (info := _listed(name, provider))]
     window = next((info.context_window for info in known if info.context_window), None)
     for info in known:
         listed = info.get_prices(datetime.now(UTC))
-        if _amount(listed.input_mtok, 0):
+        if listed.input_mtok is not None:
+            if not _amount(listed.input_mtok, 0):
+                break  # it costs nothing here, whatever another provider asks for it
             lives = (ttl for name, ttl in _KEPT_FOR.items() if fnmatchcase(model, name))
             return window, _prices(listed, next(lives, UNKNOWN_PRICES.ttl))
     return window, UNKNOWN_PRICES
+
+
+def _listed(name: str, provider: Provider) -> ModelInfo | None:
+    """Return what the provider lists under a name.
+
+    Local servers give a model's sizes as tags (deepseek-r1:8b), and OpenRouter its free copies; that is not
+    what the provider of the bare name sells. So a tag must be listed too, unless it is a version or variant.
+    """
+    base, _, tag = name.partition(":")
+    found = provider.find_model(name, all_providers=load())
+    is_other = tag and tag not in _VARIANTS and not tag.partition(":")[0].isdigit()
+    return None if found is not None and is_other and found.is_match(base) else found
 
 
 def _prices(listed: ModelPrice, ttl: float) -> Prices:

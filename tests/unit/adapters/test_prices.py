@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import socket
+from decimal import Decimal
 
 import pytest
 from genai_prices import Usage, calc_price
 from genai_prices.data_snapshot import get_snapshot
+from genai_prices.types import ClauseEquals, ModelInfo, ModelPrice, Provider
 
 from proxy.adapters import prices
 from proxy.core.budget.prices import Prompt
@@ -100,6 +102,53 @@ def test_an_unknown_model_is_taken_for_one_whose_cached_tokens_cost_a_tenth(mode
     found = prices.prices_of(model)
     assert not found.is_known
     assert found.read_share == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("prefix", ["", "openrouter/"])
+def test_a_free_copy_of_a_model_has_not_the_price_of_the_model(prefix: str) -> None:
+    listed = [model.id for provider in prices.load() for model in provider.models]
+    free = [prefix + name for name in listed if name.endswith(":free")]
+    assert len(free) > 20
+    assert not [name for name in free if prices.prices_of(name).is_known]
+
+
+@pytest.mark.parametrize(
+    ("of_the_provider", "elsewhere"),
+    [
+        ("deepseek-r1", "deepseek-r1:8b"),
+        ("deepseek-r1:nitro", "deepseek-r1:latest"),
+        ("deepseek/deepseek-r1:online", "ollama/deepseek-r1:70b-llama-distill-q4_K_M"),
+        ("deepseek-ai/deepseek-r1", "deepseek-ai/deepseek-r1:novita"),
+        ("claude-3-7-sonnet:thinking", "claude-3-7-sonnet:local"),
+    ],
+)
+def test_a_model_that_another_server_runs_under_a_tag_has_neither_price_nor_window_of_the_provider(
+    of_the_provider: str, elsewhere: str
+) -> None:
+    assert prices.prices_of(of_the_provider).is_known
+    assert prices.context_window(of_the_provider)
+    assert not prices.prices_of(elsewhere).is_known
+    assert prices.context_window(elsewhere) is None
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["aws/amazon.nova-lite-v1:0", "cerebras:gpt-oss-120b", "ft:gpt-4o:acme::id", "deepseek-chat:beta"],
+)
+def test_a_tag_that_is_a_version_a_variant_or_part_of_a_listed_name_hides_no_price(model: str) -> None:
+    assert prices.prices_of(model).is_known
+
+
+def test_what_is_free_where_it_is_asked_for_has_no_price_of_another_provider(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def provider(name: str, price: int) -> Provider:
+        listed = ModelInfo("gift", ClauseEquals("gift"), prices=ModelPrice(input_mtok=Decimal(price)))
+        return Provider(name, name, "", models=[listed])
+
+    monkeypatch.setattr(prices, "load", lambda: [provider("host", 0), provider("openai", 7)])
+    assert prices.prices_of("gift").fresh == 7.0
+    assert not prices.prices_of("host/gift").is_known
 
 
 @pytest.mark.parametrize(
