@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, ModelPrice, Provider, TieredPrices
 
 _LONGEST_NAME = 256  # characters
+_PERIOD = 1_800
+"""Seconds for which prices stay: those that depend on the date or the time of day change on the half hour."""
 _VARIANTS = frozenset({"batch", "beta", "exacto", "extended", "floor", "nitro", "online", "thinking"})
 """Tags by which OpenRouter runs the same model otherwise."""
 _KEPT_FOR = {"*claude*": 300.0, "*deepseek*": 6 * 3_600.0}
@@ -40,21 +42,26 @@ def context_window(model: str) -> int | None:
 
 
 def prices_of(model: str) -> Prices:
-    """Return the prices of the model's tokens; the defaults if it is not known, or costs nothing."""
+    """Return the present prices of the model's tokens; the defaults if it is not known, or costs nothing."""
     return _known(model)[1]
 
 
 def _known(model: str) -> tuple[int | None, Prices]:
-    return _looked_up(model.lower()) if len(model) <= _LONGEST_NAME else (None, UNKNOWN_PRICES)
+    if len(model) > _LONGEST_NAME:
+        return None, UNKNOWN_PRICES
+    return _looked_up(model.lower(), int(datetime.now(UTC).timestamp() // _PERIOD))
 
 
 @lru_cache(maxsize=1024)
-def _looked_up(model: str) -> tuple[int | None, Prices]:
-    """Return the first context window and the first prices found among the providers of the model."""
+def _looked_up(model: str, period: int) -> tuple[int | None, Prices]:
+    """Return the first context window and the first prices found among the providers of the model.
+
+    Prices are those of the period's begin, so that all workers have the same whenever they first look.
+    """
     known = [info for name, provider in _candidates(model) if (info := _listed(name, provider))]
     window = next((info.context_window for info in known if info.context_window), None)
     for info in known:
-        listed = info.get_prices(datetime.now(UTC))
+        listed = info.get_prices(datetime.fromtimestamp(period * _PERIOD, UTC))
         if listed.input_mtok is not None:
             if not _amount(listed.input_mtok, 0):
                 break  # it costs nothing here, whatever another provider asks for it

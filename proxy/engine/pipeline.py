@@ -219,7 +219,7 @@ class Pipeline:
             conditions=Conditions(
                 idle=max(self.recorder.clock.now() - answered, 0.0) if answered is not None else None,
                 boundary=incoming.envelope.is_boundary,
-                prices=model.prices.under(policy.economy),
+                prices=self.models.prices(model.name).under(policy.economy),
                 is_new_head=is_new_head,
             ),
             tool=tool,

@@ -7,13 +7,26 @@ import json
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from datetime import datetime, tzinfo
 from pathlib import Path
+from typing import Self
 
 import httpx2
 import pytest
 
 from proxy import app
-from tests.support.clients import Chat, Chats, Small, admin, only_session, proxying, told, write_policy
+from proxy.adapters import prices
+from tests.support.clients import (
+    Chat,
+    Chats,
+    Small,
+    admin,
+    bill_of,
+    only_session,
+    proxying,
+    told,
+    write_policy,
+)
 from tests.support.servers import PATIENCE, Exchange
 from tests.support.stores import HandClock
 from tests.support.upstreams import (
@@ -127,6 +140,41 @@ async def test_with_many_calls_to_come_it_pays_at_trim(model: Model, chats: Chat
         assert told(await until_trim(chats(url)), "epoch") == "1"
         (reason,) = await reasons(url)
         assert re.search(r"pays: \d+ saved, \d+ spent, in fresh tokens \(1000\.0 requests to come ", reason)
+
+
+async def test_a_price_that_changes_with_the_hour_is_billed_from_then_on_and_ends_no_epoch(
+    model: Model, chats: Chats, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Calendar(datetime):
+        hour_now = 20
+
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Self:
+            return cls(2026, 11, 27, cls.hour_now, tzinfo=tz)
+
+    async def fresh(exchange: Exchange) -> None:
+        used: Message = {"prompt_tokens": 2_000, "completion_tokens": 100}
+        used["prompt_tokens_details"] = {"cached_tokens": 0}
+        await exchange.answer_json(completion(said("So it is.")) | {"usage": used})
+
+    async def answers() -> float:
+        bill = await bill_of(url, (await only_session(url))["id"], len(model.chats))
+        return bill["dollars"]["answers"]
+
+    monkeypatch.setattr(prices, "datetime", Calendar)
+    text = POLICY.replace("expected_turns = 1", "expected_turns = 1000").replace("cached_price = 0.1", "")
+    async with proxying(model.url, policy=str(write_policy(tmp_path, "thrifty", text))) as url:
+        chat = chats(url)
+        chat.members = {"model": "deepseek-v4-pro"}
+        assert told(await until_trim(chat), "epoch") == "1"
+        for hour, price, output in ((20, 0.66, 1.98), (7, 1.32, 3.96)):
+            before, Calendar.hour_now = await answers(), hour
+            model.replies.append(fresh)
+            assert told(await chat.ask("And?"), "epoch") == "1"
+            paid = (2_000 * price + 100 * output) / 1e6
+            assert await answers() - before == pytest.approx(paid, abs=1e-9)
+        view = model.bodies()[-2]["messages"]
+        assert model.bodies()[-1]["messages"][: len(view)] == view
 
 
 async def test_without_economics_trim_does_not_wait(model: Model, chats: Chats, tmp_path: Path) -> None:

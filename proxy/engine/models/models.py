@@ -23,7 +23,7 @@ from proxy.core.budget.learning import (
     WindowEvidence,
     excess,
 )
-from proxy.core.budget.prices import UNKNOWN_PRICES, Prices
+from proxy.core.budget.prices import Prices
 from proxy.core.dialects.answers import Overflow, Usage
 from proxy.core.policy.policy import Policy
 from proxy.engine.models.stated_windows import Stated, StatedWindows
@@ -53,7 +53,6 @@ class Model(msgspec.Struct, kw_only=True):
     """Context window in tokens according to the price list."""
     stated: Stated
     """What the upstream says about the model's window."""
-    prices: Prices = UNKNOWN_PRICES
     evidence: WindowEvidence = msgspec.field(default_factory=WindowEvidence)
     """What answers and refusals show about the model's window."""
     short_samples: int = 0
@@ -109,7 +108,8 @@ class Models:
     ) -> None:
         self.stated = stated
         self._windows = windows
-        self._prices = prices
+        self.prices = prices
+        """Returns a model's present prices by its name."""
         self._clock = clock
         self._models: Lru[tuple[str, str], Model] = Lru(memory, lambda model: _MODEL_BYTES + len(model.name))
 
@@ -122,7 +122,6 @@ class Models:
                 ratio=Ratio.of(name),
                 priced=self._windows(name),
                 stated=self.stated.of(name),
-                prices=self._prices(name),
             ),
         )
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
 
 import pytest
@@ -102,6 +104,38 @@ def test_an_unknown_model_is_taken_for_one_whose_cached_tokens_cost_a_tenth(mode
     found = prices.prices_of(model)
     assert not found.is_known
     assert found.read_share == pytest.approx(0.1)
+
+
+@dataclass
+class Calendar:
+    """A clock that stands."""
+
+    time: datetime
+
+    def now(self, _: tzinfo) -> datetime:
+        return self.time
+
+    fromtimestamp = datetime.fromtimestamp
+
+
+@pytest.mark.parametrize(
+    "model", ["deepseek/deepseek-chat", "deepseek/deepseek-v4-pro", "google/gemini-4-argon"]
+)
+def test_a_price_is_at_each_hour_what_the_list_says_for_it(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider, _, name = model.partition("/")
+    calendar = Calendar(datetime(2026, 11, 30, tzinfo=UTC))
+    monkeypatch.setattr(prices, "datetime", calendar)
+    for _ in range(2 * 48):
+        used = Usage(input_tokens=1_000_000, output_tokens=1_000)
+        begin, end = calendar.time, calendar.time + timedelta(minutes=29)
+        listed = calc_price(used, name, provider_id=provider, genai_request_timestamp=end).total_price
+        for now in (begin, end):
+            calendar.time = now
+            found = Prompt(1_000_000, 0, 0).dollars(prices.prices_of(model), 1_000)
+            assert found == pytest.approx(float(listed))
+        calendar.time = begin + timedelta(minutes=30)
 
 
 @pytest.mark.parametrize("prefix", ["", "openrouter/"])
