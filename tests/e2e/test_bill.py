@@ -167,6 +167,22 @@ class TestCut:
         assert 0 < bill["would_have_failed"] < 12
         assert bill["dollars"]["saved"] < bill["dollars"]["without"] < bill["dollars"]["answers"]
 
+    @pytest.mark.parametrize("shadow", [False, True], ids=["cut", "in shadow"])
+    async def test_where_a_provider_writes_nothing_to_its_cache_no_dearer_write_is_saved(
+        self, chats: Chats, model: Model, small: Small, *, shadow: bool
+    ) -> None:
+        chat = talker(chats, await small(1_500, shadow=shadow), "claude-sonnet-4-5")
+        chat.messages = [said(LONG), {"role": "user", "content": LONG}] * 14
+        model.replies.append(using(usage(12_000, 100, cached_tokens=0)))
+        await chat.ask("And now?")
+        bill = await bill_of(chat.url)
+        tokens, dollars = bill["tokens"], bill["dollars"]
+        assert dollars["without"] == pytest.approx((tokens["received"] * 3 + 100 * 15) / 1e6, abs=1e-9)
+        if shadow:
+            assert dollars["shadow"] == pytest.approx(tokens["shadow_cut"] * 3 / 1e6, abs=1e-9) != 0
+        else:
+            assert tokens["received"] > tokens["sent"] == 12_000
+
     async def test_in_shadow_nothing_is_saved_and_it_is_told_what_would_have_been(
         self, chats: Chats, small: Small
     ) -> None:

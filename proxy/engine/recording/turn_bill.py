@@ -37,13 +37,14 @@ def bill_of(exchange: Exchange, usage: Usage | None, counted: int | None) -> Bil
     recalled = budget.real(rounds.ours_sent) if rounds is not None and reported is not None else 0
     if plan != EMPTY or recalled or history.hidden:
         less = history.ours(request.chain.sent_before) + budget.tool
-        whole = _estimated(request, prices, max(sent.tokens + cut - recalled, 0), EMPTY, EMPTY, less)
+        tokens = max(sent.tokens + cut - recalled, 0)
+        whole = _written_like(sent, _estimated(request, prices, tokens, EMPTY, EMPTY, less))
     fits = whole is sent or budget.window.limit is None or whole.tokens + output <= budget.window.limit
     bill = Bill.of_request(sent, output, whole, paid, fits=fits)
     also = {"estimated": int(reported is None), "epochs": int(decision.begins_epoch(request))}
     if plan != decision.plan:
-        before = plan_before(exchange)
-        view = _estimated(request, prices, max(sent.tokens - cut, 0), before, decision.plan)
+        tokens = max(sent.tokens - cut, 0)
+        view = _written_like(sent, _estimated(request, prices, tokens, plan_before(exchange), decision.plan))
         also["shadow_cut"] = sent.tokens - view.tokens
         also["shadow"] = money(sent, 0, paid) - money(view, 0, paid)
     if rounds is not None:
@@ -83,6 +84,14 @@ def _estimated(
     if conditions.idle is None or conditions.is_new_head or conditions.idle >= prices.ttl:
         return Prompt(tokens, 0)  # the provider has nothing in its cache
     return Prompt(tokens, min(kept_prompt(request.chain, before, plan, request.budget, prices, less), tokens))
+
+
+def _written_like(sent: Prompt, estimated: Prompt) -> Prompt:
+    """Return the estimated prompt without written tokens, if what was sent is known to have had none.
+
+    Otherwise a dearer price for writing would count as saved, though the provider writes nothing.
+    """
+    return replace(estimated, written=0) if sent.written == 0 else estimated
 
 
 def _last(total: Usage, hidden: Usage) -> Usage:
