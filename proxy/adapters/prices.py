@@ -54,17 +54,16 @@ def _known(model: str) -> tuple[int | None, Prices]:
 
 @lru_cache(maxsize=1024)
 def _looked_up(model: str, period: int) -> tuple[int | None, Prices]:
-    """Return the first context window and the first prices found among the providers of the model.
+    """Return the first context window found among the providers of the model, and the prices of the first.
 
-    Prices are those of the period's begin, so that all workers have the same whenever they first look.
+    What that one lists without a price is free there, whatever another asks for it. Prices are those of the
+    period's begin, so that all workers have the same whenever they first look.
     """
     known = [info for name, provider in _candidates(model) if (info := _listed(name, provider))]
     window = next((info.context_window for info in known if info.context_window), None)
-    for info in known:
-        listed = info.get_prices(datetime.fromtimestamp(period * _PERIOD, UTC))
-        if listed.input_mtok is not None:
-            if not _amount(listed.input_mtok, 0):
-                break  # it costs nothing here, whatever another provider asks for it
+    if known:
+        listed = known[0].get_prices(datetime.fromtimestamp(period * _PERIOD, UTC))
+        if _amount(listed.input_mtok, 0):
             lives = (ttl for name, ttl in _KEPT_FOR.items() if fnmatchcase(model, name))
             return window, _prices(listed, next(lives, UNKNOWN_PRICES.ttl))
     return window, UNKNOWN_PRICES
