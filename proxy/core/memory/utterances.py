@@ -5,9 +5,9 @@ ephemeral messages, and secrets. Neither is what the model only passed on: an an
 a picture within its exchange, and any sentence that repeats what came from elsewhere. So items and texts,
 which are made from these lines, have no other origin.
 
-In a person's message, everything in frames (tags, fences, quotes, labels), what follows a line that announces
-it ("this article:"), and printed output counts as somebody else's words; so does a whole message that is
-longer than people type.
+In a person's message, everything in frames (tags, fences, quotes, labels), what follows words that announce
+it ("this article:", "Translate to French:"), and printed output counts as somebody else's words; so does a
+whole message that is longer than people type.
 """
 
 import re
@@ -26,7 +26,7 @@ from proxy.core.planning.chain import Chain
 from proxy.core.policy.sections import Retention
 from proxy.core.recall.passages import classes_of
 from proxy.core.text.cutting import one_line
-from proxy.core.text.lexicon.remembering import MATERIAL
+from proxy.core.text.lexicon.remembering import HANDS_OVER, MATERIAL
 from proxy.core.text.words import language_of, sentences_in, share, words_of
 
 _SOURCE_TOKENS = 12_000
@@ -178,10 +178,11 @@ def _line(text: str) -> str:
 _FENCED = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[^\n]*$|\Z)", re.DOTALL | re.MULTILINE)
 _QUOTED = re.compile(r"^[ \t]*(?:>|\|).*$", re.MULTILINE)
 _INTRODUCED = re.compile(
-    rf"^(?P<says>[^\n]*(?:{MATERIAL})[^\n]{{0,60}}[:\uff1a][ \t]*\n)(?P<rest>.*\S.*)",
-    re.DOTALL | re.IGNORECASE | re.MULTILINE,
+    rf"^[^\n]*(?:{MATERIAL})[^\n]{{0,60}}[:\uff1a][ \t]*\n"
+    rf"|(?:^|(?<=[.!?] )|(?<=。))(?:{HANDS_OVER})[^\n:\uff1a]{{0,80}}[:\uff1a](?![/\d])",
+    re.IGNORECASE | re.MULTILINE,
 )
-"""A line that announces somebody else's text, and all that follows, since the end of the text is unknown."""
+"""What announces somebody else's text. All that follows counts as such, since its end is unknown."""
 _TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]{0,40})(?:\s[^<>]{0,400})?>")
 _OF_THE_USER = re.compile(
     r"user|human|query|question|task|request|prompt|feedback|message|instruction", re.IGNORECASE
@@ -200,8 +201,8 @@ def typed(text: str) -> tuple[str, str]:
     text = _FENCED.sub(take, text)
     own, tagged = _without_blocks(text)
     if introduced := _INTRODUCED.search(own):
-        own = own[: introduced.start("rest")]
-        carried.append(introduced["rest"])
+        carried.append(own[introduced.end() :])
+        own = own[: introduced.end()]
     own = _QUOTED.sub(take, own)
     lines = Lines(own)
     runs = [*lines.runs]

@@ -144,6 +144,18 @@ MATERIAL = any_of(
     )
 )
 
+_PLEASE = (
+    r"(?:please|pl[sz]|can you|could you|would you|help me|bitte|kannst du|könntest du|können Sie|por favor"
+    r"|puedes|podrías|s['\u2019]il (?:te|vous) plaît|peux-tu|pouvez-vous)"
+)
+HANDS_OVER = (
+    rf"(?:{_PLEASE}\b[^\n:.!?]{{0,40}}?)?\b(?:translate|proof-?read|rewrite|rephrase|reword|paraphrase|summari[sz]e"
+    r"|correct (?:this|these|the|my)|übersetz\w*|korrigier\w*|überarbeite\w*|formulier\w*|fasse"
+    r"|tradu[cz]\w*|corrige\w*|reescrib\w*|reformul\w*|resum[ea]\w*|tradui\w*|réécri\w*|résume\w*)\b"
+    r"|[^\n:.!?\uff1a。]{0,40}?(?:翻訳|訳し|校正|添削|要約|翻译|翻譯|校对|校對|润色|潤色|改写|改寫|总结|總結)"
+)
+"""The beginning of a sentence that asks for work on a text, as in "Translate to French: ..."."""
+
 # --- words for secrets ---
 
 SECRETS = any_of(
