@@ -1,8 +1,9 @@
 """Merge new items into the known ones: a repetition counts as a use, a contradiction supersedes.
 
-In doubt both items are kept: somebody can be allergic to nuts and to shellfish. Two items contradict each
-other where the model says that one replaces the other and they share enough words, or where it is certain:
-the same sentence with another number, another value of something that has one value at a time, a denial. Of
+In doubt both items are kept: somebody can be allergic to nuts and to shellfish, and have two flights. Two
+items contradict each other where the model says that one replaces the other and they share enough words, or
+where it is certain: another number of the same things, another value of something that has one value at a
+time, a denial. It is never certain of two things that somebody says in the same message. Of
 the two the one said later stays in force, unless it has less trust than the other. The other one is kept as
 superseded, with a link to the one in force.
 """
@@ -23,8 +24,8 @@ from proxy.core.extraction.subjects import subject_of
 from proxy.core.memory.items import VerifiedItem, short_id
 from proxy.core.memory.lifecycle import BORN, superseded, used
 from proxy.core.memory.records import Event, EventKind, Item, Trust, event_of
-from proxy.core.text.lexicon.remembering import FIRST_PERSON, HOLDS, ONE_AT_A_TIME
-from proxy.core.text.lexicon.words import NUMERALS, UNSPACED
+from proxy.core.text.lexicon.remembering import COUNTED, FIRST_PERSON, ONE_AT_A_TIME
+from proxy.core.text.lexicon.words import UNSPACED
 from proxy.core.text.words import share, words_of
 
 _MOST_NEAR = 20
@@ -131,7 +132,8 @@ class Merging:
         self._keep(item, event_of(item, EventKind.CREATE, self.now, after=BORN, details=details))
         meant = _meant(shown.get(believed.proposal.replaces), text, near)
         for older in near:
-            if older is meant or contradicts(text, stated(older)):
+            is_apart = older.source.messages[-1:] != item.source.messages[-1:]
+            if older is meant or (is_apart and contradicts(text, stated(older))):
                 loser, winner = sorted((older, item), key=_weight)
                 self._keep(*superseded(self.items.get(loser.id, loser), winner.id, self.now))
 
@@ -173,8 +175,8 @@ def _born(believed: VerifiedItem, session: str, now: float) -> Item:
 # --- whether two sentences say the same, or cannot both be true ---
 
 _TOKEN = re.compile(rf"\d[\d.,:/-]*\d|\d|[^\W\d_{UNSPACED}]+|[{UNSPACED}]")
-_NUMBER = re.compile(r"\d")
-_NUMERALS = frozenset(word for words in NUMERALS.values() for word in words.split())
+_ENUMERATED = frozenset({"date", "day", "time", "quantity"})
+"""Kinds of values that several things of one kind differ in."""
 _NAME = re.compile(rf"[^\Wa-zß-ÿ_]|[{UNSPACED}]")
 
 
@@ -195,19 +197,26 @@ def normal(text: str) -> str:
 
 def contradicts(one: str, other: str) -> bool:
     """Whether two sentences certainly cannot both be true at the same time."""
-    # They may differ only in numbers, and say how much of something somebody has.
-    tokens, others = normal(one).split(), normal(other).split()
-    if len(tokens) == len(others) and HOLDS.search(one):
-        pairs = [pair for pair in zip(tokens, others, strict=True) if pair[0] != pair[1]]
-        differing = [each for pair in pairs for each in pair]
-        if differing and all(_NUMBER.match(each) or each in _NUMERALS for each in differing):
-            return True
+    # They may say how many of the same things somebody has, and differ in nothing else.
+    (rest, count), (others, number) = _counted(one), _counted(other)
+    if rest and rest == others and count != number:
+        return True
     # Or they name different places where the same person lives, or works.
     for patterns in ONE_AT_A_TIME:
         (who, what), (whose, where) = (_place_in(text, patterns) for text in (one, other))
         if who and who == whose and what and where and not (what <= where or where <= what):
             return True
     return _replaces(one, other) or _replaces(other, one)
+
+
+def _counted(text: str) -> tuple[tuple[str, str] | None, str]:
+    """Return what stands around the number of things that somebody has, and the number."""
+    plain = normal(text)
+    found = COUNTED.search(plain)
+    if found is None:
+        return None, ""
+    start, end = found.span(found.lastgroup or 0)
+    return (plain[:start], plain[end:]), plain[start:end]
 
 
 def _place_in(text: str, patterns: Sequence[re.Pattern[str]]) -> tuple[str, frozenset[str]]:
@@ -222,6 +231,10 @@ def _replaces(newer: str, older: str) -> bool:
     """Whether ``newer`` withdraws ``older``, or sets another value of the same thing."""
     subject, before = subject_of(newer), subject_of(older)
     if not (subject.words <= before.words or before.words <= subject.words):
+        return False
+    # "The deadline" is one thing. Somebody's flight, order or daughter may be one of several.
+    is_one = subject.attributes & subject.head & before.head or (subject.is_one and before.is_one)
+    if subject.differing(before) & _ENUMERATED and not (is_one or (subject.limits and before.limits)):
         return False
     rules = [Rule(place, Sentence(text, 1)) for place, text in enumerate((older, newer))]
     return bool(in_force(rules)[1])

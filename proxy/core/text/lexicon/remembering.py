@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from proxy.core.text.lexicon.words import any_of, pattern_of
+from proxy.core.text.lexicon.words import HAN_NUMERALS, MONTHS, NUMERALS, any_of, pattern_of
 
 # --- lasting facts: a person's identity, health and standing wishes ---
 
@@ -121,13 +121,19 @@ ONE_AT_A_TIME: Sequence[Sequence[re.Pattern[str]]] = (
     ),
 )
 """For each of these facts, the patterns that state it, at least one for each language."""
-HOLDS = pattern_of(
-    (
-        "has|have|owns?|hat|haben|besitzt|tiene|tienen|il y a|ont|possède|possèdent",
-        "がい[るま]|があり|を飼|有",
-    )
+_COUNTS = "|".join(" ".join(NUMERALS.values()).split())
+_MONTHS = "|".join(" ".join(MONTHS).split())
+COUNTED = re.compile(
+    r"(?:\b(?:has|have|owns?|hat|haben|besitzt|besitzen|tienen?|ont|poss[eè]de(?:nt)?) "
+    rf"(?P<count>\d{{1,3}}|{_COUNTS}) (?!(?:{_MONTHS}|uhr)\b)(?=[^\W\d_]{{3}})"
+    r"|^\w+ (?:is|am|ist|bin|ai?) (?P<age>\d{1,3}) (?=years old|jahre alt|ans\b)"
+    rf"|有 (?P<counted>\d{{1,3}}|[{''.join(HAN_NUMERALS)}]) (?![月日号號点點时時年]))",
+    re.IGNORECASE,
 )
-"""Verbs of having: a number in the sentence then says how many of something a person has."""
+"""How many of something somebody has, or how old somebody is: the number stands between a verb and its noun.
+
+A number elsewhere may be a date, a time, or the name of one of several things, such as an order.
+"""
 
 # --- words for texts that somebody else has written ---
 
