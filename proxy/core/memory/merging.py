@@ -24,7 +24,8 @@ from proxy.core.extraction.subjects import subject_of
 from proxy.core.memory.items import VerifiedItem, short_id
 from proxy.core.memory.lifecycle import BORN, superseded, used
 from proxy.core.memory.records import Event, EventKind, Item, Trust, event_of
-from proxy.core.text.lexicon.remembering import COUNTED, FIRST_PERSON, ONE_AT_A_TIME
+from proxy.core.text.lexicon.remembering import COUNTED, FIRST_PERSON, LIVES
+from proxy.core.text.lexicon.rules import ARTICLE
 from proxy.core.text.lexicon.words import UNSPACED
 from proxy.core.text.words import share, words_of
 
@@ -175,9 +176,8 @@ def _born(believed: VerifiedItem, session: str, now: float) -> Item:
 # --- whether two sentences say the same, or cannot both be true ---
 
 _TOKEN = re.compile(rf"\d[\d.,:/-]*\d|\d|[^\W\d_{UNSPACED}]+|[{UNSPACED}]")
-_ENUMERATED = frozenset({"date", "day", "time", "quantity"})
+_ENUMERATED = frozenset({"date", "day", "time", "quantity", "name"})
 """Kinds of values that several things of one kind differ in."""
-_NAME = re.compile(rf"[^\Wa-zß-ÿ_]|[{UNSPACED}]")
 
 
 def stated(item: Item) -> str:
@@ -201,30 +201,18 @@ def contradicts(one: str, other: str) -> bool:
     (rest, count), (others, number) = _counted(one), _counted(other)
     if rest and rest == others and count != number:
         return True
-    # Or they name different places where the same person lives, or works.
-    for patterns in ONE_AT_A_TIME:
-        (who, what), (whose, where) = (_place_in(text, patterns) for text in (one, other))
-        if who and who == whose and what and where and not (what <= where or where <= what):
-            return True
+    # Or they name different places where the same person lives.
+    home, other_home = LIVES.fullmatch(one), LIVES.fullmatch(other)
+    if home and other_home and normal(home["who"]) == normal(other_home["who"]):
+        what, where = words_of(home["where"]), words_of(other_home["where"])
+        return not (what <= where or where <= what)
     return _replaces(one, other) or _replaces(other, one)
 
 
 def _counted(text: str) -> tuple[tuple[str, str] | None, str]:
-    """Return what stands around the number of things that somebody has, and the number."""
-    plain = normal(text)
-    found = COUNTED.search(plain)
-    if found is None:
-        return None, ""
-    start, end = found.span(found.lastgroup or 0)
-    return (plain[:start], plain[end:]), plain[start:end]
-
-
-def _place_in(text: str, patterns: Sequence[re.Pattern[str]]) -> tuple[str, frozenset[str]]:
-    """Return who is said to be somewhere, and the words of the place; both empty if the place is no name."""
-    match = next(filter(None, (pattern.match(text) for pattern in patterns)), None)
-    if match is None or not _NAME.match(match["what"]):
-        return "", frozenset()
-    return normal(match["who"]), words_of(match["what"])
+    """Return who is said to have things of what kind, and how many."""
+    found = next(filter(None, (pattern.match(normal(text)) for pattern in COUNTED)), None)
+    return ((found["who"], found["what"]), found["count"]) if found else (None, "")
 
 
 def _replaces(newer: str, older: str) -> bool:
@@ -232,9 +220,11 @@ def _replaces(newer: str, older: str) -> bool:
     subject, before = subject_of(newer), subject_of(older)
     if not (subject.words <= before.words or before.words <= subject.words):
         return False
-    # "The deadline" is one thing. Somebody's flight, order or daughter may be one of several.
-    is_one = subject.attributes & subject.head & before.head or (subject.is_one and before.is_one)
-    if subject.differing(before) & _ENUMERATED and not (is_one or (subject.limits and before.limits)):
+    # "The port" is one thing, and so is anybody's deadline. Ana's flight or daughter may be one of several.
+    differing = subject.differing(before)
+    is_one = ARTICLE.match(newer) and ARTICLE.match(older) and not (subject.about or before.about)
+    has_one = "name" not in differing and subject.attributes & subject.head & before.head
+    if differing & _ENUMERATED and not (is_one or has_one or (subject.limits and before.limits)):
         return False
     rules = [Rule(place, Sentence(text, 1)) for place, text in enumerate((older, newer))]
     return bool(in_force(rules)[1])

@@ -13,7 +13,6 @@ from proxy.core.extraction.reading import Sentence, sentences_of, strength_of
 from proxy.core.extraction.subjects import subject_of
 from proxy.core.summaries.verification import TURNED, Evidence, fault_in
 from proxy.core.text.lexicon import words
-from proxy.core.text.lexicon.remembering import ONE_AT_A_TIME
 from proxy.core.text.lexicon.rules import NEGATION
 from proxy.core.text.numbers import all_numbers
 from proxy.core.text.similarity import tfidf
@@ -150,17 +149,6 @@ def test_a_question_lays_down_nothing_whichever_width_its_mark_has(mark: str) ->
 def test_a_sentence_ends_at_a_mark_of_either_width(mark: str) -> None:
     rule, question = f"答えは必ず英語で書いてください{mark}", "港の価格はいくらですか?"
     assert [*sentences_of(rule + question)] == [rule, question]
-
-
-@pytest.mark.parametrize("comma", [",", "\uff0c"])
-def test_what_is_said_of_somebody_ends_at_a_comma_of_either_width(comma: str) -> None:
-    found = [
-        match
-        for each in ONE_AT_A_TIME
-        for one in each
-        if (match := one.search(f"小明住在北京{comma}他喜欢茶"))
-    ]
-    assert [match["what"] for match in found] == ["北京"]
 
 
 ALTERNATIVES = "be|[ab]c|abc|Bed|ab(?:c|d)?|b?e|c|ca|be"
