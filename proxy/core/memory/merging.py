@@ -21,12 +21,13 @@ from msgspec.structs import replace
 from proxy.core.extraction.constraints import Rule, in_force
 from proxy.core.extraction.reading import Sentence
 from proxy.core.extraction.subjects import subject_of
+from proxy.core.memory.denials import is_denied, undenied
 from proxy.core.memory.items import VerifiedItem, short_id
 from proxy.core.memory.lifecycle import BORN, superseded, used
 from proxy.core.memory.records import Event, EventKind, Item, Trust, event_of
-from proxy.core.text.lexicon.remembering import COUNTED, FIRST_PERSON, LIVES
+from proxy.core.text.lexicon.remembering import ARTICLES, COUNTED, FIRST_PERSON, LIVES, PARTICLES
 from proxy.core.text.lexicon.rules import ARTICLE
-from proxy.core.text.lexicon.words import UNSPACED
+from proxy.core.text.lexicon.words import HAN, KATAKANA, UNSPACED
 from proxy.core.text.words import share, words_of
 
 _MOST_NEAR = 20
@@ -176,6 +177,8 @@ def _born(believed: VerifiedItem, session: str, now: float) -> Item:
 # --- whether two sentences say the same, or cannot both be true ---
 
 _TOKEN = re.compile(rf"\d[\d.,:/-]*\d|\d|[^\W\d_{UNSPACED}]+|[{UNSPACED}]")
+_UNIT = re.compile(rf"\d[\d.,:/-]*\d|\d|[{KATAKANA}]+|[{HAN}{PARTICLES}]|[^\W\d_{UNSPACED}]+")
+_ENDING = re.compile(r"(?<=\bha)ve$|(?:es|e|s)$")
 _ENUMERATED = frozenset({"date", "day", "time", "quantity", "name"})
 """Kinds of values that several things of one kind differ in."""
 
@@ -206,6 +209,11 @@ def contradicts(one: str, other: str) -> bool:
     if home and other_home and normal(home["who"]) == normal(other_home["who"]):
         what, where = words_of(home["where"]), words_of(other_home["where"])
         return not (what <= where or where <= what)
+    # Or one of them denies what the other says, in the same words.
+    if is_denied(one) is not is_denied(other):
+        told, denied = _in_order(one), _in_order(other)
+        if told == denied and len(told) > 1:
+            return True
     return _replaces(one, other) or _replaces(other, one)
 
 
@@ -213,6 +221,13 @@ def _counted(text: str) -> tuple[tuple[str, str] | None, str]:
     """Return who is said to have things of what kind, and how many."""
     found = next(filter(None, (pattern.match(normal(text)) for pattern in COUNTED)), None)
     return ((found["who"], found["what"]), found["count"]) if found else (None, "")
+
+
+def _in_order(text: str) -> list[str]:
+    """Return what a sentence says or denies: its words in their order, without endings of English verbs."""
+    plain = undenied(text) if is_denied(text) else text
+    words = _UNIT.findall(unicodedata.normalize("NFKC", plain).casefold())
+    return [_ENDING.sub("", word) for word in words if word not in ARTICLES]
 
 
 def _replaces(newer: str, older: str) -> bool:

@@ -80,6 +80,17 @@ LIVES = re.compile(
 There is no pattern for German, which capitalises all nouns, nor for Japanese and Chinese, which have no
 capitals. Nor is there one for work (at a firm, for a person, in a town) and for moves ("moved to Postgres").
 """
+WITH_NEGATION = pattern_of(
+    (
+        "do|does|any ?more|any(?: longer)?|longer|mehr|ya|ne|plus|noch",
+        "もう|再|已经|已經|了",
+    )
+)
+"""Words that come with a negation: "does not ... any more"."""
+ARTICLES = frozenset("a an ein eine einen un una une des de du d".split())
+"""Articles that a negation may take away: "ein Auto", "kein Auto"."""
+PARTICLES = "にへをがとも"
+"""Particles that tell Japanese sentences apart; other hiragana is mostly endings, which negations change."""
 _COUNTS = "|".join(" ".join(NUMERALS.values()).split())
 _HAN_COUNTS = "".join(HAN_NUMERALS)
 _MONTHS = "|".join(" ".join(MONTHS).lower().split())

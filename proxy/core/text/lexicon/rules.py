@@ -18,7 +18,8 @@ _NEGATION = (
     r"""not?|never|none|nothing|nobody|neither|nor|cannot|dont|cant|wont|without|avoid(?:s|ed|ing)?|refrain(?:s|ed)?
     |stop(?:s|ped)?|taboo|stay (?:away|out|off|clear)|steer clear|keep (?:away|out|off|clear)|hands off
     |nicht|nichts|nie|niemals|kein(?:e[nmrs]?)?|niemand|ohne|vermeide[nt]?|nunca|jamás
-    |ningun[oa]?|ningún|nada|nadie|ni|sin|evit\w+|pas|jamais|aucune?|rien|personne|sans|évite[rzs]?""",
+    |ningun[oa]?|ningún|nada|nadie|ni|sin|evit\w+|ne(?= [^,.;:!?]{1,40} plus\b)
+    |pas|jamais|aucune?|rien|personne|sans|évite[rzs]?""",
     r"""n['\u2019]t\b|\bn['\u2019](?=[aeéiouh])|ない|なかった|せず|ません|ダメ|だめ|不|没|沒|别(?!的|人)
     |別(?!的|人)|勿|莫|无|無|禁|避免|避け""",
 )
