@@ -1,7 +1,8 @@
 """Find the lines of a conversation that support a sentence written by a model.
 
 A few lines support a sentence if they contain enough of its words and everything exact in it (numbers, ids,
-names), and neither denies the other. A question supports nothing. A date may follow from the date of a line
+names), and neither denies the other. The words of a denial itself need not be there: who says "I quit my job
+at Siemens" no longer works there. A question supports nothing. A date may follow from the date of a line
 that says "yesterday".
 """
 
@@ -14,12 +15,13 @@ from typing import NamedTuple
 
 from proxy.core.extraction.facts import facts_in
 from proxy.core.extraction.reading import OUTRIGHT, strength_of
+from proxy.core.memory.denials import is_denied, undenied
 from proxy.core.memory.records import Trust
 from proxy.core.memory.utterances import Utterance
 from proxy.core.summaries.verification import Evidence, unfounded
 from proxy.core.text.lexicon.binding import QUESTION
 from proxy.core.text.lexicon.remembering import ORDERS
-from proxy.core.text.lexicon.rules import CLAUSE_END, NEGATION, RELIEF
+from proxy.core.text.lexicon.rules import CLAUSE_END, RELIEF
 from proxy.core.text.lexicon.words import GERMAN, MONTHS
 from proxy.core.text.numbers import all_numbers
 from proxy.core.text.words import sentences_in, words_of
@@ -58,7 +60,8 @@ class Statements:
 
         ``numbers`` (from 1) restrict the search to these lines; without numbers all lines are searched.
         """
-        words = words_of(_undated(text))
+        words = words_of(_undated(undenied(text) if is_denied(text) else text))
+        words = words if words - self._names else words_of(_undated(text))
         words = frozenset(word for word in words if word in self._spread or not word.isdigit())
         named = words & self._names
         lines = {self._lines[number - 1] for number in numbers if 0 < number <= len(self._lines)}
@@ -153,6 +156,6 @@ def _is_turned(text: str, stated: Sequence[_Stated]) -> bool:
         nearest = max(clauses, key=lambda said: len(words & words_of(said)), default="")
         if not words & words_of(nearest) or RELIEF.search(clause) or RELIEF.search(nearest):
             continue
-        if bool(NEGATION.search(clause)) is not bool(NEGATION.search(nearest)):
+        if is_denied(clause) is not is_denied(nearest):
             return True
     return False

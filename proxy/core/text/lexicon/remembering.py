@@ -80,6 +80,20 @@ LIVES = re.compile(
 There is no pattern for German, which capitalises all nouns, nor for Japanese and Chinese, which have no
 capitals. Nor is there one for work (at a firm, for a person, in a town) and for moves ("moved to Postgres").
 """
+ENDED = pattern_of(
+    (
+        r"""quit(?:s|ting)?|left(?!-)|g(?:ave|iv(?:es?|en|ing)) up|moved (?:away|out)|sold|cancell?ed|resigned
+        |retired from|dropped out|got rid of|used to(?<!\bis used to)(?<!\bare used to)(?<!\bwas used to)
+        (?<!\bwere used to)(?<!\bbe used to)(?! \w+ing\b)|previously|formerly
+        |verlassen|verließ|(?:ge)?kündigte?|aufgehört|aufgegeben|ausgezogen|weggezogen|verkaufte?|storniert|früher
+        |ehemals|dej[éó]|dejado|abandon(?:é|ó|ado)|renunci(?:é|ó|ado)|vend(?:í|ió|ido)|cancel(?:é|ó|ado)|solía[ns]?
+        |antes(?! de)|quittée?|arrêtée?|abandonnée?|démissionné|vendue?|annulée?|résiliée?|autrefois
+        |auparavant""",
+        r"""やめ[たてま]|辞め|止め[たてま]|退職|引退|手放し|売却|売っ[たて]|売りまし|解約|離れ[たてま]
+        |以前は|かつて|戒[掉了]?|辞职|辭職|离职|離職|离开|離開|搬离|搬離|搬走|卖掉|賣掉|卖了|賣了|退出|取消|放弃|放棄|曾经|曾經""",
+    )
+)
+"""Wordings that say, without a negation, that something is no longer so."""
 WITH_NEGATION = pattern_of(
     (
         "do|does|any ?more|any(?: longer)?|longer|mehr|ya|ne|plus|noch",

@@ -167,6 +167,37 @@ def test_a_denial_is_believed_as_one() -> None:
 
 
 @pytest.mark.parametrize(
+    ("said", "ended", "still"),
+    [
+        ("I quit my job at Siemens.", "Ana no longer works at Siemens.", "Ana works at Siemens."),
+        ("I left Siemens last month.", "Ana no longer works at Siemens.", "Ana works at Siemens."),
+        ("I gave up coffee.", "Ana does not drink coffee any more.", "Ana drinks coffee."),
+        ("I moved away from Berlin.", "Ana no longer lives in Berlin.", "Ana lives in Berlin."),
+        ("I used to live in Berlin.", "Ana no longer lives in Berlin.", "Ana lives in Berlin."),
+        ("I sold my car.", "Ana no longer has a car.", "Ana has a car."),
+        ("I cancelled my membership.", "Ana no longer has a membership.", "Ana has a membership."),
+        ("Ich habe Berlin verlassen.", "Ana wohnt nicht mehr in Berlin.", "Ana wohnt in Berlin."),
+        ("Ich habe bei Siemens gekündigt.", "Ana arbeitet nicht mehr bei Siemens.", "Ana ist bei Siemens."),
+        ("J'ai quitté Lyon.", "Ana n'habite plus à Lyon.", "Ana habite à Lyon."),
+        ("Dejé mi trabajo en Enagás.", "Ana ya no trabaja en Enagás.", "Ana trabaja en Enagás."),
+        ("タバコをやめました。", "Anaはもうタバコを吸わない。", "Anaはタバコを吸う。"),
+        ("我退出了羽毛球俱乐部。", "Ana不再参加羽毛球俱乐部。", "Ana参加羽毛球俱乐部。"),
+    ],
+)
+def test_what_somebody_ended_is_no_longer_so(said: str, ended: str, still: str) -> None:
+    assert judged(ended, line("Hello."), line(said)) is not None
+    assert judged(still, line("Hello."), line(said)) is None
+
+
+def test_an_end_is_believed_only_of_what_somebody_ended() -> None:
+    assert judged("Ana quit her job at Siemens.", line("I work at Siemens.")) is None
+    assert judged("Ana no longer has a boat.", line("I sold my car.")) is None
+    assert judged("Ana quit.", line("Hello there.")) is None
+    assert judged("The crane lifts boats.", line("The crane is used to lift boats.")) is not None
+    assert judged("Ana lives in Oslo.", line("I used to live in Rome, but now I live in Oslo.")) is not None
+
+
+@pytest.mark.parametrize(
     ("text", "is_believed"),
     [
         ("Ana joined the harbour guild on 31 December 2025.", True),
