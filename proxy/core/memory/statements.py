@@ -2,8 +2,8 @@
 
 A few lines support a sentence if they contain enough of its words and everything exact in it (numbers, ids,
 names), and neither denies the other. The words of a denial itself need not be there: who says "I quit my job
-at Siemens" no longer works there. A question supports nothing. A date may follow from the date of a line
-that says "yesterday".
+at Siemens" no longer works there. A question supports nothing, and what is only imagined supports no fact. A
+date may follow from the date of a line that says "yesterday".
 """
 
 import re
@@ -20,7 +20,7 @@ from proxy.core.memory.records import Trust
 from proxy.core.memory.utterances import Utterance
 from proxy.core.summaries.verification import Evidence, unfounded
 from proxy.core.text.lexicon.binding import QUESTION
-from proxy.core.text.lexicon.remembering import ORDERS
+from proxy.core.text.lexicon.remembering import CONDITION, CONTRASTS, IMAGINED, ORDERS
 from proxy.core.text.lexicon.rules import CLAUSE_END, RELIEF
 from proxy.core.text.lexicon.words import GERMAN, MONTHS
 from proxy.core.text.numbers import all_numbers
@@ -34,6 +34,7 @@ _NEAR = 7
 """Most days between a date and a line that calls it "yesterday" or "on Friday"."""
 _FOLLOWING = re.compile(r"(?<=[^\W_][ ,]) ?(\w{2,})")
 """A word that does not begin a sentence."""
+_CLAUSES = re.compile(f"({CLAUSE_END.pattern})")
 _MONTHS = frozenset(name.lower() for names in MONTHS for name in names.split())
 
 
@@ -102,14 +103,45 @@ def instructs(text: str) -> bool:
     return strength_of(text) >= OUTRIGHT or bool(ORDERS.search(text))
 
 
+class _Clause(NamedTuple):
+    """A part of a sentence."""
+
+    text: str
+    is_supposed: bool
+    """Whether it says a condition, or what is imagined, wished or possible."""
+
+    def stems(self) -> frozenset[str]:
+        """Return its words, of which "live" and "lived" are the same."""
+        return frozenset(word.rstrip("e") for word in words_of(self.text))
+
+
+def _clauses_of(text: str) -> list[_Clause]:
+    clauses = list[_Clause]()
+    parts = _CLAUSES.split(text)
+    is_condition = is_imagined = False
+    for clause, end in zip(parts[::2], [*parts[1::2], ""], strict=True):
+        is_imagined = is_imagined or bool(IMAGINED.search(clause))
+        condition = None if is_condition else CONDITION.search(clause)
+        start = condition.start() if condition else 0
+        is_condition = is_condition or bool(condition)
+        if clause[:start].strip():
+            clauses.append(_Clause(clause[:start], is_imagined))
+        clauses.append(_Clause(clause[start:], is_condition or is_imagined))
+        is_condition = is_condition and end.isalpha()  # a condition ends at a comma, not at "and"
+        is_imagined = is_imagined and end not in CONTRASTS
+    return clauses
+
+
 class _Stated:
     """A sentence of a line, with its clauses; the last clause of a question, which asks, is left out."""
 
     def __init__(self, line: Utterance, text: str) -> None:
         self.line = line
-        clauses = CLAUSE_END.split(text)
-        self.clauses: Sequence[str] = clauses[:-1] if QUESTION.search(text) else clauses
-        self.words: frozenset[str] = words_of(" ".join(self.clauses)) | words_of(line.name)
+        clauses = _clauses_of(text)
+        self.clauses = clauses[:-1] if QUESTION.search(text) else clauses
+        self.words: frozenset[str] = words_of(" ".join(each.text for each in self.clauses)) | words_of(
+            line.name
+        )
 
     def may_tell_of(self, named: frozenset[str]) -> bool:
         """Whether it may be about people of these names: it names one of them, or the assistant said it."""
@@ -149,13 +181,20 @@ def _undated(text: str) -> str:
 
 
 def _is_turned(text: str, stated: Sequence[_Stated]) -> bool:
-    """Whether a clause denies what the most similar clause of the lines says, or the other way round."""
+    """Whether a clause says otherwise than the most similar clause of the lines.
+
+    It does if only one of the two denies something, or if it states what the lines only suppose. Where
+    several clauses are as similar, none of them must suppose it.
+    """
     clauses = [clause for each in stated for clause in each.clauses]
-    for clause in CLAUSE_END.split(text):
-        words = words_of(clause)
-        nearest = max(clauses, key=lambda said: len(words & words_of(said)), default="")
-        if not words & words_of(nearest) or RELIEF.search(clause) or RELIEF.search(nearest):
-            continue
-        if is_denied(clause) is not is_denied(nearest):
+    for clause in _clauses_of(text):
+        stems = clause.stems()
+        shared = [len(stems & each.stems()) for each in clauses]
+        most = max(shared, default=0)
+        likest = [each for each, count in zip(clauses, shared, strict=True) if count == most > 0]
+        if not clause.is_supposed and any(each.is_supposed for each in likest):
+            return True
+        texts = [clause.text, *(each.text for each in likest[:1])]
+        if not any(map(RELIEF.search, texts)) and len(set(map(is_denied, texts))) > 1:
             return True
     return False

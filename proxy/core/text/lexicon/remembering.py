@@ -80,6 +80,36 @@ LIVES = re.compile(
 There is no pattern for German, which capitalises all nouns, nor for Japanese and Chinese, which have no
 capitals. Nor is there one for work (at a firm, for a person, in a town) and for moves ("moved to Postgres").
 """
+CONDITION = re.compile(
+    r"\b(?:(?:if|in case|assuming|supposing)(?! (?:you|possible|necessary|needed)\b)"
+    r"|(?:wenn|falls|sofern)(?! (?:du|ihr|möglich|nötig)\b)"
+    r"|si(?! (?:puedes?|podrías|quieres|es posible|tu|vous|possible)\b)"
+    r"|s['\u2019]ils?(?! (?:te|vous) pla[iî]t)|au cas où)\b",
+    re.IGNORECASE,
+)
+"""Words before a condition, which ends at the next comma. Courtesy is none: "if you could be brief"."""
+_GLADLY = "(?:like|love|prefer|rather|appreciate|better|be (?:glad|good|great|happy|helpful|nice))"
+IMAGINED = pattern_of(
+    (
+        rf"""imagin(?:ez?|ons|a|emos)|pretend(?:ing)?|suppose[rz]?|supposons|hypothetically|might|maybe|perhaps
+        |let['\u2019]?s (?:say|play|pretend|assume)
+        |wish(?:es|ed)?(?= (?:that )?(?:i|we|s?he|they|it|my|there)\b)|would(?! {_GLADLY}\b)
+        |['\u2019]d(?! (?:{_GLADLY}|been|had|\w+ed)\b)|(?-i:(?<!you )may)|possibly
+        |considering|thinking (?:of|about)|angenommen|stell(?:en)? (?:dir|euch|sie sich)|tu so|vielleicht
+        |wünschte|würden?(?! (?:ich |mich )?(?:gerne?|lieber|freuen)\b)|wären?(?! (?:gut|schön|toll|nett)\b)
+        |hätten?(?! (?:ich )?(?:gerne?|lieber)\b)|könnten?|supon(?:gamos|te)|ojalá|quizás?|tal vez|finge
+        |(?:ser|estar|ir|har|tendr|podr|vivir|trabajar|comprar)ía(?:n|mos)?|peut-être|fais comme si
+        |(?:ser|aur|ir|fer|pourr|vivr|habiter|travailler)(?:ais|ait|ions|aient)""",
+        """もし|仮に|想像して|としたら|いいのに|かもしれ|ふりをして|如果|要是|假如|倘若|假设|假設|假装|假裝|想象一下|想像一下
+        |也许|也許|或许|或許|但愿|但願""",
+    )
+)
+"""Words in what is imagined, wished or possible, and no more than that; so may be all that follows them.
+
+The Japanese and Chinese words for "if" are here, since there the verb does not tell what follows from it.
+"""
+CONTRASTS = frozenset("but while aber pero mais ;".split())
+"""Words after which a sentence goes on with what is so: "I wish I lived in Rome, but I live in Oslo"."""
 ENDED = pattern_of(
     (
         r"""quit(?:s|ting)?|left(?!-)|g(?:ave|iv(?:es?|en|ing)) up|moved (?:away|out)|sold|cancell?ed|resigned

@@ -158,6 +158,55 @@ def test_what_is_asked_is_not_said() -> None:
     assert judged("Ana lives in Oslo.", line("I live in Oslo, do you know a vet there?")) is not None
 
 
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ("If I lived in Rome, I would cycle.", "Ana lives in Rome."),
+        ("If I lived in Rome, I would cycle.", "Ana cycles."),
+        ("If I lived in Rome, I would cycle.", "Ana lives in Rome and would cycle."),
+        ("If I lived in Rome and worked at Fiat, I would be happy.", "Ana works at Fiat."),
+        ("I work in Rome. If I lived there, I would cycle.", "Ana lives in Rome."),
+        ("Imagine I live in Berlin.", "Ana lives in Berlin."),
+        ("Pretend that I'm the CEO of Acme.", "Ana is the CEO of Acme."),
+        ("Let's play: you are a pirate and I am Captain Hook.", "Ana is Captain Hook."),
+        ("I wish I lived in Rome and had a boat there.", "Ana has a boat in Rome."),
+        ("I might move to Berlin.", "Ana moved to Berlin."),
+        ("Angenommen, ich wohne in Berlin.", "Ana wohnt in Berlin."),
+        ("Wenn ich in Berlin wohnen würde, wäre alles besser.", "Ana wohnt in Berlin."),
+        ("Si viviera en Madrid, iría al Prado.", "Ana vive en Madrid."),
+        ("Si j'habitais à Lyon, je serais heureuse.", "Ana habite à Lyon."),
+        ("もし大阪に住んでいたら、毎日天丼を食べます。", "Anaは大阪に住んでいる。"),
+        ("もし大阪に住んでいたら、毎日天丼を食べます。", "Anaは毎日天丼を食べる。"),
+        ("如果我住在上海\uff0c我会很开心。", "Ana住在上海。"),
+    ],
+)
+def test_what_is_only_supposed_is_no_fact(said: str, text: str) -> None:
+    assert judged(text, line("Hello."), line(said)) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ("If you need me, I live in Rome.", "Ana lives in Rome."),
+        ("If it rains, I take the bus.", "Ana takes the bus when it rains."),
+        ("When I am in Rome I stay at Hotel Roma.", "Ana stays at Hotel Roma in Rome."),
+        ("I wish I lived in Rome, but I live in Oslo.", "Ana lives in Oslo."),
+        ("I might move to Berlin in June.", "Ana may move to Berlin in June."),
+        ("I would like short answers.", "Ana wants short answers."),
+        ("It would be great if you could keep answers short.", "Ana wants answers to be short."),
+        ("Never deploy if the tests fail.", "Never deploy if the tests fail."),
+        ("I joined the guild on May 3.", "Ana joined the guild on 3 May."),
+        ("Ich hätte gern kurze Antworten.", "Ana möchte kurze Antworten."),
+        ("Si necesitas algo, vivo en Madrid.", "Ana vive en Madrid."),
+        ("Réponds en français s'il te plaît.", "Ana veut des réponses en français."),
+    ],
+)
+def test_what_is_said_beside_a_condition_or_as_a_possibility_is_believed_as_that(
+    said: str, text: str
+) -> None:
+    assert judged(text, line("Hello."), line(said)) is not None
+
+
 def test_a_denial_is_believed_as_one() -> None:
     assert judged("Ana is allergic to nuts.", line("I am not allergic to nuts.")) is None
     assert judged("Ana is not allergic to nuts.", line("I am not allergic to nuts.")) is not None
