@@ -3,9 +3,9 @@
 In doubt both items are kept: somebody can be allergic to nuts and to shellfish, and have two flights. Two
 items contradict each other where the model says that one replaces the other and they share enough words, or
 where it is certain: another number of the same things, another value of something that has one value at a
-time, a denial. It is never certain of two things that somebody says in the same message. Of
-the two the one said later stays in force, unless it has less trust than the other. The other one is kept as
-superseded, with a link to the one in force.
+time, a denial. It is never certain of two things that somebody says in the same message. Of the two items the
+one said later stays in force, unless it has less trust than the other. The other one is kept as superseded,
+with a link to the one in force.
 """
 
 import hashlib

@@ -139,9 +139,8 @@ class _Stated:
         self.line = line
         clauses = _clauses_of(text)
         self.clauses = clauses[:-1] if QUESTION.search(text) else clauses
-        self.words: frozenset[str] = words_of(" ".join(each.text for each in self.clauses)) | words_of(
-            line.name
-        )
+        said = " ".join(each.text for each in self.clauses)
+        self.words: frozenset[str] = words_of(said) | words_of(line.name)
 
     def may_tell_of(self, named: frozenset[str]) -> bool:
         """Whether it may be about people of these names: it names one of them, or the assistant said it."""

@@ -60,26 +60,8 @@ ORDERS = pattern_of(
     )
 )
 
-# --- facts with one value at a time: where somebody lives, how many of something they have ---
+# --- what is supposed, over or denied ---
 
-FIRST_PERSON = re.compile(
-    r"(?:I(?:['\u2019](?:m|ve))?|ich|yo|je)(?=\s)|j['\u2019](?=\w)|私(?!たち)|僕(?!ら)|我(?![们們])",
-    re.IGNORECASE,
-)
-"""The first person as the subject, at the beginning of a sentence."""
-
-
-_NOW = r"(?: (?:now|currently|ahora|actualmente|maintenant|désormais))?"
-_PLACE = r"[^\Wa-zß-ÿ_][^\W_]*(?:(?:, | |-)[^\Wa-zß-ÿ_][^\W_]*)*"
-LIVES = re.compile(
-    rf"(?P<who>[^\s,;:'\u2019]{{1,80}})(?i:{_NOW} (?:(?:is |am )?living in|(?:lives?|resides?){_NOW} in"
-    rf"|(?:viv|resid)[eo]{_NOW} en|(?:habite|vi[ts]|réside){_NOW} à)) (?P<where>{_PLACE})(?i:{_NOW})\W*"
-)
-"""Somebody lives in a place, and nothing else is said. A name tells that it is a place: "lives in fear".
-
-There is no pattern for German, which capitalises all nouns, nor for Japanese and Chinese, which have no
-capitals. Nor is there one for work (at a firm, for a person, in a town) and for moves ("moved to Postgres").
-"""
 CONDITION = re.compile(
     r"\b(?:(?:if|in case|assuming|supposing)(?! (?:you|possible|necessary|needed)\b)"
     r"|(?:wenn|falls|sofern)(?! (?:du|ihr|möglich|nötig)\b)"
@@ -94,7 +76,7 @@ IMAGINED = pattern_of(
         rf"""imagin(?:ez?|ons|a|emos)|pretend(?:ing)?|suppose[rz]?|supposons|hypothetically|might|maybe|perhaps
         |let['\u2019]?s (?:say|play|pretend|assume)
         |wish(?:es|ed)?(?= (?:that )?(?:i|we|s?he|they|it|my|there)\b)|would(?! {_GLADLY}\b)
-        |['\u2019]d(?! (?:{_GLADLY}|been|had|\w+ed)\b)|(?-i:(?<!you )may)|possibly
+        |['\u2019]d(?! (?:{_GLADLY}|been|had|\w+ed)\b)|(?-i:(?<!ou )may)|possibly
         |considering|thinking (?:of|about)|angenommen|stell(?:en)? (?:dir|euch|sie sich)|tu so|vielleicht
         |wünschte|würden?(?! (?:ich |mich )?(?:gerne?|lieber|freuen)\b)|wären?(?! (?:gut|schön|toll|nett)\b)
         |hätten?(?! (?:ich )?(?:gerne?|lieber)\b)|könnten?|supon(?:gamos|te)|ojalá|quizás?|tal vez|finge
@@ -119,8 +101,8 @@ ENDED = pattern_of(
         |ehemals|dej[éó]|dejado|abandon(?:é|ó|ado)|renunci(?:é|ó|ado)|vend(?:í|ió|ido)|cancel(?:é|ó|ado)|solía[ns]?
         |antes(?! de)|quittée?|arrêtée?|abandonnée?|démissionné|vendue?|annulée?|résiliée?|autrefois
         |auparavant""",
-        r"""やめ[たてま]|辞め|止め[たてま]|退職|引退|手放し|売却|売っ[たて]|売りまし|解約|離れ[たてま]
-        |以前は|かつて|戒[掉了]?|辞职|辭職|离职|離職|离开|離開|搬离|搬離|搬走|卖掉|賣掉|卖了|賣了|退出|取消|放弃|放棄|曾经|曾經""",
+        r"""やめ[たてま]|辞め|止め[たてま]|退職|引退|手放し|売却|売った|売りまし|解約|離れ[たま]
+        |以前は|かつて|戒[掉烟菸酒]|辞职|辭職|离职|離職|离开|離開|搬离|搬離|搬走|卖掉|賣掉|卖了|賣了|退出|取消|放弃|放棄|曾经|曾經""",
     )
 )
 """Wordings that say, without a negation, that something is no longer so."""
@@ -135,6 +117,25 @@ ARTICLES = frozenset("a an ein eine einen un una une des de du d".split())
 """Articles that a negation may take away: "ein Auto", "kein Auto"."""
 PARTICLES = "にへをがとも"
 """Particles that tell Japanese sentences apart; other hiragana is mostly endings, which negations change."""
+
+# --- facts with one value at a time: where somebody lives, how many of something they have ---
+
+FIRST_PERSON = re.compile(
+    r"(?:I(?:['\u2019](?:m|ve))?|ich|yo|je)(?=\s)|j['\u2019](?=\w)|私(?!たち)|僕(?!ら)|我(?![们們])",
+    re.IGNORECASE,
+)
+"""The first person as the subject, at the beginning of a sentence."""
+_NOW = r"(?: (?:now|currently|ahora|actualmente|maintenant|désormais))?"
+_PLACE = r"[^\Wa-zß-ÿ_][^\W_]*(?:(?:, | |-)[^\Wa-zß-ÿ_][^\W_]*)*"
+LIVES = re.compile(
+    rf"(?P<who>[^\s,;:'\u2019]{{1,80}})(?i:{_NOW} (?:(?:is |am )?living in|(?:lives?|resides?){_NOW} in"
+    rf"|(?:viv|resid)[eo]{_NOW} en|(?:habite|vi[ts]|réside){_NOW} à)) (?P<where>{_PLACE})(?i:{_NOW})\W*"
+)
+"""Somebody lives in a place, and nothing else is said. A name tells that it is a place: "lives in fear".
+
+There is no pattern for German, which capitalises all nouns, nor for Japanese and Chinese, which have no
+capitals. Nor is there one for work (at a firm, for a person, in a town) and for moves ("moved to Postgres").
+"""
 _COUNTS = "|".join(" ".join(NUMERALS.values()).split())
 _HAN_COUNTS = "".join(HAN_NUMERALS)
 _MONTHS = "|".join(" ".join(MONTHS).lower().split())

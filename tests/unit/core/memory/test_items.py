@@ -242,6 +242,8 @@ def test_an_end_is_believed_only_of_what_somebody_ended() -> None:
     assert judged("Ana quit her job at Siemens.", line("I work at Siemens.")) is None
     assert judged("Ana no longer has a boat.", line("I sold my car.")) is None
     assert judged("Ana quit.", line("Hello there.")) is None
+    assert judged("Ana买了戒指。", line("我买了戒指。")) is not None
+    assert judged("Anaは花屋です。", line("花屋で花を売っています。")) is not None
     assert judged("The crane lifts boats.", line("The crane is used to lift boats.")) is not None
     assert judged("Ana lives in Oslo.", line("I used to live in Rome, but now I live in Oslo.")) is not None
 
