@@ -148,8 +148,13 @@ class Merging:
 def _meant(name: str | None, text: str, near: Sequence[Item]) -> Item | None:
     """Return the known item of the id that the model means, if the two share enough words."""
     found = next((item for item in near if item.id == name), None)
-    is_about = found is not None and share(words_of(text), words_of(found.text)) >= _ABOUT
+    is_about = found is not None and share(_parts_of(text), _parts_of(found.text)) >= _ABOUT
     return found if is_about else None
+
+
+def _parts_of(text: str) -> frozenset[str]:
+    """Return the words of a sentence; of scripts without spaces the characters, since few pairs recur."""
+    return frozenset(part for word in words_of(text) for part in (word if _UNSPACED.match(word) else [word]))
 
 
 def _weight(item: Item) -> tuple[bool, float]:
@@ -177,6 +182,7 @@ def _born(believed: VerifiedItem, session: str, now: float) -> Item:
 # --- whether two sentences say the same, or cannot both be true ---
 
 _TOKEN = re.compile(rf"\d[\d.,:/-]*\d|\d|[^\W\d_{UNSPACED}]+|[{UNSPACED}]")
+_UNSPACED = re.compile(f"[{UNSPACED}]")
 _UNIT = re.compile(rf"\d[\d.,:/-]*\d|\d|[{KATAKANA}]+|[{HAN}{PARTICLES}]|[^\W\d_{UNSPACED}]+")
 _ENDING = re.compile(r"(?<=\bha)ve$|(?:es|e|s)$")
 _ENUMERATED = frozenset({"date", "day", "time", "quantity", "name"})

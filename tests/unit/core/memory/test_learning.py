@@ -148,6 +148,16 @@ def test_a_model_may_say_what_replaces_what_if_both_are_about_the_same() -> None
     assert other.id not in learned(said("Ana sold her boat.", replaces="k1"), other).items
 
 
+@pytest.mark.parametrize(
+    ("older", "newer"), [("Ana抽烟。", "Ana戒烟了。"), ("Ana在华为工作。", "Ana从华为辞职了。")]
+)
+def test_two_in_chinese_are_about_the_same_if_they_share_characters(older: str, newer: str) -> None:
+    known = an_item(older)
+    assert learned(said(newer, replaces="k1"), known).items[known.id].superseded_by
+    other = an_item("Ana喜欢喝红茶。")
+    assert other.id not in learned(said(newer, replaces="k1"), other).items
+
+
 def test_what_the_model_said_supersedes_nothing_that_a_person_said() -> None:
     known = an_item()
     told = learned(said("Ana lives in Bergen.", Trust.ASSISTANT, replaces="k1"), known)
