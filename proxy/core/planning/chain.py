@@ -37,9 +37,9 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
     tokens: Sizes
     hashes: Sequence[bytes]
     dialect: Dialect
+    gathered: Gathered = msgspec.field(default_factory=Gathered)
     shown: int = 0
     """How many of the tokens are of images, audio and files; these are estimates."""
-    gathered: Gathered = msgspec.field(default_factory=Gathered)
     hidden: Mapping[int, HiddenCalls] = {}
     """What is sent in place of answers within which the proxy answered calls, by position."""
     is_weighed: bool = False

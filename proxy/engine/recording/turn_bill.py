@@ -47,18 +47,16 @@ def bill_of(exchange: Exchange, usage: Usage | None, counted: int | None) -> Bil
         view = _written_like(sent, _estimated(request, prices, tokens, plan_before(exchange), decision.plan))
         also["shadow_cut"] = sent.tokens - view.tokens
         also["shadow"] = money(sent, 0, paid) - money(view, 0, paid)
-    if rounds is not None:
-        # Where the answer says nothing, all that is told is told of the rounds before it.
-        hidden = rounds.used if reported is None else rounds.spent
-        also["hidden"] = cost_of(hidden, paid, rounds.count)
-        also["unpriced"] = bill.unpriced + (rounds.count if hidden.prompt_tokens is None else 0)
-        also["tool_calls"] = rounds.answered
-    return replace(bill, **also)
+    bill = replace(bill, **also)
+    if rounds is None:
+        return bill
+    # Where the answer says nothing, all that is told is told of the rounds before it.
+    return bill + bill_of_hidden(request, rounds, rounds.used if reported is None else rounds.spent)
 
 
-def bill_of_hidden(request: Request, rounds: Rounds) -> Bill:
-    """Return the bill of the hidden requests of an answer that ended in an error."""
-    prices, used = request.conditions.prices, rounds.used
+def bill_of_hidden(request: Request, rounds: Rounds, used: Usage) -> Bill:
+    """Return the bill of an answer's hidden requests by their usage."""
+    prices = request.conditions.prices
     if prices is None or not prices.is_known or used.prompt_tokens is None:
         return Bill(unpriced=rounds.count, tool_calls=rounds.answered)
     return Bill(hidden=cost_of(used, prices, rounds.count), tool_calls=rounds.answered)
