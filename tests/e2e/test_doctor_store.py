@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,7 @@ async def test_what_would_lose_sessions_is_a_warning(
     ("rights", "check"),
     [
         (("-@scripting",), "store scripts"),
+        (("-time",), "store scripts"),
         (("-@write",), "store writes"),
         (("resetkeys", "~other:*"), "store writes"),
     ],
@@ -74,6 +76,19 @@ async def test_a_user_who_may_not_do_what_is_needed_is_told(
     state, message = told.of(check)
     assert (told.code, state) == (1, "fail")
     assert "its user may not do that (NOPERM)" in message
+
+
+async def test_a_user_who_may_not_use_transactions_is_told(doctor: Doctor, model: Model) -> None:
+    told = await told_of(doctor, model, *LASTING, before=("ACL", "SETUSER", "default", "-multi"))
+    assert (told.code, told.of("store scripts")[0]) == (1, "fail")
+
+
+async def test_the_rights_that_the_documentation_lists_are_enough(doctor: Doctor, model: Model) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    (rights,) = re.findall(r"^ACL SETUSER unabridged on >password (.*)$", page, re.MULTILINE)
+    before = ("ACL", "SETUSER", "default", "reset", "on", "nopass", *rights.split())
+    told = await told_of(doctor, model, *LASTING, before=before)
+    assert (told.code, told.worst) == (0, [("store persistence", "warn")])
 
 
 async def test_a_full_store_is_told_as_such_and_not_as_a_matter_of_rights(
@@ -89,7 +104,7 @@ async def test_a_full_store_is_told_as_such_and_not_as_a_matter_of_rights(
 
 
 async def test_a_user_who_may_not_ask_what_a_server_is_learns_the_rest(doctor: Doctor, model: Model) -> None:
-    before = ("ACL", "SETUSER", "default", "-info", "-config", "-time")
+    before = ("ACL", "SETUSER", "default", "-info", "-config")
     told = await told_of(doctor, model, *LASTING, before=before)
     assert told.of("store scripts")[0] == "ok"
     assert (told.code, told.worst) == (0, [("store persistence", "warn")])

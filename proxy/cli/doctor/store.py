@@ -142,7 +142,7 @@ async def _of_use(settings: Settings, url: str) -> list[Finding]:
             await store.ping()
         except StoreUnavailable as error:
             refusals = refusals or {"script": error.message}
-    rights = "its user needs the commands of @read, @write and @scripting on the keys u1:*"
+    rights = "its user needs rights: docs/operations.md lists them"
     mend = "mend the store: until then chats go on without their sessions"
     findings = [
         fail(f"store {what}s", why, rights if "NOPERM" in why else mend) for what, why in refusals.items()

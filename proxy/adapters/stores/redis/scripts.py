@@ -50,7 +50,7 @@ _BEGINNING: Final = re.compile(r"^--- (\w+)\n", re.MULTILINE)
 
 _USES: Final = {
     "find": Use("find"),
-    "ping": Use("ping", script="find"),
+    "ping": Use("ping"),
     "record": Use("record"),
     "record_later": Use("record", script="record", may_linger=True),
     "begin_epoch": Use("begin_epoch", revises=True),
@@ -169,9 +169,7 @@ class Scripts:
         return await self._run(self._scripts["find"], names, arguments)
 
     async def ping(self) -> None:
-        """Run `find` for a session that never exists."""
-        names = [keys.tips("nobody"), keys.bucket("nobody")]
-        await self._run(self._scripts["ping"], names, ("nobody", "", *[""] * 7))
+        await self._run(self._scripts["ping"], [keys.PROBE], ())
 
     async def record(self, codec: Codec, key: SessionKey, turn: Turn, lives: keys.Lives) -> Recorded:
         """Write a turn; if all of it was written before, nothing changes.

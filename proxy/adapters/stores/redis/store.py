@@ -304,9 +304,10 @@ class RedisStore:
         return True
 
     async def ping(self) -> None:
-        """Return when the store answers, takes writes and has run a script."""
+        """Return when the store answers, takes writes, in a transaction too, and has run a script."""
         await self._connection.ask("", "PING")
-        await self._connection.ask("", "SET", keys.PROBE, "", "PX", keys.PROBE_MILLISECONDS)
+        written = ("SET", keys.PROBE, "", "PX", keys.PROBE_MILLISECONDS)
+        await self._connection.ask_all("", written, ("GET", keys.PROBE), transaction=True)
         await self._scripts.ping()
 
     async def aclose(self) -> None:

@@ -1,3 +1,7 @@
+--- ping
+-- Show that scripts run for us, and may ask for the time.
+return now()
+
 --- claim
 -- Take or renew a lease on writing a summary, or on a scope's work. Returns 1 if the token holds it now. A lease
 -- that has run out may be taken by anybody: its worker has died, or cannot reach the store.
