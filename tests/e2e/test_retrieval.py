@@ -11,7 +11,7 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletionMessageParam
 
-from tests.support.clients import admin, only_session, proxying, question
+from tests.support.clients import Chats, admin, only_session, proxying, question
 from tests.support.stores import Server, run, serving, valkey_command
 from tests.support.upstreams import Model, said
 
@@ -166,3 +166,15 @@ async def test_a_message_that_is_edited_later_is_a_branch_of_its_session(
     client.messages[5] = {"role": "user", "content": "Something else altogether?"}
     await client.ask("And now?")
     assert len(set(client.sessions)) == 1
+
+
+async def test_what_finds_a_session_by_its_first_answer_lives_as_long_as_the_session(
+    model: Model, valkey: Server, chats: Chats, stack: AsyncExitStack
+) -> None:
+    url = await stack.enter_async_context(proxying(model.url, store=valkey.url))
+    chat = chats(url)
+    for number in range(3):
+        await chat.ask(f"What of item {number}?")
+        await written(url, number + 1)
+    lives = [valkey.run("PTTL", *valkey.run("KEYS", f"u1:*:{part}")) for part in ("first", "tips", "nodes")]
+    assert min(lives) > 29 * 86_400_000
