@@ -17,7 +17,7 @@ from tests.support.upstreams import Message, calling, running, said
 
 POLICY = """
 extends = "balanced"
-budget.tokens = 1200
+budget.tokens = 1400
 recall.enabled = true
 """
 
@@ -111,7 +111,8 @@ async def test_what_was_thought_behind_our_tool_keeps_it_in_the_last_of_such_rou
     assert chat.messages[-1]["content"] == "There it is."
     before, refused, taken = signing.bodies()[-3:]
     assert taken == {**refused, "tools": before["tools"]}
-    assert len(reasoned(taken["messages"])) > len(recall)
+    rounds = taken["messages"][-2 * len(recall) :]  # each a call and its result
+    assert len(reasoned(rounds)) == len(recall)
     await chat.ask("And now?")
     assert len(signing.refusals) == 1
 

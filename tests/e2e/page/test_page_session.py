@@ -197,7 +197,7 @@ class TestVerbs:
         assert int(told[1]) < int(told[2]) == len(chat.messages)
         await browser.send(f"{ONE}/restore")
         assert len((await admin(url, "sessions/chat/view"))["messages"]) == len(chat.messages)
-        assert "There is nothing" in await refused(browser, f"{ONE}/restore")
+        assert "Nothing of these messages is cut" in await refused(browser, f"{ONE}/restore")
 
     async def test_a_pinned_message_is_told_and_outlives_a_compaction(
         self, browser: Browser, url: str, chats: Chats
