@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import pytest
@@ -11,11 +13,12 @@ from redis.crc import key_slot
 
 from proxy.adapters.stores import open_store
 from proxy.adapters.stores.redis import RedisStore, keys
+from proxy.adapters.stores.redis.breaker import Rejected
 from proxy.adapters.stores.redis.scripts import sources
 from proxy.core.economics.bill import Bill
 from proxy.core.memory.records import Scope, ScopeKind
 from proxy.errors import SettingsError, StoreUnavailable
-from proxy.ports import Group, SessionKey
+from proxy.ports import Group, Recorded, SessionKey
 from tests.support import scopes
 from tests.support.canaries import logged
 from tests.support.cluster import Nodes, replica_of, take_over, three_nodes
@@ -295,6 +298,55 @@ async def test_a_node_that_is_gone_costs_its_sessions_alone_and_no_start_needs_i
         late = opened(f"redis+cluster://127.0.0.1:{kept.port}", clock)
         assert await late.session(others[0])
         await late.aclose()
+
+
+async def test_where_no_node_answers_no_call_waits_for_another(clock: HandClock) -> None:
+    with three_nodes() as cluster:
+        store = open_store(cluster.url, clock, timeout=0.2, rest=0.0)
+        await store.record(KEY, turn("u1", "a1"), DAY)
+        processes = [node.server.process.pid for node in cluster.nodes if node.server.process]
+        for process in processes:
+            os.kill(process, signal.SIGSTOP)
+        async with asyncio.timeout(4.0):  # a tenth of what they would wait one after another
+            for _ in range(2):  # the second time the slots are asked for again
+                calls = [store.session(KEY) for _ in range(100)]
+                outcomes = await asyncio.gather(*calls, return_exceptions=True)
+                assert {type(each) for each in outcomes} <= {StoreUnavailable, Rejected}
+        for process in processes:
+            os.kill(process, signal.SIGCONT)
+        await store.aclose()
+
+
+async def test_a_session_that_no_header_names_needs_no_other_node_than_its_own(clock: HandClock) -> None:
+    with three_nodes() as cluster:
+        cluster.run("CONFIG", "SET", "cluster-require-full-coverage", "no")
+        store = opened(cluster.url, clock)
+        owner = cluster.owner(keys.session(KEY))
+        tags = map("{:02x}".format, range(256))
+        first = next(tag for tag in tags if cluster.owner(keys.first(tag)) is not owner)
+        noted = joint("u1", "a1", first=first)
+        await store.record(KEY, turn("u1", "a1", headerless=True, joint=noted), DAY)
+        cluster.owner(keys.first(first)).server.kill()
+        for _ in range(2):
+            assert (await found(store, "u1", "a1", "u2", sid=None, first=first)).sid == KEY.sid
+            later = turn("u1", "a1", "u2", "a2", headerless=True, joint=noted, known=2)
+            assert await store.record(KEY, later, DAY) is Recorded.KEPT
+        await store.aclose()
+
+
+async def test_a_slot_that_no_node_holds_costs_the_sessions_of_other_slots_nothing(clock: HandClock) -> None:
+    with three_nodes() as cluster:
+        cluster.run("CONFIG", "SET", "cluster-require-full-coverage", "no")
+        owner = cluster.owner(keys.session(KEY))
+        other = next(key for key in MANY if cluster.owner(keys.session(key)) is not owner)
+        slot = cluster.nodes[0].server.run("CLUSTER", "KEYSLOT", keys.session(KEY))
+        cluster.run("CLUSTER", "DELSLOTS", slot)
+        store = opened(cluster.url, clock)
+        for _ in range(3):
+            with pytest.raises(StoreUnavailable):
+                await store.session(KEY)
+            assert await store.record(other, turn("u1", "a1"), DAY) is Recorded.KEPT
+        await store.aclose()
 
 
 async def test_a_replica_that_takes_over_is_found_and_has_every_session(clock: HandClock) -> None:

@@ -92,7 +92,7 @@ class Breaker:
 
     def succeeded(self) -> None:
         if self.is_open:
-            log_warning("the store is back")
+            log_warning("the store is back", detail=self.name)
         self._next_trial, self._kind = None, ""
 
 

@@ -135,8 +135,8 @@ class Cluster:
         """Do the same as :meth:`Server.run`, with one trip to each node that is concerned.
 
         The commands of a transaction must concern one node only. Commands that are refused because their
-        slot has moved are sent once more. Raises ConnectionFailed if no node answers, and
-        RedisClusterException if none holds the slot of a command.
+        slot has moved are sent once more. Raises ConnectionFailed or TimeoutError if no node answers, and
+        StoreUnavailable if none holds the slot of a command.
         """
         self._breaker.admit()
         if commands[0] == _EVERYWHERE:
@@ -164,7 +164,7 @@ class Cluster:
             at = bisect_right(self._slots, slot, key=lambda slots: slots.first) - 1
             if at < 0 or slot > self._slots[at].last:
                 self._has_slots = False
-                raise RedisClusterException("a slot is held by no node")
+                raise StoreUnavailable("The store cannot be used: a slot is held by no node.")
             parts[self._nodes[self._slots[at].owner]].append(number)
         answers: dict[int, Any] = {}
         for node, numbers in parts.items():
@@ -195,10 +195,11 @@ class Cluster:
         """Read the slots from the first node that answers; the next time, begin with another node."""
         if self._has_slots:
             return
-        async with self._lock:
+        timeouts = self._timeouts
+        async with asyncio.timeout(timeouts.of_call(1, is_trial=False)), self._lock:
             if self._has_slots:
                 return
-            timeouts, asked = self._timeouts, min(len(self._sources), _ASKED)
+            asked = min(len(self._sources), _ASKED)
             for _ in range(len(self._sources)):
                 source = self._sources[0]
                 self._sources.rotate(-1)

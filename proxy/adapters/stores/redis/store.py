@@ -88,12 +88,20 @@ class RedisStore:
         """Find a session with its epochs and counts by one script, or two if it is kept under another tag."""
         if not lookup.first:
             return await self._found(lookup, await self._scripts.find(lookup))
-        answer, tags = await asyncio.gather(self._scripts.find(lookup), self._tags(lookup.first))
-        if answer is None and len(tags) == 1:
-            lookup = replace(lookup, tag=tags[0])
-            found = await self._found(lookup, await self._scripts.find(lookup))
-            return replace(found, tag=lookup.tag) if found.sid else Found()
-        return await self._found(lookup, answer)
+        # In a cluster the two may be asked of two nodes: one that fails costs nothing that the other knows.
+        asked = self._scripts.find(lookup), self._tags(lookup.first)
+        answer, tags = await asyncio.gather(*asked, return_exceptions=True)
+        if isinstance(answer, BaseException):
+            raise answer
+        if answer is not None:
+            return await self._found(lookup, answer)
+        if isinstance(tags, BaseException):
+            raise tags
+        if len(tags) != 1:
+            return Found()
+        lookup = replace(lookup, tag=tags[0])
+        found = await self._found(lookup, await self._scripts.find(lookup))
+        return replace(found, tag=lookup.tag) if found.sid else Found()
 
     async def _found(self, lookup: Lookup, answer: Sequence[Any] | None) -> Found:
         if answer is None:
@@ -131,7 +139,11 @@ class RedisStore:
         recording = self._scripts.record(self._codec(key), key, turn, lives)
         if first:  # in another slot, but sent in the same trip if possible
             note = self._scripts.of_key("note_first", keys.first(first), key.tag, lives.session)
-            recorded, _ = await asyncio.gather(recording, note)
+            recorded, noted = await asyncio.gather(recording, note, return_exceptions=True)
+            if isinstance(recorded, BaseException):
+                raise recorded
+            if isinstance(noted, BaseException):
+                log_warning("a session cannot be found by its first answer", session=f"{key.tag}.{key.sid}")
         else:
             recorded = await recording
         if recorded is Recorded.KEPT:
@@ -304,10 +316,10 @@ class RedisStore:
         return True
 
     async def ping(self) -> None:
-        """Return when the store answers, takes writes, in a transaction too, and has run a script."""
+        """Return when the store answers, takes writes, and has run a transaction and a script."""
         await self._connection.ask("", "PING")
-        written = ("SET", keys.PROBE, "", "PX", keys.PROBE_MILLISECONDS)
-        await self._connection.ask_all("", written, ("GET", keys.PROBE), transaction=True)
+        await self._connection.ask("", "SET", keys.PROBE, "", "PX", keys.PROBE_MILLISECONDS)
+        await self._connection.ask_all("", *[("GET", keys.PROBE)] * 2, transaction=True)
         await self._scripts.ping()
 
     async def aclose(self) -> None:
