@@ -51,7 +51,9 @@ class Forks:
         start = root() if key.sid == NAMED else branch[0].parent
         nodes = await asyncio.to_thread(_chained, dialect, branch, start)
         there = await self.store.session(key)
-        if there is not None and there.tip != nodes[-1].hash:  # else it is the same fork, asked for again
+        if there is None:
+            await self.store.delete(key)  # what a fork that failed may have left
+        elif key == found.key or not _is_unused(there, nodes):
             raise SessionExists
         ttl = self.inspection.policy_of(found.session).store.ttl
         copies = {old.hash: new.hash for old, new in zip(branch, nodes, strict=True)}
@@ -172,6 +174,12 @@ def _up_to(dialect: Dialect, branch: Sequence[Node], at: int | None) -> Sequence
             param="at",
         )
     return branch[: at + 1]
+
+
+def _is_unused(fork: Session, nodes: Sequence[Node]) -> bool:
+    """Whether a session is a fork with these messages that has had no turn yet: it may be written again."""
+    answers = sum(node.answer for node in nodes)
+    return (fork.updated, fork.turns, fork.tip) == (fork.created, answers, nodes[-1].hash)
 
 
 def _chained(dialect: Dialect, branch: Sequence[Node], start: bytes) -> tuple[Node, ...]:

@@ -315,6 +315,18 @@ class TestFork:
             refused = await ask(url, "POST", "sessions/chat/fork", {"name": name})
             assert code(refused) == (400, "invalid_session_id"), name
 
+    async def test_a_session_that_happens_to_have_the_same_messages_is_no_fork(
+        self, url: str, chat: Chat, chats: Chats, model: Model
+    ) -> None:
+        alike = chats(url, X_Unabridged_Session="alike")
+        alike.messages = [*chat.messages[:-1]]
+        model.replies.append(chat.messages[-1])
+        await alike.say()
+        assert alike.messages == chat.messages
+        for name in ("chat", "alike"):
+            refused = await ask(url, "POST", "sessions/chat/fork", {"name": name})
+            assert code(refused) == (409, "session_exists"), name
+
     async def test_an_answer_that_was_cut_off_does_not_come_along(
         self, url: str, chats: Chats, model: Model
     ) -> None:
