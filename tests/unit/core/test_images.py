@@ -226,6 +226,15 @@ def test_ten_seconds_of_plain_sound_are_a_hundred_tokens_at_any_rate(rate: int, 
     assert sound_tokens(file.getvalue(), "wav") == 101  # with the header
 
 
+def test_a_wav_may_begin_with_something_else_than_its_format() -> None:
+    file = io.BytesIO()
+    with wave.open(file, "wb") as sound:
+        sound.setparams((2, 2, 44_100, 0, "NONE", ""))
+        sound.writeframes(bytes(10 * 44_100 * 4))
+    whole = file.getvalue()
+    assert sound_tokens(whole[:12] + b"JUNK" + struct.pack("<I", 28) + bytes(28) + whole[12:], "wav") == 101
+
+
 @pytest.mark.parametrize("tag", [b"", b"ID3\x04\x00\x00\x00\x00\x01\x05" + bytes(133)])
 @pytest.mark.parametrize(
     ("header", "kbits"), [(b"\xff\xfb\x90\x64", 128), (b"\xff\xfb\xe0\x64", 320), (b"\xff\xf3\x40\xc4", 32)]
@@ -240,6 +249,7 @@ def test_ten_seconds_of_compressed_sound_are_a_hundred_tokens(tag: bytes, header
 )
 def test_sound_that_cannot_be_read_counts_as_speech(sound: bytes) -> None:
     assert sound_tokens(sound, "mp3") == 100
+    assert sound_tokens(bytes(159_999), "pcm16") == 100
     assert other_part_tokens({"type": "input_audio", "input_audio": {"data": "?" * 4_000}}) == 8
 
 

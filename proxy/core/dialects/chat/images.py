@@ -174,6 +174,7 @@ _JPEG_STANDALONE = frozenset({0x01, *range(0xD0, 0xD9)})  # no length follows (B
 
 _AUDIO_TOKENS = 10  # per second, of OpenAI's models
 _AUDIO_BYTES = 4_000  # per second, of speech at 32 kbit/s: the length of what cannot be read
+_PLAIN_AUDIO_BYTES = 16_000  # the same of WAV and PCM, of 16 bits at 8 kHz
 _LEAST_RATE = 500  # bytes per second; a header that tells less is not believed
 _MP3_KBITS = (  # by the index in a frame's header, from MPEG-2 (ISO 13818-3) and from MPEG-1 (ISO 11172-3)
     (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160, 0),
@@ -190,8 +191,10 @@ def other_part_tokens(part: Mapping[str, object]) -> int:
     counts as its text, or as a file where that is less.
     """
     match part:
+        case {"type": "input_audio", "input_audio": {"data": str(data), "format": "wav" | "pcm16"}}:
+            return _audio_tokens(data, _PLAIN_AUDIO_BYTES)
         case {"type": "input_audio", "input_audio": {"data": str(data)}}:
-            return max(1, ceil(_AUDIO_TOKENS * _bytes(data) / _byte_rate(data)))
+            return _audio_tokens(data, _AUDIO_BYTES)
         case {"type": "file", "file": {"file_data": str(data)}}:
             return _file_tokens(_bytes(data))
         case {"type": "file"}:
@@ -201,20 +204,21 @@ def other_part_tokens(part: Mapping[str, object]) -> int:
             return max(1, min(characters // 4, _file_tokens(characters * 3 // 4)))
 
 
-def _byte_rate(data: str) -> int:
-    """Return the bytes per second of a WAV file by its header, or of an MP3 file by its first frame.
+def _audio_tokens(data: str, usual: int) -> int:
+    """Return the tokens of a WAV file by its header, or of an MP3 file by its first frame.
 
-    Where neither is found, or the file's bit rate varies, it is that of speech.
+    Where neither is found, or the file's bit rate varies, it has the ``usual`` bytes a second.
     """
     try:
-        head = _decoded(data, 0, 48)
-        if head[:4] + head[8:16] == b"RIFFWAVEfmt ":
-            rate = int.from_bytes(head[28:32], "little")
+        head = _decoded(data, 0, 510)
+        if head[:4] + head[8:12] == b"RIFFWAVE" and (chunk := head.find(b"fmt ", 12)) > 0:
+            rate = int.from_bytes(head[chunk + 16 : chunk + 20], "little")
         else:
             rate = _mp3_rate(data, head)
     except ValueError:  # not base64
         rate = 0
-    return rate if rate >= _LEAST_RATE else _AUDIO_BYTES
+    seconds = _bytes(data) / (rate if rate >= _LEAST_RATE else usual)
+    return max(1, ceil(_AUDIO_TOKENS * seconds))
 
 
 def _mp3_rate(data: str, head: bytes) -> int:
