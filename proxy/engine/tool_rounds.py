@@ -151,6 +151,8 @@ class Rounds:
     """Counted tokens of ``sequence``."""
     ours: int = 0
     """Those of calls of the proxy's own tools and of their results."""
+    refused: int = 0
+    """How many of these were refused, and followed by another or by none."""
     is_refused: bool = False
     """Whether the upstream refused to continue, which ended a stream."""
     before: Self | None = None

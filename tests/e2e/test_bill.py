@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from proxy.cli import main
-from tests.support.clients import ADMIN, Chat, Chats, Small, admin, bill_of, proxying, user
+from tests.support.clients import ADMIN, Chat, Chats, Small, admin, answer_in, bill_of, proxying, user
 from tests.support.operator import ask
 from tests.support.repeated_calls import POLICY as REPEATED_CALLS
 from tests.support.repeated_calls import TOOLS, WEATHER, known
@@ -438,6 +438,19 @@ async def test_a_round_after_which_the_next_one_fails_is_billed_too(
     assert (bill["requests"], bill["tool_calls_answered"]) == (1, 1)
     assert bill["price_unknown"] == (0 if told else 1)
     assert bill["dollars"]["hidden"] == pytest.approx((1_000 * FRESH + 20 * OUTPUT) * told, abs=1e-9)
+
+
+async def test_a_refused_round_costs_nothing_where_the_answer_ends_without_it(
+    small: Small, model: Model, chats: Chats
+) -> None:
+    chat = talker(chats, await small(50_000, extra=REPEATED_CALLS))
+    chat.messages, chat.members["tools"] = known(), TOOLS
+    refused = plainly(400, [JSON], b'{"error": {"message": "no", "type": "invalid_request_error"}}')
+    model.replies += [using(usage(1_000, 20, cached_tokens=0), calling(WEATHER)), refused, refused]
+    assert answer_in(await chat.send())["tool_calls"]
+    bill = await bill_of(chat.url)
+    assert (bill["price_unknown"], bill["dollars"]["hidden"]) == (0, 0)
+    assert bill["dollars"]["answers"] == pytest.approx(1_000 * FRESH + 20 * OUTPUT, abs=1e-9)
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["in one piece", "streamed"])

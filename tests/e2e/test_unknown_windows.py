@@ -236,6 +236,28 @@ async def test_pictures_that_cost_more_than_counted_raise_the_count(
     assert tokens_of(responses[-1])["sent"] >= 3_500 * 12
 
 
+async def test_a_truncation_is_noticed_though_an_early_message_had_a_picture(
+    model: Model, chats: Chats, url: str
+) -> None:
+    model.replies.extend([counting(lambda prompt: min(prompt + 255, 2_000))] * 60)
+    chat = chats(url)
+    await chat.say(with_picture("What is it?"))
+    responses = [await chat.ask(question(number)) for number in range(40)]
+    assert (tokens_of(responses[-1])["window"], window_from(responses[-1])) == (2_000, "truncated")
+
+
+async def test_usage_of_requests_with_pictures_is_not_asked_for_again_and_again(
+    model: Model, chats: Chats, url: str
+) -> None:
+    chat, asked = chats(url), list[bool]()
+    chat.members["stream"] = True
+    for number in range(12):
+        await chat.say(with_picture(f"What is picture {number}?"))
+        asked.append("stream_options" in model.bodies()[-1])
+        del chat.messages[:-2]  # as long as before
+    assert (asked[2], asked[-1]) == (True, False)
+
+
 async def test_a_client_that_streams_without_usage_is_protected_as_well(
     model: Model, chats: Chats, url: str
 ) -> None:

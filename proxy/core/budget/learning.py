@@ -126,9 +126,17 @@ class Growth(msgspec.Struct):
     newest_count: int = 0
     stalls: int = 0
     """Consecutive requests that were longer by a tenth without a larger count."""
+    shown: int = 0
+    """How many of the tokens sent are of images, audio and files, which only estimates tell."""
 
-    def observe(self, sent: int, count: int) -> Sample:
-        """Take note that the upstream counted ``count`` tokens for ``sent`` counted tokens."""
+    def observe(self, sent: int, count: int, shown: int = 0) -> Sample:
+        """Take note that the upstream counted ``count`` tokens for ``sent`` counted tokens.
+
+        Where other images are ``shown`` than before, the counts so far say nothing of what was sent.
+        """
+        if shown != self.shown:
+            self.sent = self.count = self.newest_sent = self.newest_count = self.stalls = 0
+            self.shown = shown
         if 2 * sent < self.sent:
             return Sample.PLAIN  # a side request, such as a subagent's, tells nothing about the conversation
         before_sent, before_count = self.newest_sent, self.newest_count

@@ -99,6 +99,7 @@ class _Course:
             following, refusal = await self._sent(with_tools)
         sender.learn_window(self.exchange, refusal, self.rounds.tokens)
         if (refusal.overflow is not None or refusal.is_invalid) and before is not None:
+            self.rounds.refused += 1
             if await self.rounds.settle_without_results(editor, before):
                 return await self.go_on(following, editor)
             await following.response.aclose()

@@ -57,6 +57,12 @@ class Model(msgspec.Struct, kw_only=True):
     """What answers and refusals show about the model's window."""
     short_samples: int = 0
     """Number of usages seen of requests that are too short to show the ratio."""
+    estimates: int = 0
+    """Number of usages seen of requests of which too much was estimated to show it."""
+    has_agreed: bool = False
+    """Whether the count of such a request was close enough to our own to be a tokenizer's."""
+    longest: int = 0
+    """Tokens, by our count, of the longest request whose usage was seen."""
     logged: tuple[Window, ...] = ()
     """The windows that were logged."""
     is_overrun_logged: bool = False
@@ -84,8 +90,8 @@ class Model(msgspec.Struct, kw_only=True):
         length was answered yet. Short requests, which are no samples, are asked as often among themselves.
         """
         sent = self.ratio.calibrated(counted)
-        samples = self.ratio.samples if counted >= SMALL else self.short_samples
-        is_longest = sent >= COUNTED and excess(sent, self.evidence.answered) >= 0
+        samples = self.ratio.samples + self.estimates if counted >= SMALL else self.short_samples
+        is_longest = sent >= COUNTED and excess(sent, max(self.evidence.answered, self.longest)) >= 0
         is_news = samples < _SAMPLES or (window.limit is None and is_longest)
         return is_news and not self.refuses_usage
 
@@ -163,25 +169,27 @@ class Models:
         """Compare our count of a request's tokens with the upstream's; ``growth`` is that of its lane.
 
         Where many tokens of its conversation are ``shown`` (images, audio, files), our count is an estimate:
-        it can be too low for this model, but says nothing of its tokenizer, nor of a truncation.
+        it can be too low for this model, but says nothing of its tokenizer.
         """
         if usage is None or not usage.prompt_tokens:
             return
         model.shows_cache |= bool(usage.cached_tokens)
         model.short_samples += counted < SMALL
-        prompt, evidence = usage.prompt_tokens, model.evidence
+        prompt, sent, evidence = usage.prompt_tokens, model.ratio.calibrated(counted), model.evidence
         # Whether any recent sample is close enough to our own count to be another tokenizer's.
-        is_plausible = max(model.ratio.recent, default=0.0) >= PLAUSIBLE
+        is_plausible = model.has_agreed or max(model.ratio.recent, default=0.0) >= PLAUSIBLE
         has_agreed = is_plausible and evidence.is_tracked
-        is_estimate = shown > _SHOWN * counted
-        sample = Sample.PLAIN if is_estimate else growth.observe(counted, prompt)
-        is_too_low = prompt > model.ratio.calibrated(counted)
-        if sample is not Sample.ODD and (is_too_low or not is_estimate):
+        sample = growth.observe(counted, prompt, shown)
+        if shown > _SHOWN * counted >= _SHOWN * SMALL:
+            model.estimates += 1
+            model.has_agreed |= prompt * STEPS >= PLAUSIBLE * counted
+        if sample is not Sample.ODD and (prompt > sent or shown <= _SHOWN * counted):
             model.ratio.observe(counted, prompt)
         evidence.is_tracked |= sample is Sample.TRACKED
+        model.longest = max(model.longest, sent)
         if prompt <= _PLAUSIBLE * model.ratio.calibrated(counted):
             evidence.learn_answer(prompt)
-        window = growth.window if has_agreed and not is_estimate else None
+        window = growth.window if has_agreed else None
         if window is not None and evidence.refused != window:
             log_warning(
                 "the upstream truncates in silence: it counts no more than its window, whatever is sent",

@@ -193,7 +193,7 @@ class Recorder:
         """Bill hidden requests after which one failed: the client got an error, and no turn is recorded."""
         request = exchange.request
         try:
-            bill = bill_of_hidden(request, rounds, rounds.used)
+            bill = bill_of_hidden(request, rounds, rounds.used, rounds.count)
             self.billed(request.model.name, bill, request.session.key, self._ttl(exchange))
         except Exception as error:  # noqa: BLE001 - the client gets the error that the upstream gave
             log_fault("hidden requests could not be billed", error)
@@ -385,6 +385,7 @@ def _session_after(exchange: Exchange, answered: ChainedAnswer | None, now: floa
         window_from=budget.window.source.value,
         ratio=budget.ratio,
         head_tokens=budget.head,
+        tool_tokens=budget.tool,
         exchanges=request.history.exchanges + is_final,
         lacking=decision.lacking,
         **newest,

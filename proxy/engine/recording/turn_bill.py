@@ -45,21 +45,22 @@ def bill_of(exchange: Exchange, usage: Usage | None, counted: int | None) -> Bil
     if plan != decision.plan:
         tokens = max(sent.tokens - cut, 0)
         view = _written_like(sent, _estimated(request, prices, tokens, plan_before(exchange), decision.plan))
-        also["shadow_cut"] = sent.tokens - view.tokens
+        also["shadow_cut"] = max(sent.tokens - view.tokens, 0)
         also["shadow"] = money(sent, 0, paid) - money(view, 0, paid)
     bill = replace(bill, **also)
     if rounds is None:
         return bill
     # Where the answer says nothing, all that is told is told of the rounds before it.
-    return bill + bill_of_hidden(request, rounds, rounds.used if reported is None else rounds.spent)
+    used = rounds.used if reported is None else rounds.spent
+    return bill + bill_of_hidden(request, rounds, used, rounds.count - rounds.refused)
 
 
-def bill_of_hidden(request: Request, rounds: Rounds, used: Usage) -> Bill:
-    """Return the bill of an answer's hidden requests by their usage."""
+def bill_of_hidden(request: Request, rounds: Rounds, used: Usage, count: int) -> Bill:
+    """Return the bill of an answer's hidden requests, so many, by their usage."""
     prices = request.conditions.prices
     if prices is None or not prices.is_known or used.prompt_tokens is None:
-        return Bill(unpriced=rounds.count, tool_calls=rounds.answered)
-    return Bill(hidden=cost_of(used, prices, rounds.count), tool_calls=rounds.answered)
+        return Bill(unpriced=count, tool_calls=rounds.answered)
+    return Bill(hidden=cost_of(used, prices, count), tool_calls=rounds.answered)
 
 
 def _sent(exchange: Exchange, prices: Prices, plan: Plan, reported: Usage | None) -> Prompt:
