@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from proxy.core.recall.tool import DESCRIPTION, NAME, PARAMETERS
-from tests.support.clients import Chats, bill_of, proxying, tokens_of, told, user, write_policy
+from tests.support.clients import Chats, admin, bill_of, proxying, tokens_of, told, user, write_policy
 from tests.support.servers import Exchange
 from tests.support.tool_loop import collected, read
 from tests.support.upstreams import (
@@ -215,6 +215,10 @@ async def test_its_room_is_kept_from_the_first_request_on_and_its_tokens_count_w
         async with proxying(model.url, policy=policy(text=text)) as url:
             hello = tokens_of(await send(url, [user("Hello")], model="gpt-4o"))
             assert hello["sent"] == hello["full"] == count_tokens(model.bodies()[-1])
+            (session,) = (await admin(url, "sessions"))["sessions"]
+            explained = await admin(url, f"sessions/{session['id']}/explain")
+            answer = {"messages": [said("So it is. " * 25)]}
+            assert abs(explained["tokens"] - hello["sent"] - count_tokens(answer)) < 100, "no tool is sent"
             sent.append(tokens_of(await send(url, long_talk(), model="gpt-4o")))
             assert sent[-1]["sent"] == pytest.approx(count_tokens(model.bodies()[-1]), abs=50)
     assert sent[0]["sent"] < sent[0]["full"] == sent[1]["full"] == sent[1]["sent"]

@@ -178,3 +178,8 @@ async def test_what_finds_a_session_by_its_first_answer_lives_as_long_as_the_ses
         await written(url, number + 1)
     lives = [valkey.run("PTTL", *valkey.run("KEYS", f"u1:*:{part}")) for part in ("first", "tips", "nodes")]
     assert min(lives) > 29 * 86_400_000
+    (first,) = valkey.run("KEYS", "u1:*:first")
+    valkey.run("PEXPIRE", first, 60_000)
+    await chat.ask("And now?")
+    await written(url, 4)
+    assert valkey.run("PTTL", first) <= 60_000, "it is not written with each turn"

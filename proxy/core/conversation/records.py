@@ -80,6 +80,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ratio: float = 1.0
     head_tokens: int = 0
     """Counted tokens of the head: tools, response format, leading system messages."""
+    tool_tokens: int = 0
+    """How many of them are the proxy's own tool, whose room is kept also where it is not sent."""
     exchanges: int = 0
     lacking: int = 0
     """Counted tokens that were missing for a waiting epoch to pay at the last turn; 0 where none waited."""

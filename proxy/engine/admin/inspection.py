@@ -269,7 +269,7 @@ class Branch:
             hashes = enumerate(chain.hashes)
             chain = chain.with_hidden({place: hidden[each] for place, each in hashes if each in hidden})
         window = Window(session.window or None, WindowSource(session.window_from))
-        sizes = (session.head_tokens, window, chain.last_user_tokens, chain.tokens.total)
+        sizes = (session.head_tokens, window, chain.last_user_tokens, chain.tokens.total, session.tool_tokens)
         budget = Budget(session.budget or None, session.ratio, *sizes)
         counted = budget.head + chain.tokens.total
         epoch = in_force(self.found.epochs, chain.hashes, counted, chain.is_spared_by)
@@ -285,14 +285,16 @@ class Branch:
     @property
     def tokens(self) -> int:
         """The size of its view, including the head, in the model's tokens."""
-        return self.situation.budget.with_head(self.situation.view_tokens)
+        situation, budget = self.situation, self.situation.budget
+        has_tool = situation.plan != EMPTY or situation.policy.memory.enabled
+        return budget.with_head(situation.view_tokens - (0 if has_tool else budget.tool))
 
     @property
     def full_tokens(self) -> int:
         """The size of the whole branch and the head, in the model's tokens, had nothing been recalled."""
         hidden, budget = self.found.hidden, self.situation.budget
         ours = sum(hidden[node.hash].ours for node in self.nodes if node.hash in hidden)
-        return budget.with_head(self.situation.chain.tokens.total - ours)
+        return budget.with_head(self.situation.chain.tokens.total - ours - budget.tool)
 
     @property
     def stage(self) -> str:

@@ -6,7 +6,6 @@ message only, the session is recognised by the place of the answer, and continue
 """
 
 import secrets
-from itertools import pairwise
 
 from msgspec.structs import replace
 
@@ -29,8 +28,6 @@ _ASKED = 64
 """Most chain hashes, newest first, that are looked up to recognise a session."""
 _TRIES = 2
 """Answers found by their place from which a chain may go on: with one edited message it is the second."""
-_EARLY = 8
-"""Messages at the beginning of a history, among which the second answer to a user mostly stands."""
 _SEVERAL = SessionKey("", "")
 """Marks an answer that several sessions gave: nobody can tell whose it is (law 6)."""
 
@@ -242,9 +239,8 @@ class Recognition:
         session.cached.joint, session.cached.question = joint.hash, history.raw_of(joint.user)
         self.cache.keep(key, session.cached)
         first = history.first_joint(answer)
-        roles = [each.message.role for each in history.entries[:_EARLY]]
         # Noted with the first answer, and with the next one once more: a session of one turn lives for a day.
-        if [*pairwise(roles)].count(("user", "assistant")) > 1 and key.tag == session.tag:
+        if history.exchanges > 1 and key.tag == session.tag:
             return joint
         return replace(joint, first=self._naming.bucket(tenant, first)) if first else joint
 

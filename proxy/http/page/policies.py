@@ -156,7 +156,7 @@ def _budget(branch: Branch, policy: Policy) -> Budget:
     before, rules = branch.situation.budget, policy.budget
     window = rules.window(branch.found.session.model) or before.window.tokens
     tokens = budget_tokens(rules.limit, window, rules.reserved, before.real(before.head))
-    return Budget(tokens, before.ratio, before.head, before.window)
+    return Budget(tokens, before.ratio, before.head, before.window, tool=before.tool)
 
 
 def _differences(policy: Policy, base: Policy) -> Iterator[tuple[str, object, object]]:
