@@ -10,13 +10,14 @@ Epochs that a person asks for, and those that only add late summaries at no cost
 An epoch must be earned by growth, because a history of which little can be cut (a head larger than the
 trigger, results that must stay) would otherwise be compacted over and over. Below 100 % the next epoch
 begins only when the conversation has grown by half the distance between the trigger and the target, and the
-number of epochs times that distance does not exceed the conversation's tokens. So a lane begins at most
+number of epochs that usage began, times that distance, does not exceed the conversation's tokens. So usage
+begins at most
 
     1 + tokens of the conversation / distance
 
-epochs, whatever the conversation contains. Above 100 % law 4 (bounded) takes precedence, and the number of
-epochs is bounded by what can be cut: each epoch removes or clips at least one more unit; if nothing is left,
-the plan does not change and no epoch begins. Strategies that act by count are exempt.
+epochs in a lane, whatever the conversation contains. Above 100 % law 4 (bounded) takes precedence, and the
+number of epochs is bounded by what can be cut: each epoch removes or clips at least one more unit; if nothing
+is left, the plan does not change and no epoch begins. Strategies that act by count are exempt.
 
 If the head and the last message alone exceed the window, or the head the budget, one of them is wrong, and
 cutting does not help. Then an epoch begins only when the messages after the head have grown by a quarter of
@@ -119,6 +120,7 @@ class Past(msgspec.Struct, frozen=True):
     """The epochs that led to the plan in force, without those that a person asked for or that cut nothing."""
 
     epochs: int = 0
+    """How many of them usage began: one that began below *trim* had another reason, and is not earned."""
     length: int = 0
     """Number of messages in the chain when the newest of these epochs began."""
 
@@ -143,7 +145,13 @@ def line_of(epochs: Sequence[Epoch], current: Epoch | None) -> list[Epoch]:
 def past_of(epochs: Sequence[Epoch], current: Epoch | None, hashes: Sequence[bytes]) -> Past:
     """Return the past of the epoch in force, for a chain with these hashes."""
     led = [epoch for epoch in line_of(epochs, current) if not (epoch.asked or epoch.cuts_nothing)]
-    return Past(len(led), led[-1].length_at_start(hashes)) if led else NO_PAST
+    earned = sum(is_earned(Stage(epoch.stage)) for epoch in led)
+    return Past(earned, led[-1].length_at_start(hashes)) if led else NO_PAST
+
+
+def is_earned(stage: Stage) -> bool:
+    """Whether an epoch that begins at this stage has to be earned by the conversation's growth."""
+    return stage not in (Stage.CALM, Stage.WARN)
 
 
 def distance(budget: Budget, stages: Stages) -> int:

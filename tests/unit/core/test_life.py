@@ -46,6 +46,8 @@ def test_what_a_person_asked_for_and_late_summaries_are_not_counted():
     late = replace(begun("d", "c", 9), account=Account(Verdict.LATE))
     line = (first, second, asked, late)
     assert past_of(line, late, HASHES) == Past(2, 6)
+    by_count = replace(begun("c", "b", 8), stage="calm")
+    assert past_of((first, second, by_count), by_count, HASHES) == Past(2, 8), "it need not be earned"
     assert past_of(line, first, HASHES) == Past(1, 4)
     assert past_of((), None, HASHES) == NO_PAST
 
