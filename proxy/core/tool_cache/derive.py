@@ -188,8 +188,8 @@ def _keep(entries: Entries, call: _Call, text: str | None, duration: int, call_i
 
 _SAYS = pattern_of(FAILURES)
 _BEGINS = re.compile(
-    r"[\W_]*(?:error\b|exception\b|(?-i:\w+(?:Error|Exception)\b)|traceback|fatal\b|panic\b|failed"
-    r"|failure\b|abort|unable to|no such"
+    r"[\W_]*(?:(?:an )?(?:\w+ )?error\b|exception\b|(?-i:\w+(?:Error|Exception)\b)|traceback|fatal\b"
+    r"|panic\b|failed|failure\b|abort|unable to|no such"
     r"|could ?n[o']t|can ?not|can't|invalid\b|illegal\b|not (?:found|allowed|permitted|authori[sz]ed)"
     r"|(?:permission|access) denied|denied\b|unauthori[sz]ed|forbidden|refused|time(?:d )?out|rate limit"
     r"|too many requests|(?:internal )?server error|bad (?:gateway|request)|(?:temporarily )?unavailable"
@@ -201,7 +201,8 @@ _BEGINS = re.compile(
 _HOLDS = re.compile(
     r"(?-i:\w(?:Error|Exception)\b)|timed? ?out\b|(?:permission|access) denied|not found\b|no such file"
     r"|connection (?:refused|reset|closed)|rate limit|too many requests|cannot access|unavailable\b"
-    r"|HTTP(?:/[\d.]+)?[ :=]*[45]\d\d\b|\bstatus(?: code)?[ :=]*[45]\d\d\b",
+    r"|HTTP(?:/[\d.]+)?[ :=]*[45]\d\d\b|\bstatus(?: code)?[ :=]*[45]\d\d\b"
+    r"|\bexit(?:ed)?(?: with)?(?: code| status)?[ :=]*-?[1-9]|segmentation fault",
     re.IGNORECASE,
 )
 _LINE = 200
@@ -209,12 +210,12 @@ _LINE = 200
 _TRACE = "Traceback (most recent call last)"
 _ELEMENTS = 20
 _BAD = 400
-_FAULTS = ("error", "errors", "exception", "traceback", "error_message", "errorMessage", "error_code")
-"""Members that are present and not empty if something went wrong."""
-_FLAGS = ("is_error", "isError", "failed", "timed_out")
+_FAULTS = ("error", "errors", "exception", "traceback", "error_message", "errormessage", "error_code")
+"""Members, in lower case, that are present and not empty if something went wrong."""
+_FLAGS = ("is_error", "iserror", "failed", "timed_out")
 _SUCCESSES = ("success", "ok", "succeeded", "is_success")
-_CODES = ("status", "status_code", "statusCode", "http_status", "httpStatus")
-_EXITS = ("exit_code", "exitCode", "returncode", "return_code", "exit_status")
+_CODES = ("status", "status_code", "statuscode", "http_status", "httpstatus")
+_EXITS = ("exit_code", "exitcode", "returncode", "return_code", "exit_status")
 _STATES = ("status", "type", "state", "result")
 _BAD_STATES = frozenset(
     {"error", "failed", "failure", "fail", "timeout", "denied", "forbidden", "not_found", "exception"}
@@ -236,12 +237,12 @@ def is_error(text: str) -> bool:
         return _is_bad_text(text)
     if isinstance(value, str):
         return _is_bad_text(value)
-    listed = cast("list[object]", value)[:_ELEMENTS] if isinstance(value, list) else [value]
-    objects = [cast("Mapping[str, object]", each) for each in listed if isinstance(each, dict)]
+    objects = _objects(value)
+    objects += [inner for members in objects for each in members.values() for inner in _objects(each)]
     return any(
         any(members.get(name) for name in _FAULTS)
         or any(members.get(name) is True for name in _FLAGS)
-        or any(members.get(name) is False for name in _SUCCESSES)
+        or any(members.get(name) in (False, "false") for name in _SUCCESSES)
         or any(_number(members.get(name)) >= _BAD for name in _CODES)
         or any(_number(members.get(name)) != 0 for name in _EXITS)
         or any(str(members.get(name)).lower() in _BAD_STATES for name in _STATES)
@@ -250,11 +251,18 @@ def is_error(text: str) -> bool:
     )
 
 
+def _objects(value: object) -> list[Mapping[str, object]]:
+    """Return an object, or those in an array, with the names of their members in lower case."""
+    listed = cast("list[object]", value)[:_ELEMENTS] if isinstance(value, list) else [value]
+    objects = [cast("Mapping[str, object]", each) for each in listed if isinstance(each, dict)]
+    return [{name.lower(): member for name, member in each.items()} for each in objects]
+
+
 def _number(value: object) -> float:
     """Return a number or a number written as text; 0 for anything else."""
     if isinstance(value, bool):
         return 0
-    if isinstance(value, str) and value.isascii() and value.isdigit():
+    if isinstance(value, str) and value.isascii() and value.removeprefix("-").isdigit():
         return int(value[:9])
     return value if isinstance(value, (int, float)) else 0
 
