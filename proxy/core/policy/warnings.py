@@ -29,7 +29,11 @@ _CUTTING = (
     *("retention", "compactors", "tool_results", "recall", "proof"),
 )
 _SUMMARY = ("model", "min_gap", "max_tokens", "max_characters", "temperature", "wait", "timeout", "prompt")
+_SUMMARY_OF_MEMORY = ("model", "temperature", "timeout")
+"""Those of summaries by which memory asks its model."""
 _ECONOMY = ("cache_ttl", "cached_price", "expected_turns")
+_ECONOMY_OF_READING = ("cache_ttl", "cached_price")
+"""Those that also say which way of asking for a summary is cheaper."""
 _MESSAGE_ROLES = {*ROLES, "function"}
 _TOOL_ROLES = {"assistant", "tool", "function"}
 _SMALL = 1_000
@@ -79,9 +83,13 @@ def _idle(policy: Policy) -> Iterator[tuple[Collection[str], str]]:
     if name == "off":
         return
     rules, rounds = policy.ledger, () if any(tool.serve for tool in policy.tools) else ("recall.rounds",)
+    summary, memory = policy.summary, _SUMMARY_OF_MEMORY if policy.memory.enabled else ()
+    reading = _ECONOMY_OF_READING if summary.enabled and summary.cached_prefix else ()
+    of_summaries = [f"summary.{key}" for key in _SUMMARY if key not in memory]
+    of_economy = [f"economy.{key}" for key in _ECONOMY if key not in reading]
     switches: tuple[tuple[object, Collection[str], str], ...] = (
-        (policy.summary.enabled, [f"summary.{key}" for key in _SUMMARY], "`summary.enabled` is false"),
-        (policy.economy.enabled, [f"economy.{key}" for key in _ECONOMY], "`economy.enabled` is false"),
+        (summary.enabled, of_summaries, "`summary.enabled` is false"),
+        (policy.economy.enabled, of_economy, "`economy.enabled` is false"),
         (
             policy.tool_results.clear_first,
             ("tool_results.clear_at_least",),

@@ -30,7 +30,10 @@ def test_no_preset_is_warned_of(name: str) -> None:
             "summary.enabled = false\nsummary.wait = 1\nsummary.min_gap = 2",
             "summary.min_gap: `summary.min_gap`, `summary.wait` have no effect: `summary.enabled` is false",
         ),
-        ("economy.enabled = false\neconomy.cache_ttl = 60", "economy.cache_ttl: `economy.cache_ttl` has no"),
+        (
+            "economy.enabled = false\neconomy.expected_turns = 9",
+            "economy.expected_turns: `economy.expected_turns` has no",
+        ),
         (
             'recall.enabled = true\nrecall.embeddings = "m"',
             "recall.embeddings: `recall.embeddings` has no effect any more: searches are by words; a",
@@ -69,6 +72,18 @@ def test_no_preset_is_warned_of(name: str) -> None:
 def test_what_has_no_effect_is_said(text: str, said: str) -> None:
     (found,) = warned(text)
     assert found.startswith(said)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'summary = {enabled = false, model = "small", timeout = 9}\nmemory.enabled = true',
+        "economy = {enabled = false, cache_ttl = 60, cached_price = 0.2}",
+    ],
+    ids=["memory asks the summaries' model", "how a summary is asked for"],
+)
+def test_what_has_an_effect_elsewhere_is_no_warning(text: str) -> None:
+    assert warned(text) == []
 
 
 SHADOWED = """\
