@@ -77,6 +77,34 @@ def test_another_is_no_negation() -> None:
     assert NEGATION.search("别走") is not None
 
 
+@pytest.mark.parametrize(
+    ("sentence", "says"),
+    [
+        ("Ne cite plus les sources.", "forbids"),
+        ("Ne mets plus de commentaires.", "forbids"),
+        ("Ne mets plus d'emojis.", "forbids"),
+        ("Ne compte plus les lignes.", "forbids"),
+        ("Ne mets plus de 3 images.", ""),
+        ("Ne mets plus de trois images.", ""),
+        ("Ne mets plus d'une image.", ""),
+        ("Ne mets au plus 3 images.", ""),
+        ("Ne cite en bas de page que les sources les plus récentes.", ""),
+        ("L'interdiction de déployer est levée, elle ne vaut plus.", "withdraws"),
+        ("L'interdiction de déployer est levée, elle ne te lie plus.", "withdraws"),
+        ("L'interdiction de déployer ne tient plus.", "withdraws"),
+    ],
+)
+def test_what_is_no_more_in_french_is_forbidden_limited_or_withdrawn(sentence: str, says: str) -> None:
+    subject = subject_of(sentence)
+    assert ("forbids" if subject.forbids else "withdraws" if subject.withdraws else "") == says
+
+
+def test_a_french_rule_about_the_newest_is_not_withdrawn_by_its_like() -> None:
+    rules = ["Ne cite en bas de page que les sources les plus récentes.", "Cite les sources en bas de page."]
+    assert not in_force([Rule(place, Sentence(text, 3)) for place, text in enumerate(rules)])[1]
+    assert not NEGATION.search("Ana ne mange plus que du riz.")
+
+
 @pytest.mark.parametrize("end", ["were banned", "were disallowed", "were off-limits"])
 def test_what_was_demanded_and_is_told_as_forbidden_is_turned_around(end: str) -> None:
     demanded = "You must run the smoke tests."

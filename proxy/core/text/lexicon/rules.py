@@ -5,7 +5,7 @@ Each list has first the wordings of languages with spaces between words, then th
 
 import re
 
-from proxy.core.text.lexicon.words import any_of, pattern_of
+from proxy.core.text.lexicon.words import COUNTS, any_of, pattern_of
 
 # --- negations, and wordings that only look like one ---
 
@@ -14,11 +14,14 @@ PROHIBITION = (
     |verb(?:iete[nt]?|oten)|untersag\w+|prohib\w+|interdi\w+""",
     "禁止|严禁|嚴禁",
 )
+_NO_LIMIT = rf"(?! (?:qu[e'\u2019]|d(?:e |['\u2019])(?:\d|(?:{COUNTS})\b)))"
+"""Not "plus de 3" nor "plus que", which say how much."""
 _NEGATION = (
-    r"""not?|never|none|nothing|nobody|neither|nor|cannot|dont|cant|wont|without|avoid(?:s|ed|ing)?|refrain(?:s|ed)?
+    rf"""not?|never|none|nothing|nobody|neither|nor|cannot|dont|cant|wont|without|avoid(?:s|ed|ing)?|refrain(?:s|ed)?
     |stop(?:s|ped)?|taboo|stay (?:away|out|off|clear)|steer clear|keep (?:away|out|off|clear)|hands off
     |nicht|nichts|nie|niemals|kein(?:e[nmrs]?)?|niemand|ohne|vermeide[nt]?|nunca|jamás
-    |ningun[oa]?|ningún|nada|nadie|ni|sin|evit\w+|ne(?= [^,.;:!?]{1,40} plus\b)
+    |ningun[oa]?|ningún|nada|nadie|ni|sin|evit\w+
+    |ne(?= (?:(?!qu[e'\u2019])[^,.;:!?]){{1,40}}(?<!\b(?:au|de|en)) plus\b{_NO_LIMIT})
     |pas|jamais|aucune?|rien|personne|sans|évite[rzs]?""",
     r"""n['\u2019]t\b|\bn['\u2019](?=[aeéiouh])|ない|なかった|せず|ません|ダメ|だめ|不|没|沒|别(?!的|人)
     |別(?!的|人)|勿|莫|无|無|禁|避免|避け""",
@@ -87,8 +90,10 @@ WITHDRAWS = pattern_of(
         |(?:queda|quedan|está|están) (?:levantad[oa]s?|retirad[oa]s?|anulad[oa]s?|revocad[oa]s?|sin efecto)
         |no hace falta|no es necesario|n['\u2019]est plus (?:interdite?|valable|en vigueur|nécessaire
         |obligatoire)
-        |ne sont plus interdite?s|ne s['\u2019]applique plus|(?:est|sont) (?:levée?s?|retirée?s?|annulée?s?
-        |révoquée?s?|abrogée?s?)|pas (?:besoin|nécessaire|obligatoire)""",
+        |ne sont plus interdite?s|ne s['\u2019]applique plus
+        |ne (?:vaut|valent|compte(?:nt)?|tient|tiennent) plus(?! \w)
+        |(?:est|sont) (?:levée?s?|retirée?s?|annulée?s?|révoquée?s?|abrogée?s?)
+        (?:, (?:elle|il)s? ne (?:\w+ ){1,2}plus)?|pas (?:besoin|nécessaire|obligatoire)""",
         r"""解除|撤回|取り消|無効|禁止ではな|禁止ではあり|必要(?:は|が)?(?:ない|ありません)
         |なくても(?:いい|よい|良い|構わ|かまわ)|撤销|撤銷|取消|作废|作廢
         |不再(?:禁止|需要|适用|適用|有效|必须|必須|要求)|不禁止|不必|无需|無需|不需要""",

@@ -275,6 +275,15 @@ NUMERALS: Mapping[str, str] = {
     "1000000": "million",
 }
 """Number words by value, the English cardinal first."""
+_NO_CARDINALS = frozenset(
+    """first once erste einmal primero primera premier première second twice both pair zweite zweimal beide
+    ambos segundo segunda deuxième third dritte tercero tercer troisième fourth vierte cuarto quatrième fifth
+    fünfte quinto cinquième sixth sechste sexto sixième seventh siebte séptimo septième eighth achte octavo
+    huitième ninth neunte noveno neuvième tenth zehnte décimo dixième dozen dutzend docena douzaine half
+    hälfte mitad moitié""".split()
+)
+COUNTS = "|".join(word for word in " ".join(NUMERALS.values()).split() if word not in _NO_CARDINALS)
+"""The number words that say how many, and not which one, how often or what part."""
 MONTHS = (
     "Jan January Januar enero janvier Janvier",
     "Feb February Februar febrero février",
