@@ -119,7 +119,7 @@ class VerifiedItem(NamedTuple):
     def source(self, session: str) -> Source:
         """Return the item's source in the session of this name."""
         last = max(self.lines, key=lambda line: line.at)
-        is_named = last.name != self.trust.value
+        is_named = (last.person or last.name) != self.trust.value
         return Source(
             session=session,
             messages=tuple(dict.fromkeys(line.message for line in self.lines)),

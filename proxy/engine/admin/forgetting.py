@@ -173,7 +173,8 @@ class Forgetting:
 
         def is_theirs(entry: ItemDetails) -> bool:
             source = entry.item.source
-            return source.speaker == name or (not source.person and source.name == former)
+            is_former = bool(former) and not source.person and source.name == former
+            return source.speaker == name or is_former
 
         for kept in await self.memories.all(_EVERY_SCOPE):
             is_own = kept.scope.kind is ScopeKind.PERSON and kept.about.name == name

@@ -174,6 +174,16 @@ async def test_a_person_is_forgotten_whatever_the_name_is_made_of_and_whichever_
     assert left == "- They sail at 7 or 4.\n- Each user has a key."
 
 
+@pytest.mark.parametrize("name", ["[user]", "[]"])
+async def test_a_person_whose_name_is_shown_as_nothing_or_as_anybody_is_forgotten_by_it(
+    forgetting: Forgetting, memories: MemoryAdmin, name: str
+) -> None:
+    (said,) = utterances_of(chain_from([user("I am in Oslo.")]), [1.0], (), [name])
+    source = VerifiedItem(ProposedItem(said.text), said.trust, is_standing=False, lines=(said,)).source("s")
+    await written(memories.scopes.store, items={"i2": item("i2", said.text, source=source)})
+    assert await forgetting.person(name) == 1
+
+
 async def test_what_is_said_by_another_whose_name_is_shown_alike_is_not_forgotten(
     forgetting: Forgetting, memories: MemoryAdmin
 ) -> None:
@@ -185,6 +195,18 @@ async def test_what_is_said_by_another_whose_name_is_shown_alike_is_not_forgotte
     await written(store, items=said)
     assert await forgetting.person("user:123") == 1
     assert [*(await store.remembered(CHANNEL)).items] == ["i3"]
+
+
+async def test_a_name_of_marks_alone_is_not_that_of_everybody_without_a_name(
+    forgetting: Forgetting, memories: MemoryAdmin
+) -> None:
+    sources = [
+        Source(session="s", messages=(), role="user", name="", person=each, at=1.0) for each in ("", "[]")
+    ]
+    said = {f"i{n}": item(f"i{n}", "The hull is red.", source=each) for n, each in enumerate(sources, 2)}
+    await written(memories.scopes.store, items=said)
+    assert await forgetting.person("[]") == 1
+    assert [*(await memories.scopes.store.remembered(CHANNEL)).items] == ["i2"]
 
 
 async def test_a_workspace_of_which_nothing_is_remembered_stays_so(
