@@ -10,6 +10,7 @@ only the request's own messages are available here, so no sibling branch and no 
 Messages that a policy calls ephemeral cannot be recalled.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -36,6 +37,7 @@ PASSAGE_BYTES = 2_400
 """Maximal bytes of a passage: about 600 tokens."""
 _BEST = 5
 _NAMES = ("image_url", "url", "filename", "file_id")
+_SCHEME = re.compile(r"\A\s*data:", re.IGNORECASE)
 _DATA = 80
 """Most characters of what is said of a part's data."""
 
@@ -218,8 +220,9 @@ def _shown(part: Mapping[str, Any]) -> str:
     kind = text_or_empty(part.get("type")) or "a part"
     members = {**part, **as_mapping(part.get(kind))}
     texts = [text_or_empty(members.get(name)) for name in _NAMES]
-    if (data := text_or_empty(members.get("file_data"))).startswith("data:"):
-        texts.append(data)
-    texts = [start_of(without_data(each), _DATA) if each.startswith("data:") else each for each in texts]
+    if _SCHEME.match(data := text_or_empty(members.get("file_data"))):
+        texts.append(data)  # what is encoded without a type says nothing
+    urls = [_SCHEME.sub("data:", each) for each in texts]
+    texts = [start_of(without_data(each), _DATA) if each.startswith("data:") else each for each in urls]
     names = ", ".join(filter(None, texts))
     return f"[{kind} that is not text: {names}]" if names else f"[{kind} that is not text]"

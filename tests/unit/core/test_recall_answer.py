@@ -170,6 +170,11 @@ def test_what_is_ephemeral_is_never_told() -> None:
             {"type": "file", "file": {"filename": "a.pdf", "file_data": DATA.format("application/pdf")}},
             "a.pdf, [application/pdf data, 132 characters]",
         ),
+        ({"type": "file", "file": {"filename": "a.pdf", "file_data": "A" * 104}}, "a.pdf]"),
+        (
+            {"type": "image_url", "image_url": {"url": " \nDATA" + DATA[4:].format("image/png")}},
+            "[image/png data, 126 characters]",
+        ),
         ({"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}, ""),
     ],
 )
