@@ -25,9 +25,17 @@ from proxy.core.memory.denials import is_denied, undenied
 from proxy.core.memory.items import VerifiedItem, short_id
 from proxy.core.memory.lifecycle import BORN, superseded, used
 from proxy.core.memory.records import Event, EventKind, Item, Trust, event_of
-from proxy.core.text.lexicon.remembering import ARTICLES, COUNTED, FIRST_PERSON, LIVES, PARTICLES
+from proxy.core.text.lexicon.remembering import (
+    ARTICLES,
+    COUNTED,
+    FIRST_PERSON,
+    LIVES,
+    NOT_DENIED,
+    PARTICLES,
+)
 from proxy.core.text.lexicon.rules import ARTICLE
 from proxy.core.text.lexicon.words import HAN, KATAKANA, UNSPACED
+from proxy.core.text.numbers import all_numbers
 from proxy.core.text.words import share, words_of
 
 _MOST_NEAR = 20
@@ -208,7 +216,7 @@ def contradicts(one: str, other: str) -> bool:
     """Whether two sentences certainly cannot both be true at the same time."""
     # They may say how many of the same things somebody has, and differ in nothing else.
     (rest, count), (others, number) = _counted(one), _counted(other)
-    if rest and rest == others and count != number:
+    if rest and rest == others and not count & number:
         return True
     # Or they name different places where the same person lives.
     home, other_home = LIVES.fullmatch(one), LIVES.fullmatch(other)
@@ -216,21 +224,24 @@ def contradicts(one: str, other: str) -> bool:
         what, where = words_of(home["where"]), words_of(other_home["where"])
         return not (what <= where or where <= what)
     # Or one of them denies what the other says, in the same words.
-    if is_denied(one) is not is_denied(other):
+    if is_denied(one) is not is_denied(other) and not NOT_DENIED.search(one + other):
         told, denied = _in_order(one), _in_order(other)
         if told == denied and len(told) > 1:
             return True
     return _replaces(one, other) or _replaces(other, one)
 
 
-def _counted(text: str) -> tuple[tuple[str, str] | None, str]:
-    """Return who is said to have things of what kind, and how many."""
+def _counted(text: str) -> tuple[tuple[str, str] | None, frozenset[str]]:
+    """Return who is said to have things of what kind, and how many: the values that this may mean."""
     found = next(filter(None, (pattern.match(normal(text)) for pattern in COUNTED)), None)
-    return ((found["who"], found["what"]), found["count"]) if found else (None, "")
+    return ((found["who"], found["what"]), all_numbers(found["count"])) if found else (None, frozenset())
 
 
 def _in_order(text: str) -> list[str]:
-    """Return what a sentence says or denies: its words in their order, without endings of English verbs."""
+    """Return what a sentence says or denies: its words in their order, without endings of English verbs.
+
+    Of hiragana only particles count, since a negation changes the ending of a verb: 住んでいる, 住んでいない.
+    """
     plain = undenied(text) if is_denied(text) else text
     words = _UNIT.findall(unicodedata.normalize("NFKC", plain).casefold())
     return [_ENDING.sub("", word) for word in words if word not in ARTICLES]
@@ -244,7 +255,7 @@ def _replaces(newer: str, older: str) -> bool:
     # "The port" is one thing, and so is anybody's deadline. Ana's flight or daughter may be one of several.
     differing = subject.differing(before)
     is_one = ARTICLE.match(newer) and ARTICLE.match(older) and not (subject.about or before.about)
-    has_one = "name" not in differing and subject.attributes & subject.head & before.head
+    has_one = subject.attributes & subject.head & before.head
     if differing & _ENUMERATED and not (is_one or has_one or (subject.limits and before.limits)):
         return False
     rules = [Rule(place, Sentence(text, 1)) for place, text in enumerate((older, newer))]

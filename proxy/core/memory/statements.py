@@ -2,8 +2,8 @@
 
 A few lines support a sentence if they contain enough of its words and everything exact in it (numbers, ids,
 names), and neither denies the other. The words of a denial itself need not be there: who says "I quit my job
-at Siemens" no longer works there. A question supports nothing, and what is only imagined supports no fact. A
-date may follow from the date of a line that says "yesterday".
+at Siemens" no longer works there. A question supports nothing, and what somebody imagines ("If I lived in
+Rome") only a sentence that says as much. A date may follow from the date of a line that says "yesterday".
 """
 
 import re
@@ -20,8 +20,8 @@ from proxy.core.memory.records import Trust
 from proxy.core.memory.utterances import Utterance
 from proxy.core.summaries.verification import Evidence, unfounded
 from proxy.core.text.lexicon.binding import QUESTION
-from proxy.core.text.lexicon.remembering import CONDITION, CONTRASTS, IMAGINED, ORDERS
-from proxy.core.text.lexicon.rules import CLAUSE_END, RELIEF
+from proxy.core.text.lexicon.remembering import IMAGINED, IMAGINES, ORDERS
+from proxy.core.text.lexicon.rules import CLAUSE_END, NEGATION, RELIEF
 from proxy.core.text.lexicon.words import GERMAN, MONTHS
 from proxy.core.text.numbers import all_numbers
 from proxy.core.text.words import sentences_in, words_of
@@ -34,7 +34,6 @@ _NEAR = 7
 """Most days between a date and a line that calls it "yesterday" or "on Friday"."""
 _FOLLOWING = re.compile(r"(?<=[^\W_][ ,]) ?(\w{2,})")
 """A word that does not begin a sentence."""
-_CLAUSES = re.compile(f"({CLAUSE_END.pattern})")
 _MONTHS = frozenset(name.lower() for names in MONTHS for name in names.split())
 
 
@@ -51,8 +50,12 @@ class Statements:
 
     def __init__(self, lines: Sequence[Utterance]) -> None:
         self._lines = lines
-        self._stated = [_Stated(line, text) for line in lines for text in sentences_in(line.text)]
-        self._spread = Counter(word for each in self._stated for word in each.words)
+        self._all = [each for line in lines for each in _stated_in(line, line.text)]
+        self._real = [
+            each for line in lines for each in _stated_in(line, IMAGINED.sub(r"\g<real>", line.text))
+        ]
+        """Without what is only imagined."""
+        self._spread = Counter(word for each in self._all for word in each.words)
         self._names = words_of(" ".join(sorted({line.name for line in lines})))
         """The words of the speakers' names: one speaker's line must not support a sentence about another."""
 
@@ -61,16 +64,20 @@ class Statements:
 
         ``numbers`` (from 1) restrict the search to these lines; without numbers all lines are searched.
         """
-        words = words_of(_undated(undenied(text) if is_denied(text) else text))
-        words = words if words - self._names else words_of(_undated(text))
+        words = words_of(_undated(text))
         words = frozenset(word for word in words if word in self._spread or not word.isdigit())
+        plain = words & words_of(undenied(text)) if is_denied(text) else words & self._names
         named = words & self._names
         lines = {self._lines[number - 1] for number in numbers if 0 < number <= len(self._lines)}
-        stated = [each for each in self._stated if not lines or each.line in lines]
+        stated = self._all if IMAGINES.search(text) else self._real
+        stated = [each for each in stated if not lines or each.line in lines]
         stated = [each for each in stated if each.may_tell_of(named)]
         for trust in (Trust.USER, Trust.ASSISTANT):
             pool = [each for each in stated if each.line.trust is trust or trust is Trust.ASSISTANT]
             chosen = self._covering(words, pool, together)
+            if not chosen and plain - self._names:
+                denials = [each for each in pool if any(map(is_denied, each.clauses))]
+                chosen = self._covering(plain, denials, together)
             if chosen and _is_founded(text, chosen) and not _is_turned(text, chosen):
                 return Support(trust, tuple(dict.fromkeys(each.line for each in chosen)))
         return None
@@ -91,7 +98,7 @@ class Statements:
         return [] if missing else [pool[place] for place in sorted(chosen)]
 
     def _weight(self, words: frozenset[str]) -> float:
-        return sum(log(2 + len(self._stated) / (self._spread[word] + 1)) for word in words)
+        return sum(log(2 + len(self._all) / (self._spread[word] + 1)) for word in words)
 
 
 def _union(found: Sequence[frozenset[str]], places: range) -> frozenset[str]:
@@ -103,55 +110,31 @@ def instructs(text: str) -> bool:
     return strength_of(text) >= OUTRIGHT or bool(ORDERS.search(text))
 
 
-class _Clause(NamedTuple):
-    """A part of a sentence."""
-
-    text: str
-    is_supposed: bool
-    """Whether it says a condition, or what is imagined, wished or possible."""
-
-    def stems(self) -> frozenset[str]:
-        """Return its words, of which "live" and "lived" are the same."""
-        return frozenset(word.rstrip("e") for word in words_of(self.text))
-
-
-def _clauses_of(text: str) -> list[_Clause]:
-    clauses = list[_Clause]()
-    parts = _CLAUSES.split(text)
-    is_condition = is_imagined = False
-    for clause, end in zip(parts[::2], [*parts[1::2], ""], strict=True):
-        is_imagined = is_imagined or bool(IMAGINED.search(clause))
-        condition = None if is_condition else CONDITION.search(clause)
-        start = condition.start() if condition else 0
-        is_condition = is_condition or bool(condition)
-        if clause[:start].strip():
-            clauses.append(_Clause(clause[:start], is_imagined))
-        clauses.append(_Clause(clause[start:], is_condition or is_imagined))
-        is_condition = is_condition and end.isalpha()  # a condition ends at a comma, not at "and"
-        is_imagined = is_imagined and end not in CONTRASTS
-    return clauses
-
-
 class _Stated:
     """A sentence of a line, with its clauses; the last clause of a question, which asks, is left out."""
 
-    def __init__(self, line: Utterance, text: str) -> None:
+    def __init__(self, line: Utterance, told: str, text: str) -> None:
         self.line = line
-        clauses = _clauses_of(text)
-        self.clauses = clauses[:-1] if QUESTION.search(text) else clauses
-        said = " ".join(each.text for each in self.clauses)
-        self.words: frozenset[str] = words_of(said) | words_of(line.name)
+        self.told = told
+        """What of the line counts."""
+        clauses = CLAUSE_END.split(text)
+        self.clauses: Sequence[str] = clauses[:-1] if QUESTION.search(text) else clauses
+        self.words: frozenset[str] = words_of(" ".join(self.clauses)) | words_of(line.name)
 
     def may_tell_of(self, named: frozenset[str]) -> bool:
         """Whether it may be about people of these names: it names one of them, or the assistant said it."""
         return not named or self.line.trust is Trust.ASSISTANT or bool(named & self.words)
 
 
+def _stated_in(line: Utterance, told: str) -> list[_Stated]:
+    return [_Stated(line, told, text) for text in sentences_in(told)]
+
+
 def _is_founded(text: str, stated: Sequence[_Stated]) -> bool:
     """Whether everything exact in a sentence is in the lines, or is a date that follows from their dates."""
     days = [datetime.fromtimestamp(each.line.at, UTC) for each in stated if each.line.at]
     years = {str(day.year + more) for day in days for more in (-1, 0, 1)}
-    said = "\n".join(f"{each.line.name}: {each.line.text}" for each in stated)
+    said = "\n".join(f"{each.line.name}: {each.told}" for each in stated)
     evidence = Evidence("\n".join([said, *sorted(years)]), said)
     around = (day + timedelta(days=more) for day in days for more in range(-_NEAR, _NEAR + 1))
     near = {str(number) for day in around for number in (day.year, day.month, day.day)}
@@ -180,20 +163,17 @@ def _undated(text: str) -> str:
 
 
 def _is_turned(text: str, stated: Sequence[_Stated]) -> bool:
-    """Whether a clause says otherwise than the most similar clause of the lines.
+    """Whether a clause denies what the most similar clause of the lines says, or the other way round.
 
-    It does if only one of the two denies something, or if it states what the lines only suppose. Where
-    several clauses are as similar, none of them must suppose it.
+    What says that something is over may be told with a negation or without one.
     """
     clauses = [clause for each in stated for clause in each.clauses]
-    for clause in _clauses_of(text):
-        stems = clause.stems()
-        shared = [len(stems & each.stems()) for each in clauses]
-        most = max(shared, default=0)
-        likest = [each for each, count in zip(clauses, shared, strict=True) if count == most > 0]
-        if not clause.is_supposed and any(each.is_supposed for each in likest):
-            return True
-        texts = [clause.text, *(each.text for each in likest[:1])]
-        if not any(map(RELIEF.search, texts)) and len(set(map(is_denied, texts))) > 1:
+    for clause in CLAUSE_END.split(text):
+        words = words_of(clause)
+        nearest = max(clauses, key=lambda said: len(words & words_of(said)), default="")
+        if not words & words_of(nearest) or RELIEF.search(clause) or RELIEF.search(nearest):
+            continue
+        is_over = is_denied(clause) and is_denied(nearest)
+        if not is_over and bool(NEGATION.search(clause)) is not bool(NEGATION.search(nearest)):
             return True
     return False

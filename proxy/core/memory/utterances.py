@@ -179,7 +179,7 @@ _FENCED = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[^\n]*$|\Z)", re.DOTALL | 
 _QUOTED = re.compile(r"^[ \t]*(?:>|\|).*$", re.MULTILINE)
 _INTRODUCED = re.compile(
     rf"^[^\n]*(?:{MATERIAL})[^\n]{{0,60}}[:\uff1a][ \t]*\n"
-    rf"|(?:^|(?<=[.!?] )|(?<=。))(?:{HANDS_OVER})[^\n:\uff1a]{{0,80}}[:\uff1a](?![/\d])",
+    rf"|^{HANDS_OVER}[^\n:.!?\uff1a\uff01\uff1f。]{{0,80}}[:\uff1a](?![/\d])",
     re.IGNORECASE | re.MULTILINE,
 )
 """What announces somebody else's text. All that follows counts as such, since its end is unknown."""

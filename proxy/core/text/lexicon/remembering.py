@@ -2,7 +2,7 @@
 
 import re
 
-from proxy.core.text.lexicon.words import HAN_NUMERALS, MONTHS, NUMERALS, any_of, pattern_of
+from proxy.core.text.lexicon.words import COUNTS, HAN_NUMERALS, MONTHS, any_of, pattern_of
 
 # --- lasting facts: a person's identity, health and standing wishes ---
 
@@ -60,52 +60,51 @@ ORDERS = pattern_of(
     )
 )
 
-# --- what is supposed, over or denied ---
+# --- what is imagined, over or denied ---
 
-CONDITION = re.compile(
-    r"\b(?:(?:if|in case|assuming|supposing)(?! (?:you|possible|necessary|needed)\b)"
-    r"|(?:wenn|falls|sofern)(?! (?:du|ihr|möglich|nötig)\b)"
-    r"|si(?! (?:puedes?|podrías|quieres|es posible|tu|vous|possible)\b)"
-    r"|s['\u2019]ils?(?! (?:te|vous) pla[iî]t)|au cas où)\b",
+_BEGINS = (
+    r"(?:^|(?<=[.!?,;:] )|\b(?:and|but|so|even|now|please|let['\u2019]s|und|aber|bitte|y|pero|et|mais) )"
+)
+_IF = (
+    r"(?:if (?:only )?(?:i|we) (?:ever |just )?(?:were|lived|had|worked|owned)"
+    r"|si j(?:e |['\u2019])(?:\w{1,2}['\u2019 ]){0,2}(?!(?:[fsv]|conn|pl|par)ais\b)\w+ais"
+    r"|si (?:yo |no |me )?(?:\w{3,}(?<!par)(?<!clar)ara|\w+(?<!qu)iera|fuera))\b"
+)
+IMAGINED = re.compile(
+    rf"(?:(?:{_BEGINS}|(?P<real>(?:\bwould|['\u2019]d|\w(?:rais|ría))\b[^,;.!?]{{0,60}}? )){_IF}"
+    rf"|{_BEGINS}(?:if i could\b|(?:imagine|pretend|suppose) (?:that )?(?:i|we)\b"
+    r"|wenn ich [^,;.!?]{0,80}?\b(?:wäre|hätte|würde|könnte|lebte)\b"
+    r"|(?:angenommen|stell dir vor|nehmen wir an),? |imagine que\b|imag[ií]nate|supongamos que\b)"
+    r"|\b(?:i|we) wish (?:that )?(?:i|we)\b)"
+    r"(?:(?! (?:but|aber|pero|mais)\b)(?:[^,;.!?]|\.(?=\w)))*",
     re.IGNORECASE,
 )
-"""Words before a condition, which ends at the next comma. Courtesy is none: "if you could be brief"."""
-_GLADLY = "(?:like|love|prefer|rather|appreciate|better|be (?:glad|good|great|happy|helpful|nice))"
-IMAGINED = pattern_of(
-    (
-        rf"""imagin(?:ez?|ons|a|emos)|pretend(?:ing)?|suppose[rz]?|supposons|hypothetically|might|maybe|perhaps
-        |let['\u2019]?s (?:say|play|pretend|assume)
-        |wish(?:es|ed)?(?= (?:that )?(?:i|we|s?he|they|it|my|there)\b)|would(?! {_GLADLY}\b)
-        |['\u2019]d(?! (?:{_GLADLY}|been|had|\w+ed)\b)|(?-i:(?<!ou )may)|possibly
-        |considering|thinking (?:of|about)|angenommen|stell(?:en)? (?:dir|euch|sie sich)|tu so|vielleicht
-        |wünschte|würden?(?! (?:ich |mich )?(?:gerne?|lieber|freuen)\b)|wären?(?! (?:gut|schön|toll|nett)\b)
-        |hätten?(?! (?:ich )?(?:gerne?|lieber)\b)|könnten?|supon(?:gamos|te)|ojalá|quizás?|tal vez|finge
-        |(?:ser|estar|ir|har|tendr|podr|vivir|trabajar|comprar)ía(?:n|mos)?|peut-être|fais comme si
-        |(?:ser|aur|ir|fer|pourr|vivr|habiter|travailler)(?:ais|ait|ions|aient)""",
-        """もし|仮に|想像して|としたら|いいのに|かもしれ|ふりをして|如果|要是|假如|倘若|假设|假設|假装|假裝|想象一下|想像一下
-        |也许|也許|或许|或許|但愿|但願""",
-    )
-)
-"""Words in what is imagined, wished or possible, and no more than that; so may be all that follows them.
+"""What is certainly not so: a clause in which somebody imagines or wishes something of themselves.
 
-The Japanese and Chinese words for "if" are here, since there the verb does not tell what follows from it.
+It ends at the next comma. Of the group ``real`` that is not known: "I would cycle if I lived in Rome".
 """
-CONTRASTS = frozenset("but while aber pero mais ;".split())
-"""Words after which a sentence goes on with what is so: "I wish I lived in Rome, but I live in Oslo"."""
+IMAGINES = re.compile(
+    r"\b(?:if|would|wish\w*|wants?|imagin\w+|pretend\w*|wenn|würde|möchte|wünsch\w*|si|quiere|\w{2,}ría"
+    r"|voudrait|aimerait|veut)\b",
+    re.IGNORECASE,
+)
+"""Words of a sentence that does not say more than that somebody imagines or wishes something."""
+_HAS = "(?:hab(?:en?)?|hat(?:ten?)?|bin|ist|sind)"
+_GONE = "(?:verlassen|verkauft|gekündigt|aufgehört|aufgegeben|ausgezogen|weggezogen|storniert)"
 ENDED = pattern_of(
     (
-        r"""quit(?:s|ting)?|left(?!-)|g(?:ave|iv(?:es?|en|ing)) up|moved (?:away|out)|sold|cancell?ed|resigned
+        rf"""quit(?:s|ting)?|left(?= (?:(?:my|the) (?:\w+ )?(?:job|company|team|firm)\b|(?-i:[A-ZÀ-Þ])))
+        |g(?:ave|iv(?:es?|en|ing)) up|moved (?:away|out)|sold|cancell?ed|resigned
         |retired from|dropped out|got rid of|used to(?<!\bis used to)(?<!\bare used to)(?<!\bwas used to)
-        (?<!\bwere used to)(?<!\bbe used to)(?! \w+ing\b)|previously|formerly
-        |verlassen|verließ|(?:ge)?kündigte?|aufgehört|aufgegeben|ausgezogen|weggezogen|verkaufte?|storniert|früher
-        |ehemals|dej[éó]|dejado|abandon(?:é|ó|ado)|renunci(?:é|ó|ado)|vend(?:í|ió|ido)|cancel(?:é|ó|ado)|solía[ns]?
-        |antes(?! de)|quittée?|arrêtée?|abandonnée?|démissionné|vendue?|annulée?|résiliée?|autrefois
-        |auparavant""",
+        (?<!\bwere used to)(?<!\bbe used to)(?! \w+ing\b)
+        |{_HAS} [^,;:.!?]{{0,60}}\b{_GONE}|verließ|kündigte|verkaufte
+        |dej[éó]|dejado|abandon(?:é|ó|ado)|renunci(?:é|ó|ado)|vend(?:í|ió|ido)|cancel(?:é|ó|ado)|solía[ns]?
+        |quittée?|arrêtée?|abandonnée?|démissionné|vendue?|annulée?|résiliée?""",
         r"""やめ[たてま]|辞め|止め[たてま]|退職|引退|手放し|売却|売った|売りまし|解約|離れ[たま]
-        |以前は|かつて|戒[掉烟菸酒]|辞职|辭職|离职|離職|离开|離開|搬离|搬離|搬走|卖掉|賣掉|卖了|賣了|退出|取消|放弃|放棄|曾经|曾經""",
+        |戒[掉烟菸酒]|辞职|辭職|离职|離職|离开|離開|搬离|搬離|搬走|卖掉|賣掉|卖了|賣了|退出|取消|放弃|放棄""",
     )
 )
-"""Wordings that say, without a negation, that something is no longer so."""
+"""Wordings that say, without a negation, that something is no longer so. Adverbs of the past do not."""
 WITH_NEGATION = pattern_of(
     (
         "do|does|any ?more|any(?: longer)?|longer|mehr|ya|ne|plus|noch",
@@ -113,10 +112,12 @@ WITH_NEGATION = pattern_of(
     )
 )
 """Words that come with a negation: "does not ... any more"."""
-ARTICLES = frozenset("a an ein eine einen un una une des de du d".split())
+ARTICLES = frozenset("a an ein eine einen un una une des de du d la l".split())
 """Articles that a negation may take away: "ein Auto", "kein Auto"."""
 PARTICLES = "にへをがとも"
-"""Particles that tell Japanese sentences apart; other hiragana is mostly endings, which negations change."""
+"""Particles that tell Japanese sentences apart."""
+NOT_DENIED = re.compile("なければ|なくて|なきゃ|たくな|(?<!た)しか(?![しも])|なかった")
+"""Japanese forms of "not" that say what has to be, what is only so, what is not wanted, or what was not."""
 
 # --- facts with one value at a time: where somebody lives, how many of something they have ---
 
@@ -127,8 +128,12 @@ FIRST_PERSON = re.compile(
 """The first person as the subject, at the beginning of a sentence."""
 _NOW = r"(?: (?:now|currently|ahora|actualmente|maintenant|désormais))?"
 _PLACE = r"[^\Wa-zß-ÿ_][^\W_]*(?:(?:, | |-)[^\Wa-zß-ÿ_][^\W_]*)*"
+_SOMEBODY = (
+    r"(?i:the |el |la |l['\u2019])?(?i:user|usuari[oa]|utilisat(?:eur|rice))"
+    r"|[^\s,;:'\u2019]{1,80}(?: [^\Wa-zß-ÿ_]\w*)?"
+)
 LIVES = re.compile(
-    rf"(?P<who>[^\s,;:'\u2019]{{1,80}})(?i:{_NOW} (?:(?:is |am )?living in|(?:lives?|resides?){_NOW} in"
+    rf"(?P<who>{_SOMEBODY})(?i:{_NOW} (?:(?:is |am )?living in|(?:lives?|resides?){_NOW} in"
     rf"|(?:viv|resid)[eo]{_NOW} en|(?:habite|vi[ts]|réside){_NOW} à)) (?P<where>{_PLACE})(?i:{_NOW})\W*"
 )
 """Somebody lives in a place, and nothing else is said. A name tells that it is a place: "lives in fear".
@@ -136,17 +141,15 @@ LIVES = re.compile(
 There is no pattern for German, which capitalises all nouns, nor for Japanese and Chinese, which have no
 capitals. Nor is there one for work (at a firm, for a person, in a town) and for moves ("moved to Postgres").
 """
-_COUNTS = "|".join(" ".join(NUMERALS.values()).split())
 _HAN_COUNTS = "".join(HAN_NUMERALS)
 _MONTHS = "|".join(" ".join(MONTHS).lower().split())
 COUNTED = (
     re.compile(
         r"(?P<who>.*?)\b(?:has|have|owns?|hat|haben?|besitz(?:t|en?)|tienen?|tengo|ont|possède) "
-        rf"(?P<count>\d{{1,3}}|{_COUNTS}) (?P<what>(?!(?:{_MONTHS}|uhr)\b)[^\W\d_]{{3}}.*)"
+        rf"(?P<count>\d{{1,3}}|{COUNTS}) (?P<what>(?!(?:{_MONTHS}|uhr)\b)[^\W\d_]{{3}}.*)"
     ),
-    re.compile(
-        r"(?P<who>\w+) (?:is|am|ist|bin|ai?) (?P<count>\d{1,3}) (?P<what>(?:years old|jahre alt|ans)\b.*)"
-    ),
+    re.compile(r"(?P<who>\w+) (?:is|am|ist|bin) (?P<count>\d{1,3}) (?P<what>(?:years old|jahre alt)\b.*)"),
+    re.compile(rf"(?P<who>(?:l )?\w+) ai? (?P<count>\d{{1,3}}|{COUNTS}) (?P<what>[^\W\d_]{{3}}.*)"),
     re.compile(rf"(?P<who>.*?)有 (?P<count>\d{{1,3}}|[{_HAN_COUNTS}]) (?P<what>[^\W\d月日號号點点時时年].*)"),
 )
 """How many of something somebody has, or how old somebody is: the number stands between a verb and its noun.
@@ -170,17 +173,24 @@ MATERIAL = any_of(
     )
 )
 
-_PLEASE = (
-    r"(?:please|pl[sz]|can you|could you|would you|help me|bitte|kannst du|könntest du|können Sie|por favor"
-    r"|puedes|podrías|s['\u2019]il (?:te|vous) plaît|peux-tu|pouvez-vous)"
+_BEFORE = (
+    r"(?:(?:hi|hello|hey|thanks|ok|hallo|danke|hola|gracias|bonjour|salut|merci)(?: \w+)?|now|then|please"
+    r"|(?:can|could|would) you|help me|jetzt|nun|(?:das )?bitte|(?:kannst|könntest) du(?: das)?|können sie"
+    r"|ahora|por favor|puedes|podrías|maintenant|s['\u2019]il (?:te|vous) plaît|peux-tu|pouvez-vous)[,.!]?"
 )
 HANDS_OVER = (
-    rf"(?:{_PLEASE}\b[^\n:.!?]{{0,40}}?)?\b(?:translate|proof-?read|rewrite|rephrase|reword|paraphrase|summari[sz]e"
-    r"|correct (?:this|these|the|my)|übersetz\w*|korrigier\w*|überarbeite\w*|formulier\w*|fasse"
-    r"|tradu[cz]\w*|corrige\w*|reescrib\w*|reformul\w*|resum[ea]\w*|tradui\w*|réécri\w*|résume\w*)\b"
-    r"|[^\n:.!?\uff1a。]{0,40}?(?:翻訳|訳し|校正|添削|要約|翻译|翻譯|校对|校對|润色|潤色|改写|改寫|总结|總結)"
+    rf"(?:{_BEFORE} {{1,3}}){{0,4}}"
+    r"(?:(?:translate|proof-?read|rewrite|rephrase|reword|paraphrase|correct (?:this|these|the|my)"
+    r"|(?:übersetz|korrigier|überarbeit|formulier)e(?:n sie)?|tradu(?:ce|cir|zca|is|isez|ire)"
+    r"|corr[ei]g(?:e[zr]?|ir)|reescrib(?:e|a|ir)|réécri(?:s|vez|re)|reformul(?:a|e[zr]?))\b"
+    r"(?![ -](?:me|mich|dich|moi|yourself)\b)"
+    r"|(?:(?:die|den|diesen?|folgende[ns]?|ins|auf)\b[^\n:.!?]{0,60} )?(?:übersetzen|korrigieren)(?= ?:)"
+    r"|[^\n:.!?\uff1a。]{0,40}?(?:(?:翻訳|校正|添削)し|訳し|書き直し)て(?![いるま])"
+    r"|(?:请|請|帮我|幫我|麻烦|麻煩|把)[^\n:.!?\uff1a。]{0,30}?(?:翻译|翻譯|校对|校對|润色|潤色|改写|改寫)"
+    r"|(?:翻译|翻譯)[成为為])"
+    r"(?![^\n:\uff1a]*\b(?:always|from now on|immer|ab jetzt|siempre|toujours|désormais)\b)"
 )
-"""The beginning of a sentence that asks for work on a text, as in "Translate to French: ..."."""
+"""The beginning of a line that asks for work on a text, as in "Translate to French: ..."."""
 
 # --- words for secrets ---
 

@@ -162,48 +162,62 @@ def test_what_is_asked_is_not_said() -> None:
     ("said", "text"),
     [
         ("If I lived in Rome, I would cycle.", "Ana lives in Rome."),
-        ("If I lived in Rome, I would cycle.", "Ana cycles."),
-        ("If I lived in Rome, I would cycle.", "Ana lives in Rome and would cycle."),
+        ("I live in Oslo. If I lived in Rome, I would cycle.", "Ana lives in Rome."),
+        (
+            "I live and work in Oslo. If I lived and worked in Rome, I would cycle.",
+            "Ana lives and works in Rome.",
+        ),
+        ("I would cycle if I lived in Rome.", "Ana lives in Rome."),
         ("If I lived in Rome and worked at Fiat, I would be happy.", "Ana works at Fiat."),
-        ("I work in Rome. If I lived there, I would cycle.", "Ana lives in Rome."),
-        ("Imagine I live in Berlin.", "Ana lives in Berlin."),
-        ("Pretend that I'm the CEO of Acme.", "Ana is the CEO of Acme."),
-        ("Let's play: you are a pirate and I am Captain Hook.", "Ana is Captain Hook."),
+        ("If I could play the piano, I would.", "Ana plays the piano."),
+        ("Imagine I am a pilot.", "Ana is a pilot."),
+        ("Now pretend that I'm the CEO of Acme.", "Ana is the CEO of Acme."),
+        ("Suppose we live in Berlin.", "Ana lives in Berlin."),
         ("I wish I lived in Rome and had a boat there.", "Ana has a boat in Rome."),
-        ("I might move to Berlin.", "Ana moved to Berlin."),
         ("Angenommen, ich wohne in Berlin.", "Ana wohnt in Berlin."),
+        ("Stell dir vor, ich wohne in Berlin.", "Ana wohnt in Berlin."),
+        ("Nehmen wir an, ich wohne in Berlin.", "Ana wohnt in Berlin."),
         ("Wenn ich in Berlin wohnen würde, wäre alles besser.", "Ana wohnt in Berlin."),
         ("Si viviera en Madrid, iría al Prado.", "Ana vive en Madrid."),
+        ("Si trabajara en Enagás, iría al Prado.", "Ana trabaja en Enagás."),
+        ("Imagínate que vivo en Madrid.", "Ana vive en Madrid."),
+        ("Supongamos que vivo en Madrid.", "Ana vive en Madrid."),
         ("Si j'habitais à Lyon, je serais heureuse.", "Ana habite à Lyon."),
-        ("もし大阪に住んでいたら、毎日天丼を食べます。", "Anaは大阪に住んでいる。"),
-        ("もし大阪に住んでいたら、毎日天丼を食べます。", "Anaは毎日天丼を食べる。"),
-        ("如果我住在上海\uff0c我会很开心。", "Ana住在上海。"),
+        ("Je serais heureuse si j'habitais à Lyon.", "Ana habite à Lyon."),
+        ("Imagine que j'habite à Lyon.", "Ana habite à Lyon."),
     ],
 )
-def test_what_is_only_supposed_is_no_fact(said: str, text: str) -> None:
+def test_what_is_certainly_only_imagined_is_no_fact(said: str, text: str) -> None:
     assert judged(text, line("Hello."), line(said)) is None
 
 
 @pytest.mark.parametrize(
     ("said", "text"),
     [
+        ("If I lived in Rome, I would cycle.", "Ana would cycle if she lived in Rome."),
+        ("I wish I lived in Rome.", "Ana wants to live in Rome."),
+        ("I wish I lived in Rome but I live in Oslo.", "Ana lives in Oslo."),
+        ("I live in Oslo and wish I lived in Rome.", "Ana lives in Oslo."),
+        ("If I take ibuprofen I get asthma attacks.", "Ana gets asthma attacks from ibuprofen."),
+        ("If I ask for code, use Rust.", "Ana prefers Rust for code."),
         ("If you need me, I live in Rome.", "Ana lives in Rome."),
-        ("If it rains, I take the bus.", "Ana takes the bus when it rains."),
-        ("When I am in Rome I stay at Hotel Roma.", "Ana stays at Hotel Roma in Rome."),
-        ("I wish I lived in Rome, but I live in Oslo.", "Ana lives in Oslo."),
-        ("I might move to Berlin in June.", "Ana may move to Berlin in June."),
-        ("I would like short answers.", "Ana wants short answers."),
-        ("It would be great if you could keep answers short.", "Ana wants answers to be short."),
-        ("Never deploy if the tests fail.", "Never deploy if the tests fail."),
-        ("I joined the guild on May 3.", "Ana joined the guild on 3 May."),
-        ("Ich hätte gern kurze Antworten.", "Ana möchte kurze Antworten."),
-        ("Si necesitas algo, vivo en Madrid.", "Ana vive en Madrid."),
-        ("Réponds en français s'il te plaît.", "Ana veut des réponses en français."),
+        ("As you might remember, I live in Oslo.", "Ana lives in Oslo."),
+        ("My wife Eva might call.", "Ana's wife is called Eva."),
+        ("I would also like short answers.", "Ana likes short answers."),
+        ("It would be great if I could get short answers.", "Ana gets short answers."),
+        ("We are considering Postgres.", "The team considers Postgres."),
+        ("I suppose I am vegetarian.", "Ana is vegetarian."),
+        ("I asked if I had malaria.", "Ana asked about malaria."),
+        ("Ich habe den Job bei Siemens angenommen.", "Ana hat den Job bei Siemens."),
+        ("Wenn ich in Rom bin, wohne ich bei Bob.", "Ana wohnt in Rom bei Bob."),
+        ("Si prepara Bob pan en casa, yo lavo.", "Bob prepara pan en casa."),
+        ("Je suis si contente d'habiter à Lyon.", "Ana habite à Lyon."),
+        ("Si je vais à Lyon, je loge chez Bob.", "Ana loge chez Bob à Lyon."),
+        ("もしよかったら日本語で答えて", "Anaは日本語で答えてほしい。"),
+        ("如果你需要\uff0c我住在上海", "Ana住在上海。"),
     ],
 )
-def test_what_is_said_beside_a_condition_or_as_a_possibility_is_believed_as_that(
-    said: str, text: str
-) -> None:
+def test_what_is_said_beside_that_or_as_a_condition_is_believed(said: str, text: str) -> None:
     assert judged(text, line("Hello."), line(said)) is not None
 
 
@@ -216,36 +230,54 @@ def test_a_denial_is_believed_as_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "ended", "still"),
+    ("said", "ended"),
     [
-        ("I quit my job at Siemens.", "Ana no longer works at Siemens.", "Ana works at Siemens."),
-        ("I left Siemens last month.", "Ana no longer works at Siemens.", "Ana works at Siemens."),
-        ("I gave up coffee.", "Ana does not drink coffee any more.", "Ana drinks coffee."),
-        ("I moved away from Berlin.", "Ana no longer lives in Berlin.", "Ana lives in Berlin."),
-        ("I used to live in Berlin.", "Ana no longer lives in Berlin.", "Ana lives in Berlin."),
-        ("I sold my car.", "Ana no longer has a car.", "Ana has a car."),
-        ("I cancelled my membership.", "Ana no longer has a membership.", "Ana has a membership."),
-        ("Ich habe Berlin verlassen.", "Ana wohnt nicht mehr in Berlin.", "Ana wohnt in Berlin."),
-        ("Ich habe bei Siemens gekündigt.", "Ana arbeitet nicht mehr bei Siemens.", "Ana ist bei Siemens."),
-        ("J'ai quitté Lyon.", "Ana n'habite plus à Lyon.", "Ana habite à Lyon."),
-        ("Dejé mi trabajo en Enagás.", "Ana ya no trabaja en Enagás.", "Ana trabaja en Enagás."),
-        ("タバコをやめました。", "Anaはもうタバコを吸わない。", "Anaはタバコを吸う。"),
-        ("我退出了羽毛球俱乐部。", "Ana不再参加羽毛球俱乐部。", "Ana参加羽毛球俱乐部。"),
+        ("I quit my job at Siemens.", "Ana no longer works at Siemens."),
+        ("I left Siemens last month.", "Ana no longer works at Siemens."),
+        ("I left my job at Siemens.", "Ana no longer works at Siemens."),
+        ("I gave up coffee.", "Ana does not drink coffee any more."),
+        ("I moved away from Berlin.", "Ana no longer lives in Berlin."),
+        ("I used to live in Berlin.", "Ana no longer lives in Berlin."),
+        ("I sold my car.", "Ana no longer has a car."),
+        ("I cancelled my membership.", "Ana no longer has a membership."),
+        ("I no longer live in Berlin.", "Ana moved away from Berlin."),
+        ("Ich habe Berlin verlassen.", "Ana wohnt nicht mehr in Berlin."),
+        ("Ich habe bei Siemens gekündigt.", "Ana arbeitet nicht mehr bei Siemens."),
+        ("J'ai quitté Lyon.", "Ana n'habite plus à Lyon."),
+        ("Dejé mi trabajo en Enagás.", "Ana ya no trabaja en Enagás."),
+        ("タバコをやめました。", "Anaはもうタバコを吸わない。"),
+        ("我退出了羽毛球俱乐部。", "Ana不再参加羽毛球俱乐部。"),
     ],
 )
-def test_what_somebody_ended_is_no_longer_so(said: str, ended: str, still: str) -> None:
+def test_what_somebody_ended_is_no_longer_so(said: str, ended: str) -> None:
     assert judged(ended, line("Hello."), line(said)) is not None
-    assert judged(still, line("Hello."), line(said)) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ("I left Oslo for Rome.", "Ana lives in Rome."),
+        ("I used to be a nurse.", "Ana was a nurse."),
+        ("I quit my job as a nurse.", "Ana was a nurse."),
+        ("I quit.", "Ana quit her job."),
+        ("My wife left me a house.", "Ana has a house from her wife."),
+        ("I used to live in Rome, but now I live in Oslo.", "Ana lives in Oslo."),
+    ],
+)
+def test_an_end_refuses_nothing_that_was_or_is_so(said: str, text: str) -> None:
+    assert judged(text, line("Hello."), line(said)) is not None
 
 
 def test_an_end_is_believed_only_of_what_somebody_ended() -> None:
     assert judged("Ana quit her job at Siemens.", line("I work at Siemens.")) is None
+    assert judged("Ana sells no bread any more.", line("I sell bread.")) is None
+    assert judged("Eva verkauft kein Brot mehr.", line("Eva verkauft Brot."), line("Ich kaufe Brot.")) is None
+    assert judged("Ana has no house any more.", line("My wife left me a house.")) is None
     assert judged("Ana no longer has a boat.", line("I sold my car.")) is None
-    assert judged("Ana quit.", line("Hello there.")) is None
+    assert judged("Ana quit.", line("Hello there."), line("I like no nuts.")) is None
     assert judged("Ana买了戒指。", line("我买了戒指。")) is not None
     assert judged("Anaは花屋です。", line("花屋で花を売っています。")) is not None
     assert judged("The crane lifts boats.", line("The crane is used to lift boats.")) is not None
-    assert judged("Ana lives in Oslo.", line("I used to live in Rome, but now I live in Oslo.")) is not None
 
 
 @pytest.mark.parametrize(
