@@ -68,7 +68,7 @@ _BEGINS = (
 _IF = (
     r"(?:if (?:only )?(?:i|we) (?:ever |just )?(?:were|lived|had|worked|owned)"
     r"|si j(?:e |['\u2019])(?:\w{1,2}['\u2019 ]){0,2}(?!(?:[fsv]|conn|pl|par)ais\b)\w+ais"
-    r"|si (?:yo |no |me )?(?:\w{3,}(?<!par)(?<!clar)ara|\w+(?<!qu)iera|fuera))\b"
+    r"|si (?:yo |no |me )?(?:\w{3,}ara(?<!para)(?<!clara)|\w+(?<!qu)iera|fuera))\b"
 )
 IMAGINED = re.compile(
     rf"(?:(?:{_BEGINS}|(?P<real>(?:\bwould|['\u2019]d|\w(?:rais|ría))\b[^,;.!?]{{0,60}}? )){_IF}"
