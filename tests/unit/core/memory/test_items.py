@@ -164,8 +164,8 @@ def test_what_is_asked_is_not_said() -> None:
         ("If I lived in Rome, I would cycle.", "Ana lives in Rome."),
         ("I live in Oslo. If I lived in Rome, I would cycle.", "Ana lives in Rome."),
         (
-            "I live and work in Oslo. If I lived and worked in Rome, I would cycle.",
-            "Ana lives and works in Rome.",
+            "I live in Oslo with a dog. If I lived in Rome, I would sail.",
+            "Ana lives in Oslo with a dog from Rome.",
         ),
         ("I would cycle if I lived in Rome.", "Ana lives in Rome."),
         ("If I lived in Rome and worked at Fiat, I would be happy.", "Ana works at Fiat."),
