@@ -31,6 +31,8 @@ LEAST = 256
 """Tokens; a smaller number is not taken for a context window."""
 _SHRUNK = 0.75
 """Share of the tokens sent that is taken as the window after a refusal without numbers."""
+SHOWN = 0.05
+"""Share of a request's tokens that may be images, audio and files where counts are compared."""
 COUNTED = 1024
 """Tokens that the upstream must have counted before a truncation is believed."""
 _STALLS = 2
@@ -132,13 +134,13 @@ class Growth(msgspec.Struct):
     def observe(self, sent: int, count: int, shown: int = 0) -> Sample:
         """Take note that the upstream counted ``count`` tokens for ``sent`` counted tokens.
 
-        Where other images are ``shown`` than before, the counts so far say nothing of what was sent.
+        Where much else is ``shown`` than before, the counts so far say nothing of what was sent.
         """
-        if shown != self.shown:
-            self.sent = self.count = self.newest_sent = self.newest_count = self.stalls = 0
-            self.shown = shown
         if 2 * sent < self.sent:
             return Sample.PLAIN  # a side request, such as a subagent's, tells nothing about the conversation
+        if abs(shown - self.shown) > SHOWN * sent:
+            self.sent = self.count = self.newest_sent = self.newest_count = self.stalls = 0
+            self.shown = shown
         before_sent, before_count = self.newest_sent, self.newest_count
         self.newest_sent, self.newest_count = sent, count
         if not self.count:

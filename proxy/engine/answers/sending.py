@@ -62,7 +62,8 @@ class Sender:
             asks_usage = False
         else:
             asks_usage = body.is_streamed and not body.wants_usage
-        if asks_usage and request.model.wants_usage(exchange.counted_tokens, window):
+        counted, shown = exchange.counted_tokens, request.chain.shown
+        if asks_usage and request.model.wants_usage(counted, window, shown):
             exchange.body = self.dialect.asking_for_usage(exchange.body)
             exchange.adds_usage = True
         if decision.plan != EMPTY and request.cache_key and not exchange.is_cache_key_refused:

@@ -15,6 +15,7 @@ from proxy.core.budget.budget import Window
 from proxy.core.budget.learning import (
     COUNTED,
     PLAUSIBLE,
+    SHOWN,
     SMALL,
     STEPS,
     Growth,
@@ -32,8 +33,6 @@ from proxy.telemetry import log_event, log_warning
 
 _PLAUSIBLE = 4
 """How far our count may be off: numbers of more than this many times the tokens sent are ignored."""
-_SHOWN = 0.05
-"""Share of a request's tokens that may be images, audio and files where counts are compared."""
 _SAMPLES = 5
 """Samples of usage from which on a model's ratio is known well enough (law 1)."""
 _LABEL = 80
@@ -62,7 +61,7 @@ class Model(msgspec.Struct, kw_only=True):
     has_agreed: bool = False
     """Whether the count of such a request was close enough to our own to be a tokenizer's."""
     longest: int = 0
-    """Tokens, by our count, of the longest request whose usage was seen."""
+    """Tokens, by our count, of the longest of them."""
     logged: tuple[Window, ...] = ()
     """The windows that were logged."""
     is_overrun_logged: bool = False
@@ -83,15 +82,20 @@ class Model(msgspec.Struct, kw_only=True):
         """The model's name in logs and traces, shortened: clients choose names of any length."""
         return self.name[:_LABEL]
 
-    def wants_usage(self, counted: int, window: Window) -> bool:
+    def wants_usage(self, counted: int, window: Window, shown: int = 0) -> bool:
         """Whether the usage of a request of so many ``counted`` tokens would teach something.
+
+        ``shown`` are those of images, audio and files in its conversation.
 
         That is so while there are too few samples, or while the window is unknown and no request of this
         length was answered yet. Short requests, which are no samples, are asked as often among themselves.
         """
         sent = self.ratio.calibrated(counted)
-        samples = self.ratio.samples + self.estimates if counted >= SMALL else self.short_samples
-        is_longest = sent >= COUNTED and excess(sent, max(self.evidence.answered, self.longest)) >= 0
+        samples, longest = self.ratio.samples, self.evidence.answered
+        if shown > SHOWN * counted:
+            samples, longest = self.estimates, max(longest, self.longest)
+        samples = samples if counted >= SMALL else self.short_samples
+        is_longest = sent >= COUNTED and excess(sent, longest) >= 0
         is_news = samples < _SAMPLES or (window.limit is None and is_longest)
         return is_news and not self.refuses_usage
 
@@ -180,13 +184,13 @@ class Models:
         is_plausible = model.has_agreed or max(model.ratio.recent, default=0.0) >= PLAUSIBLE
         has_agreed = is_plausible and evidence.is_tracked
         sample = growth.observe(counted, prompt, shown)
-        if shown > _SHOWN * counted >= _SHOWN * SMALL:
+        if shown > SHOWN * counted >= SHOWN * SMALL:
             model.estimates += 1
             model.has_agreed |= prompt * STEPS >= PLAUSIBLE * counted
-        if sample is not Sample.ODD and (prompt > sent or shown <= _SHOWN * counted):
+            model.longest = max(model.longest, sent)
+        if sample is not Sample.ODD and (prompt > sent or shown <= SHOWN * counted):
             model.ratio.observe(counted, prompt)
         evidence.is_tracked |= sample is Sample.TRACKED
-        model.longest = max(model.longest, sent)
         if prompt <= _PLAUSIBLE * model.ratio.calibrated(counted):
             evidence.learn_answer(prompt)
         window = growth.window if has_agreed else None

@@ -164,3 +164,18 @@ def test_a_request_of_which_too_little_was_counted_is_no_sample_of_the_ratio():
     assert growth.observe(5_000, 2_600) is Sample.ODD
     assert growth.observe(6_000, 2_600) is Sample.ODD
     assert growth.observe(1_000, 1_000) is Sample.PLAIN
+
+
+def test_a_side_request_without_its_pictures_hides_no_truncation() -> None:
+    growth = Growth()
+    for number in range(8):
+        growth.observe(3_000 + 2_000 * number, min(3_000 + 2_000 * number, 4_096), 765)
+        growth.observe(100, 100, 0)
+    assert growth.window == 4_096
+
+
+def test_a_small_picture_a_turn_makes_no_count_without_cached_tokens_plain() -> None:
+    growth, samples = Growth(), list[Sample]()
+    for number in range(8):
+        samples.append(growth.observe(20_000 + 300 * number, 20_000 if not number else 300, 85 * number))
+    assert samples[1:] == [Sample.ODD] * 7
