@@ -326,7 +326,7 @@ def session(chain: Chain, policy: Policy, budget: Budget, summary: str | None = 
             )  # an odd late result belongs to a call that is cut: the engine's epoch does not hold
         done = turn(prefix, plan, policy, budget, summary, past)
         plan = done.plan
-        past = past if done.begun is None else past.after(length)
+        past = past if done.begun is None else past.after(length, done.stage)
         yield done
 
 

@@ -24,7 +24,7 @@ from proxy.core.economics.economy import SummaryCalls, account_of, summary_calls
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.draft import lacking_summaries
 from proxy.core.planning.from_scratch import plan_from_scratch
-from proxy.core.planning.life import NO_PAST, Past, is_earned
+from proxy.core.planning.life import NO_PAST
 from proxy.core.planning.plan import EMPTY, Account, Plan, Span, Verdict, view_tokens
 from proxy.core.planning.planner import draft, finish
 from proxy.core.planning.situation import Conditions, Count, Situation
@@ -117,7 +117,7 @@ def replay(
         plan, epochs, account = _next(situation, stage, meters[0].summarised)
         most, usual = (meter.calls(situation, plan) if epochs else SummaryCalls() for meter in meters)
         epoch += epochs
-        past = Past(past.epochs + epochs * is_earned(stage), length) if epochs else past
+        past = past.after(length, stage, epochs) if epochs else past
         view = view_tokens(plan, prefix.tokens)
         sent, full = (budget.with_head(each) for each in (view, prefix.tokens.total))
         is_cached = is_warm and number > 1

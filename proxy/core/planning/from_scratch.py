@@ -141,6 +141,7 @@ class _Replay:
     def _begin(self, decided: Draft) -> None:
         """Begin an epoch; a ledger that is not written is assumed to be as large as ``_bound`` allows."""
         situation, plain = decided.situation, written(decided, {})
+        self._past = self._past.after(self._length, self._stage)
         is_written = self._is_next_written
         self.epochs += 1
         self._most = None if is_written else min(self._bound, room_of(situation, plain))
@@ -151,6 +152,6 @@ class _Replay:
         if self._written is not None:
             self._view_tokens = view_tokens(self._written, tokens)
         self._ledger = self._view_tokens - without
-        self._begun, self._plain, self._past = situation, plain, self._past.after(self._length)
+        self._begun, self._plain = situation, plain
         self._open, self._is_late = situation.chain.open_from, False
         situation.read.forget(_DECODED)

@@ -124,9 +124,9 @@ class Past(msgspec.Struct, frozen=True):
     length: int = 0
     """Number of messages in the chain when the newest of these epochs began."""
 
-    def after(self, length: int) -> "Past":
-        """Return the past with one more epoch, begun when the chain had ``length`` messages."""
-        return Past(self.epochs + 1, length)
+    def after(self, length: int, stage: Stage, epochs: int = 1) -> "Past":
+        """Return the past with more epochs, begun at this stage, when the chain had ``length`` messages."""
+        return Past(self.epochs + epochs * is_earned(stage), length)
 
 
 NO_PAST = Past()
@@ -184,7 +184,7 @@ def allows(past: Past, tokens: Sizes, budget: Budget, stages: Stages) -> bool:
     # Compacting again without growth loops: https://github.com/google-gemini/gemini-cli/issues/6563
     if budget.is_overrun:
         return tokens.between(past.length) >= budget.earned
-    if not past.epochs:
+    if not past.length:
         return True
     earned = distance(budget, stages)
     return 2 * tokens.between(past.length) >= earned and tokens.total >= past.epochs * earned

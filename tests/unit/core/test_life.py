@@ -30,6 +30,11 @@ def test_the_next_one_needs_half_of_what_lies_between_trigger_and_target():
     assert allows(Past(1, 1), Sizes.of([800, 150]), BUDGET, STAGES)
 
 
+def test_after_epochs_by_count_alone_the_next_by_usage_needs_that_growth_too():
+    assert not allows(Past(0, 1), Sizes.of([800, 149]), BUDGET, STAGES)
+    assert allows(Past(0, 1), Sizes.of([800, 150]), BUDGET, STAGES)
+
+
 def test_a_lane_has_no_more_epochs_than_its_tokens_hold_that_distance():
     assert allows(Past(3, 1), Sizes.of([750, 150]), BUDGET, STAGES)
     assert not allows(Past(4, 1), Sizes.of([750, 150]), BUDGET, STAGES)
