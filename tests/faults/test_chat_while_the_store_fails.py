@@ -295,7 +295,7 @@ async def test_a_reply_that_is_lost_after_the_write_makes_no_turn_twice(
         await check_transcript(chat)
 
 
-async def test_a_fork_that_fails_at_any_step_is_not_there_or_whole_and_may_be_asked_for_again(
+async def test_a_fork_that_fails_at_any_step_leaves_no_session_with_less_and_may_be_asked_for_again(
     model: Model, durable: Server
 ) -> None:
     async with (
@@ -313,12 +313,17 @@ async def test_a_fork_that_fails_at_any_step_is_not_there_or_whole_and_may_be_as
             relay.lose_from = None
             await until(200, partial(status_of, url))
             for nodes in durable.run("KEYS", "*:nodes"):
-                assert {b"pins", b"injection"} <= {*durable.run("HKEYS", nodes.removesuffix(b":nodes"))}
+                assert b"pins" in durable.run("HKEYS", nodes.removesuffix(b":nodes"))
+            for session in durable.run("KEYS", "*:named"):
+                fields = {*durable.run("HKEYS", session)}
+                assert b"record" in fields or b"injection" not in fields
             failed += 1
         assert failed > 5
         for step in range(failed):
             fork = await ask(url, "POST", "sessions/s/fork", {"name": f"f{step}"})
             assert (fork.status_code, fork.json()["name"]) == (200, f"f{step}")
+        for session in durable.run("KEYS", "*:named"):
+            assert {b"record", b"pins", b"injection"} <= {*durable.run("HKEYS", session)}
         assert len((await admin(url, "sessions"))["sessions"]) == failed + 1
 
 

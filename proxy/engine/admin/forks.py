@@ -51,9 +51,7 @@ class Forks:
         start = root() if key.sid == NAMED else branch[0].parent
         nodes = await asyncio.to_thread(_chained, dialect, branch, start)
         there = await self.store.session(key)
-        if there is None:
-            await self.store.delete(key)  # what a fork that failed may have left
-        elif key == found.key or not _is_unused(there, nodes):
+        if there is not None and (key == found.key or not _is_unused(there, nodes)):
             raise SessionExists
         ttl = self.inspection.policy_of(found.session).store.ttl
         copies = {old.hash: new.hash for old, new in zip(branch, nodes, strict=True)}
@@ -65,9 +63,9 @@ class Forks:
             await self.store.keep_hidden(key, each, ttl, begins=True)
         if pins := [copies[each] for each in found.session.pins if each in copies]:
             await self.store.pin(key, pins, ttl)
-        if whole.injection:
+        await self.store.record(key, turn, ttl)
+        if whole.injection:  # last: without a fork it would be that of the next session of its name
             await self.store.inject(key, whole.injection.digest, whole.injection.raw, ttl)
-        await self.store.record(key, turn, ttl)  # last: a fork that is there is whole
         return await self.inspection.read(key)
 
     def _place(self, found: Inspected, name: str | None) -> tuple[SessionKey, str]:
@@ -178,7 +176,7 @@ def _up_to(dialect: Dialect, branch: Sequence[Node], at: int | None) -> Sequence
 
 def _is_unused(fork: Session, nodes: Sequence[Node]) -> bool:
     """Whether a session is a fork with these messages that has had no turn yet: it may be written again."""
-    answers = sum(node.answer for node in nodes)
+    answers = sum(node.answer and node.complete for node in nodes)
     return (fork.updated, fork.turns, fork.tip) == (fork.created, answers, nodes[-1].hash)
 
 
