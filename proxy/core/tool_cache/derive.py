@@ -242,7 +242,7 @@ def is_error(text: str) -> bool:
     return any(
         any(members.get(name) for name in _FAULTS)
         or any(members.get(name) is True for name in _FLAGS)
-        or any(members.get(name) in (False, "false") for name in _SUCCESSES)
+        or any(members.get(name) is False or members.get(name) == "false" for name in _SUCCESSES)
         or any(_number(members.get(name)) >= _BAD for name in _CODES)
         or any(_number(members.get(name)) != 0 for name in _EXITS)
         or any(str(members.get(name)).lower() in _BAD_STATES for name in _STATES)

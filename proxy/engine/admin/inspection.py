@@ -286,15 +286,20 @@ class Branch:
     def tokens(self) -> int:
         """The size of its view, including the head, in the model's tokens."""
         situation, budget = self.situation, self.situation.budget
-        has_tool = situation.plan != EMPTY or situation.policy.memory.enabled
+        has_tool = situation.plan != EMPTY or situation.policy.memory.enabled or self._ours > 0
         return budget.with_head(situation.view_tokens - (0 if has_tool else budget.tool))
+
+    @property
+    def _ours(self) -> int:
+        """Counted tokens of calls of the proxy's own tools, and their results."""
+        hidden = self.found.hidden
+        return sum(hidden[node.hash].ours for node in self.nodes if node.hash in hidden)
 
     @property
     def full_tokens(self) -> int:
         """The size of the whole branch and the head, in the model's tokens, had nothing been recalled."""
-        hidden, budget = self.found.hidden, self.situation.budget
-        ours = sum(hidden[node.hash].ours for node in self.nodes if node.hash in hidden)
-        return budget.with_head(self.situation.chain.tokens.total - ours - budget.tool)
+        budget = self.situation.budget
+        return budget.with_head(self.situation.chain.tokens.total - self._ours - budget.tool)
 
     @property
     def stage(self) -> str:

@@ -193,7 +193,7 @@ class Recorder:
         """Bill hidden requests after which one failed: the client got an error, and no turn is recorded."""
         request = exchange.request
         try:
-            bill = bill_of_hidden(request, rounds, rounds.used, rounds.count)
+            bill = bill_of_hidden(request, rounds, rounds.used, rounds.count - rounds.refused)
             self.billed(request.model.name, bill, request.session.key, self._ttl(exchange))
         except Exception as error:  # noqa: BLE001 - the client gets the error that the upstream gave
             log_fault("hidden requests could not be billed", error)
