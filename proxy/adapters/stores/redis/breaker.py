@@ -72,7 +72,11 @@ class Breaker:
         """
         fault = _fault(failure)
         if isinstance(failure, ResponseError):
-            self._refuse(fault)
+            self.succeeded()
+            now = self._clock.monotonic()
+            if now - self._refused.get(fault.kind, -_AGAIN) >= _AGAIN:
+                self._refused[fault.kind] = now
+                log_warning("the store refuses", why=fault.kind, detail=fault.detail)
             return StoreUnavailable(f"The store refuses: {fault.kind}.")
         if fault.kind != self._kind:
             self._kind = fault.kind
@@ -82,13 +86,6 @@ class Breaker:
 
     def _open(self) -> None:
         self._next_trial = self._clock.monotonic() + self._rest
-
-    def _refuse(self, fault: Fault) -> None:
-        self.succeeded()
-        now = self._clock.monotonic()
-        if now - self._refused.get(fault.kind, -_AGAIN) >= _AGAIN:
-            self._refused[fault.kind] = now
-            log_warning("the store refuses", why=fault.kind, detail=fault.detail)
 
     def succeeded(self) -> None:
         if self.is_open:
