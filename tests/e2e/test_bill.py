@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,29 +11,20 @@ from typing import Any
 import httpx2
 import pytest
 
-from proxy.cli import main
-from tests.support.clients import ADMIN, Chat, Chats, Small, admin, answer_in, bill_of, proxying, user
+from tests.support.bills import CACHED, FRESH, OUTPUT, talker, usage, using
+from tests.support.clients import ADMIN, Chats, Small, admin, bill_of, proxying, user
 from tests.support.operator import ask
-from tests.support.repeated_calls import POLICY as REPEATED_CALLS
-from tests.support.repeated_calls import TOOLS, WEATHER, known
 from tests.support.replays import replayed
 from tests.support.servers import Exchange
 from tests.support.stores import embedded_valkey, run
 from tests.support.upstreams import (
-    JSON,
-    Behaviour,
     Message,
     Model,
-    calling,
     completion,
     events,
-    plainly,
     said,
-    sse,
 )
 
-FRESH, CACHED, OUTPUT = 2.5e-6, 1.25e-6, 10e-6
-"""Dollars for a token of gpt-4o."""
 LONG = "Tell me all of it, please. " * 30
 
 
@@ -52,32 +42,8 @@ async def url(model: Model, valkey: str) -> AsyncIterator[str]:
         yield served
 
 
-def using(used: Message, message: Message | None = None, *, stream: bool = False) -> Behaviour:
-    """An answer with this usage."""
-    told = message or said("So it is.")
-
-    async def answer(exchange: Exchange) -> None:
-        if stream:
-            chunks = events(told, prompt=0)
-            await exchange.stream_events([*chunks[:-1], chunks[-1] | {"usage": used}])
-        else:
-            await exchange.answer_json(completion(told) | {"usage": used})
-
-    return answer
-
-
-def usage(prompt: int, output: int, **details: int) -> Message:
-    return {"prompt_tokens": prompt, "completion_tokens": output, "prompt_tokens_details": details}
-
-
 async def stats(url: str, **query: str) -> Any:
     return await admin(url, "stats", **query)
-
-
-def talker(chats: Chats, url: str, model: str = "gpt-4o", session: str = "s") -> Chat:
-    chat = chats(url, X_Unabridged_Session=session)
-    chat.members = {"model": model}
-    return chat
 
 
 async def test_a_sessions_bill_is_its_usage_at_the_prices_of_its_model(
@@ -226,30 +192,6 @@ async def test_sums_over_hours_days_models_and_sessions_are_the_same(url: str, c
     assert {row["name"] for row in told["session"]["rows"]} == {"a", "b", "c"}
 
 
-async def test_the_command_names_each_model_whole(
-    url: str, chats: Chats, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("UNABRIDGED_ADMIN_TOKEN", "admin")
-    for name in ("claude-sonnet-4-20250514", "T5-small"):
-        await talker(chats, url, name, name).ask("What is it?")
-        await bill_of(url, name)
-    assert await asyncio.to_thread(main, ["stats", "--server", url, "--by", "model"]) == 0
-    told = capsys.readouterr().out
-    assert "claude-sonnet-4-20250514" in told
-    assert "T5-small" in told
-
-
-async def test_the_command_tells_what_its_sums_are_of_above_them(
-    url: str, chats: Chats, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("UNABRIDGED_ADMIN_TOKEN", "admin")
-    await talker(chats, url).ask("What is it?")
-    await bill_of(url)
-    assert await asyncio.to_thread(main, ["stats", "--server", url, "--by", "session"]) == 0
-    told = capsys.readouterr().out
-    assert told.index("the sums below") < told.index("spent on answers")
-
-
 async def test_a_price_that_nobody_knows_is_told_as_such(url: str, chats: Chats) -> None:
     await talker(chats, url, "a-model-of-mine").ask("What is it?")
     bill = await bill_of(url)
@@ -291,41 +233,6 @@ async def test_who_writes_a_duration_wrongly_hears_how_it_is_written(url: str, s
     error = answer.json()["error"]
     assert (answer.status_code, error["param"]) == (400, "since")
     assert error["message"] == "`since` must be a duration such as 24h or 7d."
-
-
-class TestTheCommand:
-    async def test_it_shows_what_was_spent_and_saved_and_what_is_unknown(
-        self, url: str, chats: Chats, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        monkeypatch.setenv("UNABRIDGED_ADMIN_TOKEN", "admin")
-        for session, name in (("a", "gpt-4o"), ("b", "a-model-of-mine")):
-            await talker(chats, url, name, session).ask("What is it?")
-            await bill_of(url, session)
-        paid = (await stats(url))["total"]["dollars"]["spent"]
-        assert await asyncio.to_thread(main, ["stats", "--by", "model", "--server", url]) == 0
-        lines = [line.split() for line in capsys.readouterr().out.splitlines() if line]
-        known = next(line for line in lines if line[0] == "gpt-4o")
-        unknown = next(line for line in lines if line[0] == "a-model-of-mine")
-        assert f"{paid:.4f}" in known
-        assert unknown.count("unknown") == 3
-
-    async def test_it_says_the_same_as_json(
-        self, url: str, chats: Chats, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        monkeypatch.setenv("UNABRIDGED_ADMIN_TOKEN", "admin")
-        await talker(chats, url).ask("What is it?")
-        await bill_of(url)
-        words = ["stats", "--since", "24h", "--json", "--server", url]
-        assert await asyncio.to_thread(main, words) == 0
-        assert json.loads(capsys.readouterr().out) == await stats(url, since="24h")
-
-    async def test_it_says_how_long_bills_are_kept_where_more_is_asked_for(
-        self, url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        monkeypatch.setenv("UNABRIDGED_ADMIN_TOKEN", "admin")
-        assert await asyncio.to_thread(main, ["stats", "--since", "91d", "--server", url]) != 0
-        assert "`since` is at most 90d" in capsys.readouterr().err
-        assert await asyncio.to_thread(main, ["stats", "--since", "90d", "--server", url]) == 0
 
 
 async def test_a_summary_that_could_not_be_had_is_told_with_its_reason(
@@ -383,77 +290,6 @@ async def test_a_replay_of_what_was_exported_comes_to_the_same_bill(
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["in one piece", "streamed"])
-async def test_a_round_that_the_client_does_not_see_is_billed_beside_the_answer(
-    small: Small, model: Model, chats: Chats, stream: bool
-) -> None:
-    url = await small(50_000, extra=REPEATED_CALLS)
-    chat = talker(chats, url)
-    chat.messages, chat.members["tools"] = known()[:-1], TOOLS
-    for message, used in (
-        (calling(WEATHER), usage(1_000, 20, cached_tokens=0)),
-        (said("It is 18 degrees."), usage(1_200, 30, cached_tokens=0)),
-    ):
-        model.replies.append(using(used, message, stream=stream))
-    if stream:
-        chat.members |= {"stream": True, "stream_options": {"include_usage": True}}
-    await chat.ask("And now?")
-    bill = await bill_of(url)
-    assert (bill["requests"], bill["tool_calls_answered"]) == (1, 1)
-    assert bill["tokens"]["sent"] == 1_200
-    assert bill["dollars"]["hidden"] == pytest.approx(1_000 * FRESH + 20 * OUTPUT, abs=1e-9)
-    assert bill["dollars"]["answers"] == pytest.approx(1_200 * FRESH + 30 * OUTPUT, abs=1e-9)
-
-
-async def test_rounds_of_short_prompts_have_the_price_of_short_prompts(
-    small: Small, model: Model, chats: Chats
-) -> None:
-    chat = talker(chats, await small(50_000, extra=REPEATED_CALLS), "gpt-5.4")
-    chat.messages, chat.members["tools"] = known()[:-1], TOOLS
-    for message in (calling(WEATHER), calling(WEATHER), said("It is 18 degrees.")):
-        model.replies.append(using(usage(200_000, 0, cached_tokens=0), message))
-    await chat.ask("And now?")
-    dollars = (await bill_of(chat.url))["dollars"]
-    assert dollars["hidden"] == pytest.approx(2 * 200_000 * 2.5 / 1e6, abs=1e-9)
-    assert dollars["answers"] == pytest.approx(200_000 * 2.5 / 1e6, abs=1e-9)
-
-
-@pytest.mark.parametrize("stream", [False, True], ids=["in one piece", "streamed"])
-@pytest.mark.parametrize("told", [True, False], ids=["of known price", "of unknown price"])
-async def test_a_round_after_which_the_next_one_fails_is_billed_too(
-    small: Small, model: Model, chats: Chats, told: bool, stream: bool
-) -> None:
-    chat = talker(chats, await small(50_000, extra=REPEATED_CALLS))
-    chat.messages, chat.members["tools"], model.tells_usage = known(), TOOLS, False
-    hidden = calling(WEATHER)
-    model.replies += [
-        using(usage(1_000, 20, cached_tokens=0), hidden, stream=stream) if told else hidden,
-        plainly(429, [JSON], b'{"error": {"message": "slower"}}'),
-        said("It is 18 degrees."),
-    ]
-    chat.members["stream"] = stream
-    assert "slower" in (await chat.send()).text
-    chat.members["stream"] = False
-    assert (await chat.send()).status_code == 200
-    bill = await bill_of(chat.url)
-    assert (bill["requests"], bill["tool_calls_answered"]) == (1, 1)
-    assert bill["price_unknown"] == (0 if told else 1)
-    assert bill["dollars"]["hidden"] == pytest.approx((1_000 * FRESH + 20 * OUTPUT) * told, abs=1e-9)
-
-
-async def test_a_refused_round_costs_nothing_where_the_answer_ends_without_it(
-    small: Small, model: Model, chats: Chats
-) -> None:
-    chat = talker(chats, await small(50_000, extra=REPEATED_CALLS))
-    chat.messages, chat.members["tools"] = known(), TOOLS
-    refused = plainly(400, [JSON], b'{"error": {"message": "no", "type": "invalid_request_error"}}')
-    model.replies += [using(usage(1_000, 20, cached_tokens=0), calling(WEATHER)), refused, refused]
-    assert answer_in(await chat.send())["tool_calls"]
-    bill = await bill_of(chat.url)
-    assert (bill["price_unknown"], bill["dollars"]["hidden"]) == (0, 0)
-    assert bill["dollars"]["answers"] == pytest.approx(1_000 * FRESH + 20 * OUTPUT, abs=1e-9)
-
-
-@pytest.mark.parametrize("stream", [False, True], ids=["in one piece", "streamed"])
 async def test_several_answers_without_a_usage_are_of_unknown_price(
     url: str, model: Model, chats: Chats, stream: bool
 ) -> None:
@@ -475,38 +311,6 @@ async def test_several_answers_without_a_usage_are_of_unknown_price(
     assert (await chat.send()).status_code == 200
     bill = await bill_of(url)
     assert (bill["requests"], bill["price_unknown"], bill["dollars"]) == (1, 1, None)
-
-
-async def test_a_hidden_round_is_billed_though_the_client_leaves_during_the_next_one(
-    small: Small, model: Model, chats: Chats
-) -> None:
-    async def pauses(exchange: Exchange) -> None:
-        await exchange.start(200, [(b"Content-Type", b"text/event-stream")])
-        await exchange.chunk(b"".join(map(sse, events(said("It is"))[:-1])))
-        await exchange.gone()
-
-    chat = talker(chats, await small(50_000, extra=REPEATED_CALLS))
-    chat.messages, chat.members["tools"], chat.members["stream"] = known(), TOOLS, True
-    model.replies += [using(usage(1_000, 20, cached_tokens=0), calling(WEATHER), stream=True), pauses]
-    body, address = {**chat.members, "messages": chat.messages}, f"{chat.url}/v1/chat/completions"
-    async with chat.client.stream("POST", address, json=body, headers=chat.headers) as response:
-        async for text in response.aiter_text():
-            if "It is" in text:
-                break
-    bill = await bill_of(chat.url)
-    assert bill["dollars"]["hidden"] == pytest.approx(1_000 * FRESH + 20 * OUTPUT, abs=1e-9)
-    assert bill["price_unknown"] == 0
-
-
-async def test_hidden_rounds_of_which_nothing_is_told_are_of_unknown_price(
-    small: Small, model: Model, chats: Chats
-) -> None:
-    chat = talker(chats, await small(50_000, extra=REPEATED_CALLS))
-    chat.messages, chat.members["tools"], chat.members["stream"] = known()[:-1], TOOLS, True
-    model.replies += [calling(WEATHER), said("It is 18 degrees.")]
-    await chat.ask("And now?")
-    bill = await bill_of(chat.url)
-    assert (bill["estimated"], bill["price_unknown"], bill["dollars"]["hidden"]) == (1, 1, 0)
 
 
 @pytest.mark.parametrize(
@@ -532,14 +336,3 @@ async def test_a_usage_that_makes_no_sense_loses_no_turn_and_stops_no_bill(
     paid = after["dollars"]["answers"] - before["dollars"]["answers"]
     assert paid == pytest.approx(2_000 * FRESH + 100 * OUTPUT, abs=1e-6)
     assert (await admin(url, "sessions/s"))["turns"] == 2
-
-
-async def test_a_session_is_shown_with_its_bill(
-    url: str, chats: Chats, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("UNABRIDGED_ADMIN_TOKEN", "admin")
-    await talker(chats, url).ask("What is it?")
-    paid = (await bill_of(url))["dollars"]["spent"]
-    assert await asyncio.to_thread(main, ["sessions", "show", "s", "--server", url]) == 0
-    shown = dict(line.rsplit(None, 1) for line in capsys.readouterr().out.splitlines() if " $ " in line)
-    assert shown["spent $"] == f"{paid:.4f}"
