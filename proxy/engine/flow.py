@@ -16,9 +16,10 @@ import msgspec
 
 from proxy.core.budget.budget import Budget, Stage, stage_of
 from proxy.core.planning.chain import Chain
-from proxy.core.planning.plan import EMPTY, Epoch, Plan, view_tokens
+from proxy.core.planning.plan import Epoch, Plan, view_tokens
 from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions
 from proxy.core.policy.policy import Policy
+from proxy.core.recall.tool import carries_tool
 from proxy.core.tool_cache.cache import ToolCache
 from proxy.engine.intake.history import Appended, History
 from proxy.engine.intake.homes import MemoryHome
@@ -94,13 +95,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return self.budget.head + self.chain.tokens.total
 
     def tool_under(self, plan: Plan) -> bytes:
-        """Return the proxy's tool if this plan cuts something, the history has calls of it, or memory is on.
-
-        Some upstreams refuse messages with calls where no tools are given. Else empty.
-        """
-        if self.tool and (plan != EMPTY or self.incoming.policy.memory.enabled or self.history.ours()):
-            return self.tool
-        return b""
+        """Return the proxy's tool where it goes out with the request under this plan; else empty."""
+        is_sent = self.tool and carries_tool(plan, self.incoming.policy, self.history.ours())
+        return self.tool if is_sent else b""
 
     def alternates(self, epoch: Epoch | None) -> bool:
         """Whether notes are merged into neighbouring messages, for a model that requires alternating roles.

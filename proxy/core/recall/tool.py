@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from proxy.core.dialects.dialect import Body
 from proxy.core.formats.json import as_mapping, loads_writable
-from proxy.core.planning.plan import runs_of
+from proxy.core.planning.plan import EMPTY, Plan, runs_of
 from proxy.core.policy.policy import Policy
 from proxy.core.recall.passages import Reach, widened
 
@@ -69,10 +69,19 @@ class Unclear(ValueError):  # noqa: N818 - said to the model, not raised at anyb
 def offered_tool(policy: Policy, body: Body) -> bytes:
     """Return the tool that a request may carry once something is cut; empty if the policy has no recall.
 
-    Its tokens count as part of the head from the first request on, so that the head's size is constant.
+    Its room is kept from the first request on, so that the head's size is constant.
     """
     description = _DESCRIPTION_WITH_MEMORY if policy.memory.enabled else DESCRIPTION
     return body.tool(NAME, description, PARAMETERS) if policy.recall.enabled else b""
+
+
+def carries_tool(plan: Plan, policy: Policy, ours: int) -> bool:
+    """Whether the tool goes out with a request: something is cut, memory is on, or there are calls of it.
+
+    ``ours`` are the tokens of calls of it in the history: some upstreams refuse messages with calls where no
+    tools are given.
+    """
+    return plan != EMPTY or policy.memory.enabled or ours > 0
 
 
 def read_arguments(arguments: str) -> Wanted:

@@ -29,6 +29,7 @@ from proxy.core.planning.reasoning import without_reasoning
 from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Summary
+from proxy.core.recall.tool import carries_tool
 from proxy.core.tool_cache.cache import Rules, ToolCache
 from proxy.core.tool_cache.derive import derive, initial
 from proxy.engine.models.asking import Caller
@@ -286,8 +287,8 @@ class Branch:
     def tokens(self) -> int:
         """The size of its view, including the head, in the model's tokens."""
         situation, budget = self.situation, self.situation.budget
-        has_tool = situation.plan != EMPTY or situation.policy.memory.enabled or self._ours > 0
-        return budget.with_head(situation.view_tokens - (0 if has_tool else budget.tool))
+        unsent = 0 if carries_tool(situation.plan, situation.policy, self._ours) else budget.tool
+        return budget.with_head(situation.view_tokens - unsent)
 
     @property
     def _ours(self) -> int:
