@@ -143,9 +143,8 @@ class Cluster:
             await self._learn_slots()
             sent = (self._sent(node, commands, trips) for node in self._nodes.values())
             answers, *_ = await asyncio.gather(*sent)
-            self._breaker.succeeded()
-            return answers
-        answers = await self._routed(commands, trips, transaction=transaction)
+        else:
+            answers = await self._routed(commands, trips, transaction=transaction)
         moved = [number for number, answer in enumerate(answers) if isinstance(answer, MovedError)]
         if moved:
             again = await self._routed([commands[number] for number in moved], trips, transaction=transaction)
@@ -195,8 +194,8 @@ class Cluster:
         """Read the slots from the first node that answers; the next time, begin with another node."""
         if self._has_slots:
             return
-        timeouts = self._timeouts
-        async with asyncio.timeout(timeouts.of_call(1, is_trial=False)), self._lock:
+        most = self._timeouts.of_call(1, is_trial=False)
+        async with asyncio.timeout(most), self._lock:
             if self._has_slots:
                 return
             asked = min(len(self._sources), _ASKED)
@@ -204,7 +203,7 @@ class Cluster:
                 source = self._sources[0]
                 self._sources.rotate(-1)
                 try:
-                    async with asyncio.timeout((timeouts.connect.seconds + timeouts.trip.seconds) / asked):
+                    async with asyncio.timeout(most / asked):
                         (found,) = await self._node(source).run([("CLUSTER SLOTS",)])
                 except (StoreUnavailable, RedisError, OSError):
                     continue
