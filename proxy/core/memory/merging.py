@@ -21,10 +21,10 @@ from msgspec.structs import replace
 from proxy.core.extraction.constraints import Rule, in_force
 from proxy.core.extraction.reading import Sentence
 from proxy.core.extraction.subjects import subject_of
-from proxy.core.memory.denials import is_denied, undenied
 from proxy.core.memory.items import VerifiedItem, short_id
 from proxy.core.memory.lifecycle import BORN, superseded, used
 from proxy.core.memory.records import Event, EventKind, Item, Trust, event_of
+from proxy.core.memory.statements import is_denied, undenied
 from proxy.core.text.lexicon.remembering import (
     ARTICLES,
     COUNTED,

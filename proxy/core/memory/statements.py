@@ -15,12 +15,11 @@ from typing import NamedTuple
 
 from proxy.core.extraction.facts import facts_in
 from proxy.core.extraction.reading import OUTRIGHT, strength_of
-from proxy.core.memory.denials import is_denied, undenied
 from proxy.core.memory.records import Trust
 from proxy.core.memory.utterances import Utterance
 from proxy.core.summaries.verification import Evidence, unfounded
 from proxy.core.text.lexicon.binding import QUESTION
-from proxy.core.text.lexicon.remembering import IMAGINED, IMAGINES, ORDERS
+from proxy.core.text.lexicon.remembering import ENDED, IMAGINED, IMAGINES, ORDERS, WITH_NEGATION
 from proxy.core.text.lexicon.rules import CLAUSE_END, NEGATION, RELIEF
 from proxy.core.text.lexicon.words import GERMAN, MONTHS
 from proxy.core.text.numbers import all_numbers
@@ -177,3 +176,15 @@ def _is_turned(text: str, stated: Sequence[_Stated]) -> bool:
         if not is_over and bool(NEGATION.search(clause)) is not bool(NEGATION.search(nearest)):
             return True
     return False
+
+
+def is_denied(text: str) -> bool:
+    """Whether a sentence says that something is not so, or no longer so."""
+    return bool(NEGATION.search(text) or ENDED.search(text))
+
+
+def undenied(text: str) -> str:
+    """Return what a sentence denies: without the negation and the words that go with it."""
+    for pattern in (ENDED, NEGATION, WITH_NEGATION):
+        text = pattern.sub(" ", text)
+    return text
