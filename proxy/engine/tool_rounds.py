@@ -137,6 +137,8 @@ class Rounds:
     """Counted tokens left of the budget when the rounds begin."""
     count: int = 0
     """Number of requests that have followed the first one."""
+    refused: int = 0
+    """How many of these were refused, so that the answer went on without their results."""
     hits: int = 0
     """Answered calls that the client would have made otherwise."""
     answered: int = 0
@@ -151,8 +153,6 @@ class Rounds:
     """Counted tokens of ``sequence``."""
     ours: int = 0
     """Those of calls of the proxy's own tools and of their results."""
-    refused: int = 0
-    """How many of these were refused, and followed by another or by none."""
     is_refused: bool = False
     """Whether the upstream refused to continue, which ended a stream."""
     before: Self | None = None

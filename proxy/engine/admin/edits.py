@@ -58,8 +58,8 @@ class Edits:
 
     async def delete(self, found: Inspected) -> None:
         await self.recorder.forget(found.key)
-        # First, since who asks again after a fault finds no session any more; and again at the end, as the
-        # session may be being read.
+        # First, since who asks again after a fault finds no session any more; and again at the end, as memory
+        # may have been written meanwhile.
         await self.forget_own_scope(found.key, found.session.tenant)
         was_there = await self.store.delete(found.key)
         self.recognition.forget(found.key)

@@ -58,7 +58,7 @@ class Model(msgspec.Struct, kw_only=True):
     """Number of usages seen of requests that are too short to show the ratio."""
     estimates: int = 0
     """Number of usages seen of requests of which too much was estimated to show it."""
-    has_agreed: bool = False
+    is_estimate_plausible: bool = False
     """Whether the count of such a request was close enough to our own to be a tokenizer's."""
     longest: int = 0
     """Tokens, by our count, of the longest of them."""
@@ -181,12 +181,12 @@ class Models:
         model.short_samples += counted < SMALL
         prompt, sent, evidence = usage.prompt_tokens, model.ratio.calibrated(counted), model.evidence
         # Whether any recent sample is close enough to our own count to be another tokenizer's.
-        is_plausible = model.has_agreed or max(model.ratio.recent, default=0.0) >= PLAUSIBLE
+        is_plausible = model.is_estimate_plausible or max(model.ratio.recent, default=0.0) >= PLAUSIBLE
         has_agreed = is_plausible and evidence.is_tracked
         sample = growth.observe(counted, prompt, shown)
         if shown > SHOWN * counted >= SHOWN * SMALL:
             model.estimates += 1
-            model.has_agreed |= prompt * STEPS >= PLAUSIBLE * counted
+            model.is_estimate_plausible |= prompt * STEPS >= PLAUSIBLE * counted
             model.longest = max(model.longest, sent)
         if sample is not Sample.ODD and (prompt > sent or shown <= SHOWN * counted):
             model.ratio.observe(counted, prompt)
