@@ -105,7 +105,7 @@ def room_for(situation: Situation, plain: Plan | None) -> int:
     ``plain`` is the plan without its ledger; if None, return the most that the ledger of any plan may have.
     """
     rules, tokens = situation.policy.ledger, situation.chain.tokens
-    if not (rules.constraints or rules.identifiers):
+    if not rules.is_written:
         return 0
     view = situation.budget.limit if plain is None else view_tokens(plain, tokens)
     standing = "" if plain is None else plain.ledger

@@ -2,10 +2,10 @@
 
 Most of an agent's tokens are tool results, and most of these are read once. So results are cleared before
 messages are cut: the call stays, and a placeholder says what the result was. Results that are repeated later
-(the same text, or a later result of the same call) are cleared first, then the oldest, until the goal is
-reached. The newest results stay, by policy (``tools.clear_after``). A placeholder is a pure function of the
-result and of the reason (law 3). The original stays in the transcript (law 5), and the ledger carries what
-later turns may need of it.
+(the same text, or a later result of the same call that holds) are cleared first, then the oldest, until the
+goal is reached. The newest results stay, by policy (``tools.clear_after``). A placeholder is a pure function
+of the result and of the reason (law 3). The original stays in the transcript (law 5), and the ledger carries
+what later turns may need of it.
 
 A first user message that takes more than its share of the room is clipped when an epoch begins. Otherwise
 clipping is the last resort, if nothing is left to cut and the view still exceeds its budget (law 4). The
@@ -27,7 +27,7 @@ from proxy.core.formats.json import dumps
 from proxy.core.planning.plan import Plan, Replacement, view_tokens
 from proxy.core.planning.situation import FIRST_USER, FIRST_USER_LEAST, FREE, Count, Situation
 from proxy.core.tool_cache.cache import Rules
-from proxy.core.tool_cache.derive import speaks_of_error, text_of
+from proxy.core.tool_cache.derive import is_error, speaks_of_error, text_of
 
 CLEARED, REPEATED, SUPERSEDED = "cleared", "repeated", "superseded"
 _CLEAR_AFTER = 3
@@ -36,6 +36,8 @@ _LEAST_SAVED = 50
 """Counted tokens that a placeholder must save."""
 _TAIL = 300
 """Characters kept of the end of an error."""
+_SHORTER = 10
+"""A result this many times shorter than an older one of the same call may only refer to it."""
 _LOOKED_AT = 2_000
 """Characters at a result's end that are searched for an error."""
 _WHY = {
@@ -67,12 +69,12 @@ class Clearing:
     unit: int
     edit: Replacement
     saves: int
-    needs_note: bool = True
+    needs_note: bool
     """Whether the view must have a note, whose ledger carries what later turns may need of it."""
 
     @classmethod
     def if_worthwhile(
-        cls, situation: Situation, unit: int, edit: Replacement, *, needs_note: bool = True
+        cls, situation: Situation, unit: int, edit: Replacement, *, needs_note: bool
     ) -> "Iterator[Clearing]":
         """Yield the clearing with this edit, unless that saves little or has more bytes than the original."""
         saves = situation.size_at(edit.position) - edit.tokens
@@ -86,15 +88,20 @@ def clearings(situation: Situation) -> list[Clearing]:
     if not policy.tool_results.clear_first:
         return []
     results, rules = _results(situation), Rules(policy.tools)
-    texts, calls, why = set[str](), set[tuple[str, bytes]](), dict[int, str]()
+    texts, valid, why = set[str](), dict[tuple[str, bytes], str](), dict[int, str]()
     for result in reversed(results):  # a newer one may repeat or supersede it
         again = [result.is_text and text in texts for text in result.texts]
+        stale = [
+            came or (call in valid and _supersedes(valid[call], text))
+            for call, text, came in zip(result.calls, result.texts, again, strict=True)
+        ]
         if all(again):
             why[result.position] = REPEATED
-        elif all(came or call in calls for call, came in zip(result.calls, again, strict=True)):
+        elif all(stale):
             why[result.position] = SUPERSEDED
         texts.update(result.texts if result.is_text else ())
-        calls.update(result.calls)
+        answered = zip(result.calls, result.texts, stale, strict=True)
+        valid |= {call: text for call, text, is_stale in answered if not is_stale}
     cleared = {edit.position for edit in situation.plan.replacements if edit.why}
     found: list[Clearing] = []
     for result in sorted(results, key=lambda each: (each.position not in why, each.position)):
@@ -103,9 +110,19 @@ def clearings(situation: Situation) -> list[Clearing]:
         is_new = reason == CLEARED and result.newer < newest
         if is_new or result.position in cleared or situation.protection[result.unit] != FREE:
             continue
-        found += Clearing.if_worthwhile(situation, result.unit, _placeholder(situation, result, reason))
+        edit, needs_note = _placeholder(situation, result, reason), policy.ledger.is_written
+        found += Clearing.if_worthwhile(situation, result.unit, edit, needs_note=needs_note)
     enough = policy.tool_results.clear_at_least * situation.budget.room
     return found if sum(each.saves for each in found) >= enough else []
+
+
+def _supersedes(newer: str, older: str) -> bool:
+    """Whether a call's newer result tells what its older one did, as it is now.
+
+    A failure does not tell what was read before, nor does "unchanged since the last call".
+    """
+    is_as_long = len(newer) * _SHORTER >= len(older)
+    return is_as_long and (not is_error(newer) or is_error(older))
 
 
 def _results(situation: Situation) -> list[_Result]:
@@ -195,7 +212,7 @@ def first_user_clip(situation: Situation) -> Iterator[Clearing]:
     allowed = max(budget.share(keep.first_user_clipped), FIRST_USER_LEAST)
     found = clip(situation.content(first), situation.chain.tokens[first], allowed, situation.count)
     if found is not None:
-        yield from Clearing.if_worthwhile(situation, index, Replacement(first, *found))
+        yield from Clearing.if_worthwhile(situation, index, Replacement(first, *found), needs_note=True)
 
 
 _MARK = "\n[… {n} characters left out …]\n"

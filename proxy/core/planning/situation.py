@@ -240,7 +240,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
     def is_rule(self, position: int) -> bool:
         """Whether a user's message is a rule that the ledger carries, not a request that can be completed."""
         rules = self.policy.ledger
-        return bool(rules.constraints and (rules.share or rules.tokens)) and self._readings[position].is_rule
+        return rules.constraints and rules.is_written and self._readings[position].is_rule
 
     @lazy
     def constraints(self) -> tuple[list[Rule], list[tuple[Rule, Rule]]]:

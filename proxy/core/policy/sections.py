@@ -212,6 +212,11 @@ class Ledger(Section):
             return _LEAST_LEDGER if self.share == Ledger.model_fields["share"].default else 0
         return self.least
 
+    @property
+    def is_written(self) -> bool:
+        """Whether notes have a ledger at all."""
+        return (self.constraints or self.identifiers) and bool(self.share or self.tokens)
+
 
 class Strategy(Section):
     """The strategy that chooses what is cut, and the options of single strategies."""

@@ -79,6 +79,24 @@ def test_a_call_made_again_supersedes_its_earlier_result():
     assert chosen(situation(messages, tokens=1_000)) == [(2, SUPERSEDED), (4, SUPERSEDED)]
 
 
+@pytest.mark.parametrize(
+    "newest", ["Error: " + long(2), '{"error": "' + long(2) + '"}', "File unchanged since the last read."]
+)
+def test_a_failure_or_a_reference_to_what_was_read_supersedes_no_result(newest: str):
+    messages = steps(long(0), long(1), newest, arguments='{"path":"a.py"}')
+    assert chosen(situation(messages, tokens=500)) == [(2, SUPERSEDED)]  # by the second, which holds
+
+
+def test_a_failure_supersedes_an_earlier_failure_of_the_same_call():
+    messages = steps("Error: " + long(0), "Error: " + long(1), arguments='{"path":"a.py"}')
+    assert chosen(situation(messages, tokens=500)) == [(2, SUPERSEDED)]
+
+
+def test_a_result_supersedes_what_was_read_before_a_failure():
+    messages = steps(long(0), "Error: " + long(1), long(2), arguments='{"path":"a.py"}')
+    assert chosen(situation(messages, tokens=500)) == [(2, SUPERSEDED), (4, SUPERSEDED)]
+
+
 def test_a_call_with_an_empty_argument_supersedes_none_without_it():
     messages = steps(*map(long, range(5)), arguments='{"path":""}')
     messages[1] = calling("c0", arguments="{}")
@@ -134,6 +152,15 @@ def test_results_go_before_messages_do_and_a_note_stands_for_what_they_held():
     assert len(plan.replacements) > 10
     states = [row.state for row in explain(situation(steps(*map(long, range(30))), plan, tokens=9_000))]
     assert states.count("cleared") == len(plan.replacements)
+
+
+def test_without_a_ledger_no_call_is_cut_for_the_sake_of_a_note():
+    off = {"constraints": False, "identifiers": False}
+    decided = draft(situation(steps(*map(long, range(30))), tokens=9_000, ledger=off), Stage.TRIM)
+    assert decided is not None
+    plan = finish(decided, {})
+    assert not plan.gaps
+    assert len(plan.replacements) > 10
 
 
 def test_where_clearing_is_not_enough_messages_go_too_and_no_placeholder_is_left_of_them():
