@@ -113,7 +113,7 @@ def _remarks(learned: Learned, file: str) -> Iterator[str]:
 
 
 def _change(before: float, after: float) -> str:
-    return f" ({after / before - 1:+.1%})" if before else ""
+    return f" ({after / before - 1:+z.1%})" if before else ""
 
 
 def as_json(learned: Learned, file: str) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def _cells(bill: Json) -> tuple[object, ...]:
 
 
 def _dollars(dollars: Json | None, kind: str) -> str:
-    return UNKNOWN if dollars is None else f"{dollars[kind]:.4f}"
+    return UNKNOWN if dollars is None else f"{dollars[kind]:z.4f}"
 
 
 def bill_facts(bill: Json) -> Iterator[tuple[str, object]]:

@@ -122,7 +122,7 @@ def _headline(bill: Json) -> Text:
     share = 1 - tokens["sent"] / tokens["received"] if tokens["received"] else 0
     money = f"dollars {UNKNOWN}"
     if dollars:
-        saved = f"{'-' if dollars['saved'] < 0 else ''}${abs(dollars['saved']):.4f}"
+        saved = f"${dollars['saved']:z.4f}".replace("$-", "-$")
         money = f"saved {saved}, spent ${dollars['spent']:.4f}"
     words = [
         f"24 hours: {bill['requests']:,} requests",

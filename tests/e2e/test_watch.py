@@ -155,7 +155,9 @@ async def test_a_terminal_that_cannot_be_updated_is_shown_what_is_there_once(ser
     os.close(screen)
 
 
-@pytest.mark.parametrize(("saved", "told"), [(-0.18, "saved -$0.1800"), (1.5, "saved $1.5000")])
+@pytest.mark.parametrize(
+    ("saved", "told"), [(-0.18, "saved -$0.1800"), (1.5, "saved $1.5000"), (-0.00001, "saved $0.0000")]
+)
 def test_what_was_lost_is_told_as_a_negative_amount(saved: float, told: str) -> None:
     bill = {
         "requests": 1,
