@@ -16,8 +16,8 @@ from starlette.types import ASGIApp
 
 from proxy.adapters import prices
 from proxy.adapters.files.policies import PolicyLibrary
-from proxy.adapters.files.settings import SettingsFile, with_secrets
-from proxy.adapters.files.watcher import WatchedPolicies
+from proxy.adapters.files.settings import with_secrets
+from proxy.adapters.files.watcher import LoadedPolicies, WatchedPolicies
 from proxy.adapters.plugins import load_plugins
 from proxy.adapters.search import SqliteSearch
 from proxy.adapters.stores import open_store
@@ -147,20 +147,21 @@ class Inside:
 def create_app(
     settings: Settings,
     on_ready: Callable[[], object] = lambda: None,
-    written: SettingsFile | None = None,
+    loaded: LoadedPolicies | None = None,
     *,
     owns_store: bool = False,
 ) -> ASGIApp:
     """Build the proxy. The store must be named; whoever serves starts the embedded one.
 
-    ``written`` is the settings file from which the settings come, if there is one; changes of its rules are
-    followed. ``on_ready`` is called before the first request. ``owns_store`` promises that only this process
-    writes to the store: no other worker, no other server. Raises SettingsError, PluginError and FileError.
+    ``loaded`` are the policies and rules to begin with, by default those that the settings name; their files
+    are watched. ``on_ready`` is called before the first request. ``owns_store`` promises that only this
+    process writes to the store: no other worker, no other server. Raises SettingsError, PluginError and
+    FileError.
     """
     begin_log(settings)
     load_plugins()
     settings = with_secrets(settings)
-    outside = _outside(settings, written, owns_store=owns_store)
+    outside = _outside(settings, loaded, owns_store=owns_store)
     inside = assembled(settings, outside)
     metrics, policies, pipeline = outside.metrics, outside.policies, inside.pipeline
     drain, is_shadow = Drain(settings.drain_timeout), settings.shadow
@@ -195,11 +196,12 @@ def begin_log(settings: Settings) -> None:
     set_up_logging(logging.getLevelNamesMapping()[level], settings.log_format, number)
 
 
-def _outside(settings: Settings, written: SettingsFile | None, *, owns_store: bool) -> Outside:
+def _outside(settings: Settings, loaded: LoadedPolicies | None, *, owns_store: bool) -> Outside:
     clock, learned = SystemClock(), Memory(settings.cache_memory // _LEARNED, part=2)
     memory = Memory(settings.cache_memory - learned.most)
     metrics = Metrics(lambda: memory.held + learned.held)
-    policies = WatchedPolicies(PolicyLibrary(settings.policies), settings.policy, metrics, written)
+    library = PolicyLibrary(settings.policies)
+    policies = WatchedPolicies(library, loaded or LoadedPolicies.first(library, settings.policy), metrics)
     keyring = Keyring(settings.secrets, policies.encrypts)
     url = settings.store or "memory://"
     times = (settings.store_timeout, settings.store_breaker)

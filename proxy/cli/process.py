@@ -19,7 +19,7 @@ from importlib import import_module
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from proxy.adapters.files.settings import SettingsFile
+from proxy.adapters.files.watcher import LoadedPolicies
 from proxy.config import Settings
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def sigterm_interrupts() -> Generator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def app_of_worker(settings: Settings, written: SettingsFile | None) -> ASGIApp:
+def app_of_worker(settings: Settings, policies: LoadedPolicies) -> ASGIApp:
     """Return the app of one worker, which ends when its supervisor ends, however that happens."""
     share_one_heap()
 
@@ -120,7 +120,7 @@ def app_of_worker(settings: Settings, written: SettingsFile | None) -> ASGIApp:
             os.kill(os.getpid(), signal.SIGTERM)
 
     Thread(target=end_with_supervisor, name="supervisor", daemon=True).start()
-    return import_module("proxy.app").create_app(settings, settle, written)
+    return import_module("proxy.app").create_app(settings, settle, policies)
 
 
 def settle() -> None:

@@ -13,18 +13,20 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import aclosing, contextmanager
 from functools import partial
 from urllib.parse import quote
 
 import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
 from proxy.adapters.files.policies import PolicyLibrary
-from proxy.adapters.files.settings import SettingsFile, kept_secret, load_settings, with_secrets
+from proxy.adapters.files.settings import kept_secret, load_settings, with_secrets
 from proxy.adapters.files.toml_file import FileError
+from proxy.adapters.files.watcher import LoadedPolicies
 from proxy.adapters.plugins import load_plugins
 from proxy.adapters.stores import open_store
 from proxy.adapters.stores.redis.embedded import EmbeddedValkey
@@ -36,7 +38,7 @@ from proxy.config import FLAGS, Settings
 from proxy.environment import ADMIN_TOKEN_FILE, PREFIX, unknown_variables
 from proxy.errors import SettingsError, StoreUnavailable
 from proxy.http.server import BACKLOG, server_config
-from proxy.telemetry import log_warning
+from proxy.telemetry import log_fault, log_warning
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,11 +63,8 @@ def run(args: argparse.Namespace) -> int:
     load_plugins()
     try:
         settings, written = load_settings(**{name: getattr(args, name) for name in FLAGS})
-        # The app reads them again; here a mistake is said once, before anything starts.
         library = PolicyLibrary(settings.policies)
-        if written is not None:
-            written.check(library)
-        library.load(settings.policy)
+        policies = LoadedPolicies.first(library, settings.policy, written)
         proxy = open_upstream(settings).proxy
     except FileError as error:
         raise SettingsError(str(error)) from error
@@ -82,7 +81,12 @@ def run(args: argparse.Namespace) -> int:
                 here = {"store": url, "port": listener.getsockname()[1]}
                 complete = with_secrets(settings).model_copy(update=here)
                 _greet(complete, fault, proxy, is_embedded=settings.store is None, as_json=args.json)
-                return _serve(complete, written, listener, is_embedded=settings.store is None)
+                if settings.workers > 1:
+                    return _Supervisor(complete, library, policies, listener).status()
+                app = create_app(complete, settle, policies, owns_store=settings.store is None)
+                server = uvicorn.Server(server_config(app, request_timeout=settings.request_timeout))
+                server.run(sockets=[listener])
+                return 0 if server.started else 1
         except KeyboardInterrupt:
             return 0  # how this command is meant to end
 
@@ -176,27 +180,37 @@ def _greet(settings: Settings, fault: str, proxy: str | None, *, is_embedded: bo
         notes().print(f"{name:<14} {value}", soft_wrap=True)
 
 
-# --- uvicorn ---
-
-
-def _serve(
-    settings: Settings, written: SettingsFile | None, listener: socket.socket, *, is_embedded: bool
-) -> int:
-    config = partial(server_config, request_timeout=settings.request_timeout, workers=settings.workers)
-    if settings.workers == 1:
-        server = uvicorn.Server(config(create_app(settings, settle, written, owns_store=is_embedded)))
-        server.run(sockets=[listener])
-        return 0 if server.started else 1
-    app = partial(app_of_worker, settings, written)
-    supervisor = _Supervisor(config(app, factory=True), sockets=[listener])
-    supervisor.run()
-    return 1 if any(process.exitcode == STARTUP_FAILURE for process in supervisor.processes) else 0
+# --- several workers ---
 
 
 class _Supervisor(Multiprocess):
-    """Keeps workers alive, and logs when one had to be replaced."""
+    """Keeps workers alive, and logs when one had to be replaced.
+
+    It follows the files of policies as its workers do, so that a new worker begins with what is in force.
+    """
+
+    def __init__(
+        self, settings: Settings, library: PolicyLibrary, policies: LoadedPolicies, listener: socket.socket
+    ) -> None:
+        self._settings, self._library, self._policies = settings, library, policies
+        config = partial(server_config, request_timeout=settings.request_timeout, workers=settings.workers)
+        super().__init__(config(self._app, factory=True), sockets=[listener])
+
+    @property
+    def _app(self) -> Callable[[], ASGIApp]:
+        return partial(app_of_worker, self._settings, self._policies)
+
+    def status(self) -> int:
+        """Serve until a signal ends it, and return the exit code."""
+        self.run()
+        return 1 if any(process.exitcode == STARTUP_FAILURE for process in self.processes) else 0
 
     def keep_subprocess_alive(self) -> None:
+        try:
+            self._policies = self._policies.again(self._library)
+        except OSError as error:  # policies stay as they are; the next look may succeed
+            log_fault("policy files could not be looked at", error)
+        self.config.app = self._app
         before = [*self.processes]
         super().keep_subprocess_alive()
         for ended, running in zip(before, self.processes, strict=True):

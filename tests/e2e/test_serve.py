@@ -141,6 +141,28 @@ async def test_a_worker_that_is_killed_is_replaced_and_the_log_says_so(model: Mo
         assert await served.end() == 0
 
 
+async def test_a_new_worker_begins_under_the_policy_in_force_while_its_file_has_an_error(
+    model: Model, data: Path
+) -> None:
+    write_policy(data, "mine", BUDGET.format(1000))
+    file = data / "config.toml"
+    file.write_text(f'workers = 2\nupstream = "{model.url}"\npolicy = "mine.toml"\n')
+    async with serving(data, "--config", str(file)) as served:
+        write_policy(data, "mine", BUDGET.format(900))
+        async with asyncio.timeout(PATIENCE * 2):
+            while workers_that_said(data, "policies were read anew") != {1, 2}:  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.02)
+            write_policy(data, "mine", "budget = 0")
+            while workers_that_said(data, "a policy cannot be used as it is now") != {1, 2}:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+            for worker in workers_of(served):
+                os.kill(worker, signal.SIGKILL)
+            while not {3, 4} & workers_that_said(data, "a policy cannot be used as it is now"):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        await served.becomes(200)
+        assert await budgets_in(served, "shared") == {900}
+
+
 def workers_of(served: Serving) -> list[int]:
     command = ["pgrep", "-P", str(served.process.pid), "-f", "spawn_main"]
     return [*map(int, subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())]

@@ -13,7 +13,9 @@ from typing import Any, Protocol
 
 import httpx2
 
+from proxy.adapters.files.policies import PolicyLibrary
 from proxy.adapters.files.settings import load_settings
+from proxy.adapters.files.watcher import LoadedPolicies
 from proxy.app import create_app
 from tests.support.servers import PATIENCE, serve
 from tests.support.upstreams import Message
@@ -42,7 +44,8 @@ async def proxying(upstream: str, *, owns_store: bool = False, **settings: Any) 
         "background_pause": 0.1,
     }
     loaded, written = load_settings(upstream=upstream, **(usual | settings))
-    app = create_app(loaded, written=written, owns_store=owns_store)
+    policies = LoadedPolicies.first(PolicyLibrary(loaded.policies), loaded.policy, written)
+    app = create_app(loaded, loaded=policies, owns_store=owns_store)
     server = serve(app, request_timeout=loaded.request_timeout)
     try:
         yield server.__enter__()

@@ -14,7 +14,7 @@ from typing import Any, cast
 from pydantic import SecretStr
 
 from proxy.adapters.files.policies import PolicyLibrary
-from proxy.adapters.files.watcher import WatchedPolicies
+from proxy.adapters.files.watcher import LoadedPolicies, WatchedPolicies
 from proxy.adapters.stores import open_store
 from proxy.app import Inside, Outside, SystemClock, assembled
 from proxy.config import Settings
@@ -194,13 +194,13 @@ async def memory_world(
     A session is over after ``rest`` seconds without a turn.
     """
     path = write_policy(directory, "remembering", f'extends = "default"\n[memory]\nenabled = true\n{rules}')
-    clock, usual = HandClock(_LONG_AGO), outside(COUNTER)
+    clock, usual, library = HandClock(_LONG_AGO), outside(COUNTER), PolicyLibrary()
     world = replace(
         usual,
         clock=cast("SystemClock", clock),
         store=open_store(store, clock, 15.0, 0.2),
         upstream=writer,
-        policies=WatchedPolicies(PolicyLibrary(), str(path), usual.metrics),
+        policies=WatchedPolicies(PolicyLibrary(), LoadedPolicies.first(library, str(path)), usual.metrics),
     )
     settings = Settings(
         upstream="http://127.0.0.1:9/v1",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 
 from proxy.adapters.files.policies import PolicyLibrary
-from proxy.adapters.files.watcher import WatchedPolicies
+from proxy.adapters.files.watcher import LoadedPolicies, WatchedPolicies
 from proxy.adapters.search import SqliteSearch
 from proxy.adapters.stores.in_process import InProcessStore
 from proxy.app import Outside, SystemClock
@@ -45,5 +45,5 @@ def outside(counter: TokenCounter) -> Outside:
         upstream=NoUpstream(),
         counter=counter,
         search=SqliteSearch(),
-        policies=WatchedPolicies(PolicyLibrary(), "default", metrics),
+        policies=WatchedPolicies(PolicyLibrary(), LoadedPolicies.first(PolicyLibrary(), "default"), metrics),
     )

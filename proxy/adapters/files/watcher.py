@@ -7,11 +7,16 @@ the settings file, the server's policy and the rules are reloaded; other setting
 start.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Self
 
-from proxy.adapters.files.policies import PolicyLibrary
+from proxy.adapters.files.policies import PolicyLibrary, Stamp, is_path
 from proxy.adapters.files.settings import DEFAULT, SettingsFile
 from proxy.adapters.files.toml_file import FileError
 from proxy.core.policy.policy import Policy, PolicySet
@@ -21,55 +26,125 @@ _EVERY = 0.5
 """Seconds between two checks; an edit is in force after two checks."""
 
 
-class WatchedPolicies:
-    """Policies by name, each in the last version of its file that was valid."""
+@dataclass(frozen=True)
+class LoadedPolicies:
+    """Policies and rules, each as its file was when last valid. A new worker is given them by its supervisor.
 
-    def __init__(
-        self, library: PolicyLibrary, default: str, metrics: Metrics, written: SettingsFile | None = None
-    ) -> None:
+    So it starts under the same policies as the others, even while a file has errors.
+    """
+
+    source: str
+    """The name or the path of the server's policy."""
+    default: str
+    """The name of the server's policy."""
+    by_name: Mapping[str, Policy]
+    stamps: Mapping[Path, Stamp | None]
+    """The stamps of the files when they were last read, errors included."""
+    written: SettingsFile | None = None
+    began_with: SettingsFile | None = None
+    """The settings file at the start."""
+    complaint: str = ""
+    """The current error of the settings file; empty if there is none."""
+    refused: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The current errors of policies, by name."""
+
+    @classmethod
+    def first(cls, library: PolicyLibrary, default: str, written: SettingsFile | None = None) -> Self:
         """Read all policies; ``written`` is the settings file as it was read.
 
         Raises FileError if `default` (a name or a path), or a policy that a rule names, cannot be used.
         """
-        self._library = library
-        self._source = default
-        self._metrics = metrics
-        self._written = self._began_with = written
-        self._complaint = ""
-        """The current error of the settings file; empty if there is none."""
-        self._refused: dict[str, str] = {}
-        """The current errors of policies, by name."""
-        self._settings = () if written is None else (written.file.path,)
-        """The path of the settings file, if there is one."""
-        self._seen = self._applied = library.stamps(default, *self._settings)
+        empty = cls(default, "", {}, {}, written, written)
+        stamps = empty.stamps_now(library)
         if written is not None:
-            self._applied = {**self._applied, written.file.path: written.stamp}
+            stamps[written.file.path] = written.stamp
             written.check(library)
-        first = library.load(default)
-        self._name = first.name
-        usable, faulty = self._read()
-        self._put_in_force({first.name: first, **usable})
-        _warn_of_retired_keys(self.in_force.by_name.values())
-        self._refuse(faulty)
+        policy = library.load(default)
+        usable, faulty = _read(library, default, policy.name)
+        by_name = {policy.name: policy, **usable}
+        return replace(empty, default=policy.name, by_name=by_name, stamps=stamps, refused=faulty)
+
+    def again(self, library: PolicyLibrary) -> LoadedPolicies:
+        """Return what the files say now; itself if none has changed. Blocks while files are read."""
+        stamps = self.stamps_now(library)
+        if stamps == self.stamps:
+            return self
+        now, before = self._with_settings(library), dict(self.by_name)
+        loaded, faulty = _read(library, now.source, now.default)
+        if now.default != self.default and self.default not in (loaded.keys() | faulty.keys()):
+            del before[self.default]  # the former default was loaded by its path
+        gone = {name: f"{name}: its file is gone" for name in before.keys() - loaded.keys() - faulty.keys()}
+        by_name = {**before, **now.by_name, **loaded}
+        return replace(now, by_name=by_name, stamps=stamps, refused=faulty | gone)
+
+    def stamps_now(self, library: PolicyLibrary) -> dict[Path, Stamp | None]:
+        settings = () if self.written is None else (self.written.file.path,)
+        return library.stamps(self.source, *settings)
+
+    def _with_settings(self, library: PolicyLibrary) -> LoadedPolicies:
+        """Return the rules and the server's policy of the settings file, if all that it names can be used.
+
+        Of the policies there is only the server's, if it is another one now.
+        """
+        before = self.written
+        same = replace(self, by_name={})
+        if before is None:
+            return same
+        in_library = self.by_name.keys() - ({self.default} if is_path(self.source) else set())
+        try:
+            edited = SettingsFile.read(before.file.path, before.decided)
+            edited.check(library, in_library)
+            source = edited.policy or (DEFAULT if before.policy else self.source)
+            default = library.load(source) if source != self.source else None
+        except FileError as error:
+            return replace(same, complaint=str(error))
+        same = replace(same, written=edited, complaint="")
+        if default is None:
+            return same
+        return replace(same, source=source, default=default.name, by_name={default.name: default})
+
+
+def _read(library: PolicyLibrary, source: str, default: str) -> tuple[dict[str, Policy], dict[str, str]]:
+    """Return the policies that can be used, and the errors of the others, by name."""
+    usable, faulty = dict[str, Policy](), dict[str, str]()
+    for name in dict.fromkeys([*library.names(), default]):
+        try:
+            usable[name] = library.load(source if name == default else name)
+        except FileError as error:
+            faulty[name] = str(error)
+    return usable, faulty
+
+
+class WatchedPolicies:
+    """Policies by name, each in the last version of its file that was valid."""
+
+    def __init__(self, library: PolicyLibrary, loaded: LoadedPolicies, metrics: Metrics) -> None:
+        self._library = library
+        self._metrics = metrics
+        self._seen = loaded.stamps
+        self._put_in_force(loaded)
+        _warn_of_retired_keys(loaded.by_name.values())
+        self._tell_refused({})
 
     def named_or_default(self, name: str) -> Policy:
         return self.in_force.named_or_default(name)
 
     def stale(self) -> list[str]:
         """Return the policies whose files have errors; their last valid versions, if any, are in force."""
-        return sorted(self._refused)
+        return sorted(self._loaded.refused)
 
     def settings_fault(self) -> str:
         """Return the current error of the settings file; empty if there is none."""
-        return self._complaint
+        return self._loaded.complaint
 
     def encrypts(self) -> bool:
         """Return whether any policy in force asks for encryption of the store; then all writes are sealed."""
         return self._encrypts
 
-    def _put_in_force(self, by_name: Mapping[str, Policy]) -> None:
-        rules = self._written.rules if self._written is not None else ()
-        self.in_force = PolicySet(by_name[self._name], by_name, rules)
+    def _put_in_force(self, loaded: LoadedPolicies) -> None:
+        by_name, rules = loaded.by_name, loaded.written.rules if loaded.written is not None else ()
+        self._loaded = loaded
+        self.in_force = PolicySet(by_name[loaded.default], by_name, rules)
         """The policies that requests get now."""
         self._encrypts = any(policy.store.encrypt for policy in by_name.values())
 
@@ -84,75 +159,46 @@ class WatchedPolicies:
 
     def poll(self) -> None:
         """Apply changed files if they are the same as at the last poll. Blocks while files are read."""
-        now = self._library.stamps(self._source, *self._settings)
-        has_settled, self._seen = now == self._seen, now
-        if not has_settled or now == self._applied:
+        before, stamps = self._loaded, self._loaded.stamps_now(self._library)
+        has_settled, self._seen = stamps == self._seen, stamps
+        if not has_settled or (now := before.again(self._library)) is before:
             return
-        self._applied = now
-        before, former = self.in_force.by_name, self._name
-        if self._written is not None:
-            before = {**before, **self._reread(self._written)}
-        loaded, faulty = self._read()
-        there = loaded.keys() | faulty.keys()
-        if former != self._name and former not in there:  # the former default was loaded by its path
-            before = {name: policy for name, policy in before.items() if name != former}
+        self._put_in_force(now)
+        self._tell_settings(before)
         edited = sorted(
-            name for name, policy in loaded.items() if name in self._refused or policy != before.get(name)
+            name
+            for name in now.by_name.keys() - now.refused.keys()
+            if name in before.refused or now.by_name[name] != before.by_name.get(name)
         )
-        gone = {name: f"{name}: its file is gone" for name in before.keys() - there}
-        self._put_in_force({**before, **loaded})
-        refusals = self._refuse(faulty | gone)
-        self._metrics.policy_reloads.labels(result="refused").inc(refusals)
+        self._metrics.policy_reloads.labels(result="refused").inc(self._tell_refused(before.refused))
         self._metrics.policy_reloads.labels(result="loaded").inc(len(edited))
-        _warn_of_retired_keys(loaded[name] for name in edited)
+        _warn_of_retired_keys(now.by_name[name] for name in edited)
         if edited:
             log_event("policies were read anew", policies=edited)
 
-    def _read(self) -> tuple[dict[str, Policy], dict[str, str]]:
-        """Return the policies that can be used, and the errors of the others, by name."""
-        usable, faulty = dict[str, Policy](), dict[str, str]()
-        for name in dict.fromkeys([*self._library.names(), self._name]):
-            try:
-                usable[name] = self._library.load(self._source if name == self._name else name)
-            except FileError as error:
-                faulty[name] = str(error)
-        return usable, faulty
-
-    def _reread(self, before: SettingsFile) -> dict[str, Policy]:
-        """Reload rules and policy from the settings file, if all policies that it names can be used.
-
-        Returns the server's policy by its name if it has changed, else nothing.
-        """
-        try:
-            edited = SettingsFile.read(before.file.path, before.decided)
-            edited.check(self._library, self.in_force.by_name)
-            source = edited.policy or (DEFAULT if before.policy else self._source)
-            default = self._library.load(source) if source != self._source else None
-        except FileError as error:
-            if (reason := str(error)) != self._complaint:
+    def _tell_settings(self, before: LoadedPolicies) -> None:
+        """Log what an edit of the settings file came to, and count it."""
+        now, former = self._loaded.written, before.written
+        if now is None or former is None:
+            return
+        reason = self._loaded.complaint
+        self._metrics.settings_stale.set(bool(reason))
+        if reason:
+            if reason != before.complaint:
                 self._metrics.settings_reloads.labels(result="refused").inc()
                 log_warning("the settings file cannot be used as it is now: nothing changes", reason=reason)
-            self._complaint = reason
-            self._metrics.settings_stale.set(1)
-            return {}
-        is_news = self._complaint or (edited.rules, edited.values) != (before.rules, before.values)
-        self._written, self._complaint = edited, ""
-        self._metrics.settings_stale.set(0)
-        if default is not None:
-            self._source, self._name = source, default.name
-        if is_news:
+        elif before.complaint or (now.rules, now.values) != (former.rules, former.values):
             self._metrics.settings_reloads.labels(result="loaded").inc()
-            log_event("the settings file was read anew", file=str(edited.file.path), policy=self._name)
-            began_with = self._began_with or before
-            if waiting := edited.differs_from(began_with):
+            file, default = str(now.file.path), self._loaded.default
+            log_event("the settings file was read anew", file=file, policy=default)
+            if waiting := now.differs_from(self._loaded.began_with or former):
                 log_warning("settings were edited that take effect at the next start", settings=waiting)
-        return {} if default is None else {default.name: default}
 
-    def _refuse(self, reasons: dict[str, str]) -> int:
+    def _tell_refused(self, before: Mapping[str, str]) -> int:
         """Log each new error of policies once; return how many policies have a new error."""
         news: defaultdict[str, list[str]] = defaultdict(list)
-        for name, reason in sorted(reasons.items()):
-            if self._refused.get(name) != reason:
+        for name, reason in sorted(self._loaded.refused.items()):
+            if before.get(name) != reason:
                 news[reason].append(name)
         for reason, names in news.items():
             log_warning(
@@ -161,8 +207,7 @@ class WatchedPolicies:
                 as_before=[name for name in names if name in self.in_force.by_name],
                 unusable=[name for name in names if name not in self.in_force.by_name],
             )
-        self._refused = reasons
-        self._metrics.policies_stale.set(len(reasons))
+        self._metrics.policies_stale.set(len(self._loaded.refused))
         return sum(map(len, news.values()))
 
 

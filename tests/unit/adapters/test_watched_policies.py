@@ -9,14 +9,24 @@ from pathlib import Path
 import pytest
 
 from proxy.adapters.files.policies import PolicyLibrary
-from proxy.adapters.files.settings import load_settings
+from proxy.adapters.files.settings import SettingsFile, load_settings
 from proxy.adapters.files.toml_file import FileError
-from proxy.adapters.files.watcher import WatchedPolicies
+from proxy.adapters.files.watcher import LoadedPolicies, WatchedPolicies
 from proxy.core.policy.policy import Policy
 from proxy.errors import InvalidPolicy
 from proxy.telemetry import JSONLines, Metrics
 
 PRESETS = PolicyLibrary().names()
+
+
+def watched(
+    metrics: Metrics,
+    default: str,
+    written: SettingsFile | None = None,
+    library: PolicyLibrary | None = None,
+) -> WatchedPolicies:
+    library = library or PolicyLibrary()
+    return WatchedPolicies(library, LoadedPolicies.first(library, default, written), metrics)
 
 
 class House:
@@ -32,7 +42,7 @@ class House:
         return path
 
     def open(self, default: str = "default") -> WatchedPolicies:
-        return WatchedPolicies(PolicyLibrary(self.directory), default, self.metrics)
+        return watched(self.metrics, default, library=PolicyLibrary(self.directory))
 
     def count(self, name: str, **labels: str) -> float:
         return self.metrics.registry.get_sample_value(f"unabridged_{name}", labels) or 0.0
@@ -167,7 +177,7 @@ def test_a_default_outside_any_directory_is_watched_with_what_it_extends(tmp_pat
     outside = House(tmp_path)
     outside.write("base", RECENT.format(0.1))
     path = outside.write("mine", 'extends = "base"\n')
-    policies = WatchedPolicies(PolicyLibrary(), str(path), outside.metrics)
+    policies = watched(outside.metrics, str(path))
     assert recent(policies, "mine") == recent(policies, "") == 0.1
     with pytest.raises(InvalidPolicy):
         policies.in_force.named("base")
@@ -281,7 +291,7 @@ def test_a_name_that_is_none_touches_no_file(
 
 def test_the_name_and_so_the_lane_stays_through_edits(house: House) -> None:
     path = house.write("v1.2", "")
-    policies = WatchedPolicies(PolicyLibrary(), str(path), house.metrics)
+    policies = watched(house.metrics, str(path))
     house.write("v1.2", 'extends = "balanced"\n')
     settle(policies)
     policy: Policy = policies.in_force.named("")
@@ -296,7 +306,7 @@ def test_settings_that_wait_for_the_next_start_are_told_until_they_are_as_they_w
 ) -> None:
     file = house.write("config", "port = 9000\nhttp_client = 'httpx'\n")
     _, written = load_settings(config=file, http_client="httptools")
-    policies = WatchedPolicies(PolicyLibrary(), "default", house.metrics, written)
+    policies = watched(house.metrics, "default", written)
     house.write("config", "port = 9001\nworkers = 2\nhttp_client = 'httptools'\n")
     settle(policies)
     (warning,) = [line for line in log if line["level"] == "warning"]
@@ -311,7 +321,7 @@ def test_settings_that_wait_for_the_next_start_are_told_until_they_are_as_they_w
 def test_a_policy_that_a_flag_names_is_not_the_files_to_change(house: House) -> None:
     file = house.write("config", "policy = 'agent'\n")
     settings, written = load_settings(config=file, policy="off")
-    policies = WatchedPolicies(PolicyLibrary(), settings.policy, house.metrics, written)
+    policies = watched(house.metrics, settings.policy, written)
     house.write("config", "policy = 'balanced'\n")
     settle(policies)
     assert policies.in_force.named("").name == "off"
@@ -321,7 +331,7 @@ def test_a_policy_by_its_path_gives_way_to_another_and_is_missed_by_nobody(house
     house.write("mine", "")
     file = house.write("config", "policy = 'mine.toml'\n")
     settings, written = load_settings(config=file)
-    policies = WatchedPolicies(PolicyLibrary(), settings.policy, house.metrics, written)
+    policies = watched(house.metrics, settings.policy, written)
     assert policies.in_force.named("").name == "mine"
     house.write("config", "\n")
     settle(policies)
@@ -330,10 +340,21 @@ def test_a_policy_by_its_path_gives_way_to_another_and_is_missed_by_nobody(house
     assert policies.stale() == []
 
 
+def test_a_rule_cannot_name_a_policy_that_is_there_by_its_path_alone(house: House) -> None:
+    house.write("mine", "")
+    file = house.write("config", "policy = 'mine.toml'\n")
+    settings, written = load_settings(config=file)
+    policies = watched(house.metrics, settings.policy, written)
+    house.write("config", "policy = 'mine.toml'\n[[use]]\nmodel = 'x'\npolicy = 'mine'\n")
+    settle(policies)
+    assert "there is no such policy" in policies.settings_fault()
+    assert not policies.in_force.rules
+
+
 def test_a_settings_file_that_is_gone_changes_nothing(house: House) -> None:
     file = house.write("config", "[[use]]\nclient = 'x'\npolicy = 'off'\n")
     _, written = load_settings(config=file)
-    policies = WatchedPolicies(PolicyLibrary(), "default", house.metrics, written)
+    policies = watched(house.metrics, "default", written)
     file.unlink()
     settle(policies)
     assert [rule.policy for rule in policies.in_force.rules] == ["off"]
