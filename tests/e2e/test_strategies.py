@@ -14,6 +14,10 @@ import pytest
 
 from proxy import app
 from proxy.adapters.files.policies import shipped_policies
+from proxy.core.budget.budget import Stage
+from proxy.core.planning.situation import Situation
+from proxy.core.planning.strategies import ByImportance
+from proxy.core.policy import values
 from tests.support.clients import (
     Chat,
     Chats,
@@ -378,3 +382,55 @@ async def test_where_head_and_last_message_are_over_the_window_the_rest_is_cut(
         response = await chat.ask("last " * 400)
         assert told(response, "epoch") == "1"
         assert len(model.views()[-1]) < 25
+
+
+# --- one of your own
+
+
+class Own(ByImportance):
+    """Never says that it is due, and breaks down where that is asked for."""
+
+    is_broken = False
+
+    def is_due(self, situation: Situation, stage: Stage) -> bool:
+        return False
+
+    def order(self, situation: Situation, stage: Stage) -> Sequence[int]:
+        if self.is_broken:
+            raise RuntimeError("a case that its author did not think of")
+        return super().order(situation, stage)
+
+
+@pytest.fixture
+def own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """The path of a policy under it."""
+    monkeypatch.setattr(values.STRATEGIES, "_added", {"own": Own()})
+    monkeypatch.setattr(Own, "is_broken", False)
+    text = 'extends = "default"\n[budget]\ntokens = 400\n[strategy]\nname = "own"\n[summary]\nwait = "0s"\n'
+    return str(write_policy(tmp_path, "own", text))
+
+
+async def test_a_strategy_that_is_never_due_is_asked_where_the_view_would_not_fit(
+    model: Model, chats: Chats, own: str
+) -> None:
+    async with proxying(model.url, policy=own) as url:
+        chat = chats(url)
+        answers = [await chat.ask(f"{number} " + "word " * 40) for number in range(12)]
+    pressed = [each for each in answers if told(each, "stage") == "emergency"]
+    assert len(pressed) > 1
+    assert all(int(told(each, "cut")) > 0 for each in pressed)
+
+
+async def test_where_a_strategy_breaks_down_the_plan_in_force_stays(
+    model: Model, chats: Chats, own: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with proxying(model.url, policy=own) as url:
+        chat, answers = chats(url), list[httpx2.Response]()
+        for number in range(12):
+            answers.append(await chat.ask(f"{number} " + "word " * 40))
+            if int(told(answers[-1], "epoch")) == 2:
+                monkeypatch.setattr(Own, "is_broken", True)
+        *_, before, after = [told(each, "epoch") for each in answers]
+        assert (before, after) == ("2", "2")
+        assert told(answers[-1], "degraded") == "not-planned"
+        assert user("1 " + "word " * 40) not in model.views()[-1]

@@ -35,9 +35,10 @@ def due_strategy(situation: Situation, stage: Stage) -> Strategy | None:
     because it is called for every request.
     """
     strategy = strategy_of(situation.policy.strategy.name)
+    must_fit = stage is Stage.EMERGENCY and situation.policy.strategy.name != "off"  # law 4
     if not stage.is_pressing and BY_UNITS.is_due(situation, stage):
         strategy = BY_UNITS
-    elif not strategy.is_due(situation, stage):
+    elif not (must_fit or strategy.is_due(situation, stage)):
         return None
     if not stage.is_pressing and is_amid_reasoning(situation.chain):
         return None

@@ -82,7 +82,7 @@ class Session(ByImportance):
     def is_due(self, situation: Situation, stage: Stage) -> bool:
         """Whether there is a boundary with something before it; without a boundary, from *trim* on."""
         if _begins_anew(situation):
-            return stage is Stage.EMERGENCY or bool(_past(situation))
+            return bool(_past(situation))
         return super().is_due(situation, stage)
 
     def acts_now(self, situation: Situation) -> bool:

@@ -33,7 +33,10 @@ class Strategy(ABC):
 
     @abstractmethod
     def is_due(self, situation: Situation, stage: Stage) -> bool:
-        """Whether an epoch should begin now; called for every request, so it must be quick."""
+        """Whether an epoch should begin now; called for most requests, so it must be quick.
+
+        At *emergency* one begins whatever it says, because the view must fit.
+        """
 
     @abstractmethod
     def order(self, situation: Situation, stage: Stage) -> Sequence[int]:
@@ -82,10 +85,10 @@ class Strategy(ABC):
 
 
 class ByCount(Strategy):
-    """Acts whenever ``acts_now`` holds or the budget is exceeded, and then cuts everything in its order."""
+    """Acts whenever ``acts_now`` holds, and then cuts everything in its order."""
 
     def is_due(self, situation: Situation, stage: Stage) -> bool:
-        return stage is Stage.EMERGENCY or self.acts_now(situation)
+        return self.acts_now(situation)
 
     def is_enough(self, situation: Situation, view_tokens: int, goal: int) -> bool:
         return False

@@ -31,7 +31,7 @@ from proxy.engine.summaries.jobs import Owner, SummaryJobs, unsummarised
 from proxy.engine.summaries.pool import GapSummaries
 from proxy.errors import StoreUnavailable
 from proxy.ports import Clock, SessionKey, TokenCounter, TurnStore
-from proxy.telemetry import Metrics, log_event
+from proxy.telemetry import Metrics, log_event, log_fault
 
 _RACES = 4
 _MOST_WAITING = 3.0
@@ -63,7 +63,8 @@ class Epochs:
     async def decide(self, request: Request, races: int = _RACES) -> Decision:
         """Return the plan for a request.
 
-        A new epoch is in the store when this returns, unless the decision is marked degraded.
+        A new epoch is in the store when this returns, unless the decision is marked degraded. Where planning
+        fails, the plan in force stays. Raises what went wrong if there is none.
         """
         log = request.log
         if log is None:
@@ -79,7 +80,19 @@ class Epochs:
         standing = Decision.under(request, situation.plan, epoch)
         if epoch is not None and _was_decided(epoch, request, standing.stage):
             return standing
-        if epoch is None and standing.stage is Stage.EMERGENCY:
+        try:
+            return await self._next(request, log, situation, standing, races)
+        except Exception as error:
+            if epoch is None:
+                raise
+            log_fault("planning failed", error)
+            return replace(standing, degraded=("not-planned",))
+
+    async def _next(
+        self, request: Request, log: EpochLog, situation: Situation, standing: Decision, races: int
+    ) -> Decision:
+        """Return the decision under a new epoch, if one begins now; else ``standing``."""
+        if standing.epoch is None and standing.stage is Stage.EMERGENCY:
             decided = await self._replayed(request, situation, standing), None
         else:
             decided = await self._drafted(request, situation, standing)
