@@ -31,7 +31,10 @@ def load_plugins() -> None:
             try:
                 found = point.load()
                 found = found() if isinstance(found, type) else found
-            except Exception as error:  # whatever a stranger's module raises while it is imported
+            except (
+                Exception,
+                SystemExit,
+            ) as error:  # whatever a stranger's module raises while it is imported
                 why = f"cannot be loaded: {type(error).__name__}: {error}"
                 raise PluginError(_complaint(point, why)) from error
             if known is values.STRATEGIES and not isinstance(found, Strategy):

@@ -27,6 +27,12 @@ _MANY = 200
 """Messages of a chain from which on planning runs in a thread."""
 
 
+def is_being_cancelled() -> bool:
+    """Whether somebody has cancelled the current task; else a CancelledError in it is another task's."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 class Background:
     """Runs coroutines in the background."""
 

@@ -16,6 +16,7 @@ from enum import Enum
 from statistics import median
 from typing import Any, TypeVar
 
+from proxy.engine.background import is_being_cancelled
 from proxy.engine.flow import Sent
 from proxy.engine.models.asking import RateLimited, rate_limit
 from proxy.ports import Clock, Header
@@ -144,8 +145,7 @@ class Foreground:
                 self._stop(credentials, refusal.seconds or limit)
                 limit = min(2 * limit, _LONGEST_LIMIT)
             except asyncio.CancelledError:
-                current = asyncio.current_task()
-                if current is not None and current.cancelling():
+                if is_being_cancelled():
                     task.cancel()
                     raise
                 quiet = min(2 * quiet, _LONGEST_QUIET)

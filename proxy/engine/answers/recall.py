@@ -27,6 +27,7 @@ from proxy.core.recall.tool import (
     range_text,
     read_arguments,
 )
+from proxy.engine.background import is_being_cancelled
 from proxy.engine.flow import Request
 from proxy.errors import SearchUnavailable, StoreUnavailable
 from proxy.ports import Passage, Search, TokenCounter
@@ -157,8 +158,10 @@ class Recaller:
             try:
                 async with asyncio.timeout(self.recall.plugin_seconds):
                     return best_of(windows, await SEARCHES[chosen].search(*of_search)), chosen
-            except Exception as error:  # noqa: BLE001 - a plug-in may raise or return anything
-                log_fault("recall went on by words", error)
+            except (Exception, asyncio.CancelledError) as error:  # a plug-in may raise or return anything
+                if is_being_cancelled():
+                    raise
+                log_fault(f"the search {chosen} failed: recall went on by words", error)
         async with asyncio.timeout(_SEARCH_SECONDS):
             return best_of(windows, await self.recall.search.search(*of_search)), "words"
 

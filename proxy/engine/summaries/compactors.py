@@ -15,6 +15,7 @@ from proxy.core.policy.sections import Compactor as Named
 from proxy.core.policy.values import COMPACTORS
 from proxy.core.summaries.compaction import GapUnit, ask_for_report, dated, is_working_flow, report_in
 from proxy.core.summaries.prompt import LANGUAGES, Refused, judge, text_of
+from proxy.engine.background import is_being_cancelled
 from proxy.engine.models.asking import Asking, Unanswered
 from proxy.engine.summaries.job import Job
 from proxy.errors import StoreUnavailable, UnabridgedError
@@ -100,7 +101,7 @@ def first_for(named: Sequence[Named], units: Sequence[GapUnit]) -> Compactor | N
             if units and compactor.can_compact(units):
                 return compactor
         except Exception as error:  # noqa: BLE001 - foreign code; the next compactor, or the summary, does it
-            log_fault("a compactor failed", error)
+            log_fault(f"the compactor {each.name} failed", error)
     return None
 
 
@@ -126,21 +127,22 @@ class Compacting:
 
         Raises Unanswered, TimeoutError and UnabridgedError if it is the upstream that failed.
         """
-        units, context = await self._given(job)
+        failures = list[Exception]()
+        units, context = await self._given(job, failures)
         try:
             async with asyncio.timeout(_TIMEOUTS * job.caller.timeout):
                 made = (await job.compactor.compact(units, context)).strip()
                 evidence, count = job.source.whole.evidence, self._counter.count
                 return await asyncio.to_thread(lambda: judge(made, job.limit, evidence(), count))
-        except (Unanswered, TimeoutError, UnabridgedError):
-            raise
         except Refused:
             return None
-        except Exception as error:  # noqa: BLE001 - foreign code; the built-in summary does it
-            log_fault("a compactor failed", error)
+        except (Exception, asyncio.CancelledError) as error:  # foreign code; the built-in summary does it
+            if error in failures or is_being_cancelled():
+                raise
+            log_fault(f"the compactor {type(job.compactor).__name__} failed", error)
             return None
 
-    async def _given(self, job: CompactorJob) -> tuple[Sequence[GapUnit], Context]:
+    async def _given(self, job: CompactorJob, failures: list[Exception]) -> tuple[Sequence[GapUnit], Context]:
         """Return a compactor's input: the units, dated by the arrival of their messages, and the context.
 
         The system messages are those of the session's newest recorded turn. If the store is away, there are
@@ -162,12 +164,15 @@ class Compacting:
             max_tokens=job.max_tokens,
             room=job.room,
             count=self._counter.count,
-            ask=self._ask(job),
+            ask=self._ask(job, failures),
         )
         return dated(job.units, arrivals), context
 
-    def _ask(self, job: Job) -> AskModel:
-        """Return the function that asks the model for one compaction; it does not expose credentials."""
+    def _ask(self, job: Job, failures: list[Exception]) -> AskModel:
+        """Return the function that asks the model for one compaction; it does not expose credentials.
+
+        What the upstream fails with is added to ``failures``.
+        """
         left = _MOST_ASKS
 
         async def ask(task: str, text: str, *, max_tokens: int, temperature: float) -> str:
@@ -175,7 +180,11 @@ class Compacting:
             left -= 1
             if left < 0:
                 raise Refused("too_many_calls")
-            answer = await self._asking.answer(job.caller, Ask(task, text, max_tokens, temperature))
+            try:
+                answer = await self._asking.answer(job.caller, Ask(task, text, max_tokens, temperature))
+            except (Unanswered, TimeoutError, UnabridgedError) as error:
+                failures.append(error)
+                raise
             return text_of(answer, self._asking.dialect)
 
         return ask

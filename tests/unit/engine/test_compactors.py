@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,12 +15,12 @@ from proxy.core.policy.sections import Summary
 from proxy.core.policy.values import Registry
 from proxy.core.summaries.compaction import Entry, GapUnit
 from proxy.core.summaries.source import Block, Piece, Source
-from proxy.engine.models.asking import Caller
+from proxy.engine.models.asking import Caller, Unanswered
 from proxy.engine.summaries import compactors
 from proxy.engine.summaries.compactors import Compacting, Compactor, CompactorJob, first_for
 from tests.support.asking import asking
 from tests.support.stores import DAY, KEY, HandClock, turn
-from tests.support.upstreams import COUNTER, Model, completion, running, said
+from tests.support.upstreams import COUNTER, Model, completion, plainly, running, said
 
 UNITS = (GapUnit(0, (Entry("user", "We built the bridge of stone."),)),)
 TEXT = "We built the bridge of stone. " * 30
@@ -48,6 +49,17 @@ class Broken(Theirs):
 
     async def compact(self, units: Sequence[Any], context: Any) -> str:
         raise RuntimeError("boom")
+
+
+class Late(Theirs):
+    """Its own server takes too long, or is given up."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
+
+    async def compact(self, units: Sequence[Any], context: Any) -> str:
+        raise self.error
 
 
 @pytest.fixture
@@ -115,6 +127,8 @@ async def test_a_compactor_may_ask_the_model_and_knows_nothing_of_the_caller() -
         (Theirs(), "It was order 99887766."),
         (Theirs(), "so it is " * 200),
         (Theirs(), ""),
+        (Late(TimeoutError()), "fine"),
+        (Late(asyncio.CancelledError()), "fine"),
     ],
 )
 async def test_what_fails_or_is_not_true_is_left_to_the_summary(compactor: Compactor, answer: str) -> None:
@@ -122,3 +136,10 @@ async def test_what_fails_or_is_not_true_is_left_to_the_summary(compactor: Compa
         model.replies.append(said(answer))
         assert await compacted(model, compactor) is None
     assert completion(said(answer))
+
+
+async def test_where_the_model_fails_no_summary_is_asked_of_it_either() -> None:
+    async with running(Model()) as model:
+        model.replies.append(plainly(503, (), b""))
+        with pytest.raises(Unanswered):
+            await compacted(model, Theirs())

@@ -126,6 +126,13 @@ class Wild:
         return [10_000]
 
 
+class Cancelled:
+    """Awaits a task of its own that somebody has cancelled."""
+
+    async def search(self, *_: object) -> list[int]:
+        raise asyncio.CancelledError
+
+
 class Hanging:
     async def search(self, *_: object) -> list[int]:
         await asyncio.Event().wait()
@@ -151,7 +158,11 @@ async def test_a_plug_ins_search_gets_the_question_as_it_is_and_the_exact_texts(
         assert counted(recall, "plugged") == 1
 
 
-@pytest.mark.parametrize("search", [Raising(), Wild(), Hanging()], ids=["raises", "no such passage", "hangs"])
+@pytest.mark.parametrize(
+    "search",
+    [Raising(), Wild(), Hanging(), Cancelled()],
+    ids=["raises", "no such passage", "hangs", "is cancelled"],
+)
 async def test_where_a_plug_ins_search_fails_the_search_is_by_words(
     plugged: Callable[[object], None], search: object
 ) -> None:
