@@ -204,11 +204,12 @@ class PolicyLibrary:
 
 
 def _merge(below: Table, above: Table) -> Table:
-    merged = dict(below)
-    for key, value in above.items():
-        under = merged.get(key)
-        both_tables = isinstance(under, dict) and isinstance(value, dict)
-        merged[key] = _merge(cast("Table", under), cast("Table", value)) if both_tables else value
+    """Return a table over another; its keys come first, because the first pattern that matches wins."""
+    merged = dict(above)
+    for key, under in below.items():
+        value = merged.setdefault(key, under)
+        if isinstance(under, dict) and isinstance(value, dict):
+            merged[key] = _merge(cast("Table", under), cast("Table", value))
     return merged
 
 

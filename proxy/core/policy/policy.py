@@ -7,6 +7,7 @@ A policy is immutable data; two policies with the same rules are equal. Reading 
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -14,7 +15,7 @@ from operator import attrgetter
 from typing import Annotated, ClassVar, Self, get_args
 
 import msgspec
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 from pydantic.json_schema import SkipJsonSchema
 
 from proxy.core.policy.sections import (
@@ -143,13 +144,21 @@ def dotted_keys(model: type[BaseModel] = Policy) -> tuple[str, ...]:
 # --- which policy a request gets: the one that it names, else that of the first rule that it meets ---
 
 _CLIENT = b"user-agent"
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""RFC 9110, section 5.6.2."""
+
+
+def _header_name(name: str) -> str:
+    if not _HEADER_NAME.fullmatch(name):
+        raise ValueError("is not the name of a header")
+    return name
 
 
 class Rule(Section):
     """A rule that gives a policy to requests that meet all of its conditions; `*` matches anything."""
 
     model: Glob | None = None
-    header: Mapping[Annotated[str, Field(min_length=1)], Glob] = {}
+    header: Mapping[Annotated[str, AfterValidator(_header_name)], Glob] = {}
     client: Glob | None = None
     """The request's User-Agent."""
     policy: Annotated[str, Field(min_length=1)]
@@ -160,8 +169,7 @@ class Rule(Section):
         if self.client is not None:
             asked[_CLIENT] = self.client
         return all(
-            name in headers and fnmatchcase(headers[name].decode("latin-1").strip(), pattern)
-            for name, pattern in asked.items()
+            name in headers and _matches(_text_of(headers[name]), pattern) for name, pattern in asked.items()
         )
 
     @property
@@ -171,6 +179,19 @@ class Rule(Section):
         parts += [f"header {name}" for name in self.header]
         parts += [f"client {self.client}"] if self.client is not None else []
         return ", ".join(parts) or "any request"
+
+
+def _matches(text: str, pattern: str) -> bool:
+    """Whether a text is what a rule asks for; `*` alone is special, since names of models have brackets."""
+    return fnmatchcase(text, pattern.replace("[", "[[]").replace("?", "[?]"))
+
+
+def _text_of(value: bytes) -> str:
+    """Return a header's value, which is UTF-8 mostly, else Latin-1."""
+    try:
+        return value.decode().strip()
+    except UnicodeDecodeError:
+        return value.decode("latin-1").strip()
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -199,7 +220,7 @@ class Candidates(msgspec.Struct, frozen=True):
 
     def chosen(self, model: str) -> Candidate:
         """Return the first candidate whose pattern the model matches."""
-        return next(each for each in self.options if each.model is None or fnmatchcase(model, each.model))
+        return next(each for each in self.options if each.model is None or _matches(model, each.model))
 
 
 class PolicySet(msgspec.Struct, frozen=True):

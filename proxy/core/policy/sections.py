@@ -59,7 +59,7 @@ class Budget(Section):
     """Largest forwarded body in bytes, in addition to the limit in tokens; 0 means no limit."""
     overflow: Literal["forward", "error"] = "forward"
     windows: Mapping[Glob, Positive] = {}
-    """Context windows in tokens by model name (shell patterns); the first match wins over the price list."""
+    """Context windows in tokens by model name, else by shell pattern; the first pattern that matches wins."""
 
     @property
     def limit(self) -> int | None:
@@ -73,10 +73,8 @@ class Budget(Section):
 
     def window(self, model: str) -> int | None:
         """Return the window in tokens that this policy states for `model`; None if it states none."""
-        for match, tokens in self.windows.items():
-            if fnmatchcase(model, match):
-                return tokens
-        return None
+        matching = (tokens for match, tokens in self.windows.items() if fnmatchcase(model, match))
+        return self.windows.get(model) or next(matching, None)
 
 
 class Stages(Section):

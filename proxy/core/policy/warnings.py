@@ -138,7 +138,7 @@ def _shadowed(policy: Policy) -> Iterator[PolicyWarning]:
         ):
             message = "this `[[retention]]` is never reached: one before it matches all of it"
             yield PolicyWarning(("retention", place), message)
-    windows = list(policy.budget.windows)
+    windows = [each for each in policy.budget.windows if set("*?[") & set(each)]  # a whole name comes first
     for place, name in enumerate(windows):
         if before := next((each for each in windows[:place] if _covers(each, name)), None):
             message = f"the window of `{name}` is never asked for: `{before}` stands before it"

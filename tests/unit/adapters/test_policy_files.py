@@ -115,6 +115,12 @@ def test_tables_merge_to_any_depth_and_arrays_are_replaced(files: Files) -> None
     assert [tool.match for tool in policy.tools] == ["b*"]
 
 
+def test_a_policys_own_window_comes_before_a_pattern_of_the_one_that_it_extends(files: Files) -> None:
+    files.write("base", '[budget.windows]\n"*" = 8192\n')
+    policy = files.load('extends = "base"\n[budget.windows]\n"qwen3-*" = 32768\n')
+    assert (policy.budget.window("qwen3-8b"), policy.budget.window("other")) == (32768, 8192)
+
+
 def test_a_directory_comes_before_the_presets_and_may_extend_the_one_it_hides(files: Files) -> None:
     files.write("default", 'extends = "default"\n[keep]\nrecent = 0.1\n')
     assert files.library.load("default").keep.recent == 0.1

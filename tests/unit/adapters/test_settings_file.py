@@ -113,6 +113,10 @@ def test_every_setting_may_stand_in_it(name: str, file: Path) -> None:
         ('port = "eighty"\n', "1: `port` must be a whole number"),
         ('upstream = "h/v1"\n', "1: `upstream` must be a URL such as https://api.openai.com/v1"),
         ('log_level = "warn"\n', '1: `log_level` must be "debug", "info", "warning" or "error"'),
+        (
+            '[[use]]\nheader = {"X Team:" = "a"}\npolicy = "off"\n',
+            '2: `use.header."X Team:"` is not the name of a header',
+        ),
         ('config = "x"\n', "1: unknown key `config`: a settings file names no other"),
         ('OPENAI_BASE_URL = "x"\n', "1: unknown key `OPENAI_BASE_URL`"),
         (

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from proxy.core.policy.policy import Policy, dotted_keys
+from proxy.core.policy.policy import Policy, PolicySet, Rule, dotted_keys
 from proxy.core.policy.sections import Stages
 
 
@@ -158,6 +158,32 @@ def test_a_stated_window_is_found_by_the_models_name() -> None:
     assert budget.window("qwen3-8b") == 32_768
     assert budget.window("other") == 4096
     assert Policy().budget.window("gpt-4o") is None
+
+
+def test_a_models_whole_name_comes_before_any_pattern() -> None:
+    budget = policy(budget={"windows": {"*": 4096, "sonnet[1m]": 1_000_000, "sonnet[12]": 200_000}}).budget
+    assert budget.window("sonnet[1m]") == 1_000_000
+    assert budget.window("sonnet1") == 4096
+
+
+@pytest.mark.parametrize(
+    ("rule", "model", "headers", "fits"),
+    [
+        ({"model": "claude-*[1m]"}, "claude-x[1m]", {}, True),
+        ({"model": "claude-*[1m]"}, "claude-x1", {}, False),
+        ({"model": "gpt-?"}, "gpt-5", {}, False),
+        ({"client": "My Agent [beta]*"}, "m", {b"user-agent": b"My Agent [beta] 2"}, True),
+        ({"header": {"X-Team": "Z\u00fcrich*"}}, "m", {b"x-team": "Z\u00fcrich 3".encode()}, True),
+        ({"header": {"X-Team": "Z\u00fcrich*"}}, "m", {b"x-team": "Z\u00fcrich 3".encode("latin-1")}, True),
+    ],
+)
+def test_in_a_rule_for_requests_a_star_alone_is_special(
+    rule: dict[str, Any], model: str, headers: dict[bytes, bytes], *, fits: bool
+) -> None:
+    agent = Policy(name="agent")
+    rules = [Rule.model_validate({**rule, "policy": "agent"})]
+    chosen = PolicySet(Policy(), {"agent": agent}, rules).candidates("", headers).chosen(model)
+    assert (chosen.policy is agent) is fits
 
 
 @pytest.mark.parametrize(

@@ -145,6 +145,7 @@ def test_what_can_never_match_is_said(text: str, said: str) -> None:
     [
         "keep.pins = ['\\$100', '[$^]x', '(?m)a$b', '^a$', 'a$|b', '(^|x)y', 'a$b?', '(?x) a $ b']",
         'tools = [{match = "server.*"}, {match = "get_[!x]*"}, {match = "*"}]',
+        'budget.windows = {"*" = 1, "qwen3" = 2}',
         'tools = [{match = "a?"}, {match = "a*"}, {match = "[ab]c"}, {match = "bc"}]',
         'retention = [{match.content = "a", class = "critical"}, {match.tool = "a", class = "critical"}]',
         'strategy.name = "session"\nstrategy.idle = 60',
