@@ -12,7 +12,7 @@ from typing import Protocol, Self
 import msgspec
 
 from proxy.core.policy.policy import PolicySet
-from proxy.errors import Overloaded
+from proxy.errors import Overloaded, RequestTooLarge
 
 
 class Policies(Protocol):
@@ -26,9 +26,6 @@ class Policies(Protocol):
     def stale(self) -> list[str]:
         """Policies whose files cannot be used now."""
         ...
-
-
-_NO_ROOM = "The proxy holds as many request bodies as it may; try again."
 
 
 class Admission:
@@ -74,14 +71,15 @@ class Permit(msgspec.Struct, eq=False):
         self._requests = 0
 
     def expect(self, size: int) -> None:
-        """Raise Overloaded if `size` bytes will not fit; they are taken as they arrive."""
+        """Raise Overloaded if `size` more bytes do not fit, RequestTooLarge if they never will."""
+        if self._held + size > self._admission.ceiling:
+            raise RequestTooLarge
         if self._admission.held + size > self._admission.ceiling:
-            raise Overloaded(_NO_ROOM)
+            raise Overloaded("The proxy holds as many request bodies as it may; try again.")
 
     def take(self, size: int) -> None:
-        """Take room for `size` more bytes of the body (raises Overloaded)."""
-        if self._admission.held + size > self._admission.ceiling:
-            raise Overloaded(_NO_ROOM)
+        """Take room for `size` more bytes of the body (raises as `expect` does)."""
+        self.expect(size)
         self._admission.held += size
         self._held += size
 

@@ -354,6 +354,8 @@ async def test_bodies_beyond_the_memory_for_them_are_told_to_come_again(model: M
             second = await client.post(ask, content=content)
             assert (second.status_code, second.json()["error"]["code"]) == (503, "overloaded")
             assert int(second.headers["retry-after"]) >= 1
+        larger = HELLO.replace(b"Hello", b"a" * 2**20)  # than there will ever be room for
+        assert (await client.post(ask, content=larger)).json()["error"]["code"] == "request_too_large"
         assert (await client.post(ask, content=HELLO)).status_code == 200, "what fits is answered"
         held.set()
         assert (await first).status_code == 200

@@ -7,7 +7,7 @@ from contextlib import ExitStack, suppress
 import pytest
 from starlette.types import Message, Receive
 
-from proxy.errors import Overloaded
+from proxy.errors import Overloaded, RequestTooLarge
 from proxy.http.asgi import read_body
 from proxy.http.limits import Permit
 from tests.support.admission import admission
@@ -87,8 +87,13 @@ async def test_a_body_that_will_not_fit_is_refused_before_it_is_read() -> None:
     async def receive() -> Message:
         raise AssertionError
 
-    with Permit(admission(ceiling=10)) as permit, pytest.raises(Overloaded):
-        await read_body(receive, 100, permit, content_length=11)
+    requests = admission(ceiling=10)
+    with Permit(requests) as first, Permit(requests) as permit:
+        first.take(1)
+        with pytest.raises(Overloaded):
+            await read_body(receive, 100, permit, content_length=10)
+        with pytest.raises(RequestTooLarge):  # even if it were alone
+            await read_body(receive, 100, permit, content_length=11)
 
 
 async def test_what_is_announced_takes_no_room_until_it_comes() -> None:
@@ -104,7 +109,7 @@ def test_a_client_that_is_refused_may_come_again() -> None:
 
 def test_what_a_failed_request_took_comes_back() -> None:
     requests = admission(ceiling=10)
-    with suppress(Overloaded), Permit(requests) as permit:
+    with suppress(RequestTooLarge), Permit(requests) as permit:
         permit.take(10)
         permit.take(1)
     assert requests.held == 0
