@@ -44,6 +44,8 @@ _END = re.compile(
     r"|(?<=[。!?\uff01\uff1f])(?![」』”])"
 )
 _ABBREVIATED = re.compile(rf"(?:\b(?:{ABBREVIATIONS})|\b[A-Z])\.$")
+_LONGEST_ABBREVIATION = 16
+"""Characters, with the one before it; so that a line of abbreviations is not searched anew at each."""
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
 _STREAM_TAG = r"[\w:-]{0,40}std(?:out|err)>"
 _STREAM = re.compile(rf"<{_STREAM_TAG}[^<]*+(?:<(?!/?{_STREAM_TAG})[^<]*+)*+</{_STREAM_TAG}")
@@ -132,7 +134,8 @@ def sentences_of(text: str) -> Iterator[str]:
         prose = _BULLET.sub("", line).strip()
         found, start = list[str](), 0
         for end in _END.finditer(prose):
-            if not _ABBREVIATED.search(prose[start : end.start()]):
+            before = max(start, end.start() - _LONGEST_ABBREVIATION)
+            if not _ABBREVIATED.search(prose[before : end.start()]):
                 found.append(prose[start : end.start()].strip())
                 start = end.end()
         found.append(prose[start:].strip())

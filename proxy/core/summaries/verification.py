@@ -79,7 +79,7 @@ _NOT_WORD_FOR_WORD = frozenset({"name", "quoted", "text", "date", "time", "amoun
 """Kinds of facts that are not compared literally: only their numbers are checked, if any."""
 _RUN = re.compile(r"[0-9]+|[a-z\u00df-\u024f]+|[^\W\d_a-z\u00df-\u024f]+")
 _ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|[nrtbf\"/\\])")
-_LIST_MARK = re.compile(r"^\s*(?:\(?\d{1,2}[.)]|[-*•])\s+", re.MULTILINE)
+_LIST_MARK = re.compile(r"^[^\S\n]*(?:\(?\d{1,2}[.)]|[-*•])\s+", re.MULTILINE)
 _MARKDOWN = re.compile(r"\*+|`+|(?<!\w)_{1,2}(?=\w)(?![A-Za-z0-9]*_)|\[\d{1,2}\]|^#+ ", re.MULTILINE)
 _EMPHASIS = re.compile(r"\*+|`+|(?<!\w)__|__(?!\w)")
 _COUNTED = re.compile(

@@ -157,7 +157,8 @@ class Reader:
                 other = dict[str, int]()
         try:
             found = CachedMessage(read_message(content), other)
-        except RecursionError as error:  # to be written it may be less deep than to be split
+        except (RecursionError, ValueError) as error:  # to be written, or with a lone surrogate, it may be
+            # less deep than to be split
             raise JSONTooDeep from error
         self._entries.put(digest, found)
         return found, content

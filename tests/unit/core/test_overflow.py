@@ -297,6 +297,11 @@ def test_words_of_the_request_that_an_error_quotes_are_no_refusal() -> None:
     assert read_overflow(400, quoting, request) is None
 
 
+def test_a_number_that_is_none_is_not_read() -> None:
+    shares = f"you requested 9000 tokens ({'1' * 5_000} in the messages, 500 in the completion)"
+    assert read_overflow(400, said(OPENAI + shares)) == Overflow(8192, None)
+
+
 def test_a_refusal_stays_one_when_the_request_quotes_another() -> None:
     request = json.dumps({"messages": [{"role": "user", "content": QUOTED}]}).encode()
     assert read_overflow(400, said("prompt is too long: 90 tokens > 80 maximum"), request) == Overflow(80, 90)

@@ -98,6 +98,11 @@ def test_a_plain_result_is_no_error(text: str) -> None:
     assert not is_error(text)
 
 
+def test_no_state_is_nested_too_deeply_to_be_looked_at() -> None:
+    for depth in range(500, 1_000):
+        assert not is_error('{"status":' + '{"a":' * depth + "1" + "}" * depth + "}")
+
+
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "_" * 200_000, '"' + "\\" * 99_999])
 def test_no_result_is_too_odd_to_be_looked_at(text: str) -> None:
     assert not is_error(text)

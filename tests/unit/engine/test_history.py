@@ -53,14 +53,20 @@ async def test_many_messages_are_read_and_counted_off_the_event_loop() -> None:
 def nested(depth: int, place: str) -> bytes:
     """A body in which something is nested so deep."""
     deep = b"[" * depth + b"]" * depth
-    written = {"content": deep, "arguments": dumps(deep.decode()), "tool_choice": deep}
-    content, arguments, choice = (written[each] if each == place else b'""' for each in written)
+    written = {
+        "content": deep,
+        "arguments": dumps(deep.decode()),
+        "tool_choice": deep,
+        "beside a lone surrogate": b'{"\\ud800":%b}' % deep,
+    }
+    content, arguments, choice, name = (written[each] if each == place else b'""' for each in written)
     call = b'{"id":"c","type":"function","function":{"name":"f","arguments":%b}}' % arguments
-    messages = b'{"role":"user","content":%b},{"role":"assistant","tool_calls":[%b]}' % (content, call)
+    messages = b'{"role":"user","content":%b,"name":%b},{"role":"assistant","tool_calls":[%b]}'
+    messages %= (content, name, call)
     return b'{"messages":[%b],"tool_choice":%b}' % (messages, choice)
 
 
-@pytest.mark.parametrize("place", ["content", "arguments", "tool_choice"])
+@pytest.mark.parametrize("place", ["content", "arguments", "tool_choice", "beside a lone surrogate"])
 async def test_no_depth_of_nesting_is_a_fault_of_ours(place: str) -> None:
     """What Python can still split, it may be unable to decode or to write."""
     read = set[bool]()

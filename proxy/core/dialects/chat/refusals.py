@@ -115,7 +115,7 @@ _WORDINGS = [
 _RATE_LIMIT = re.compile(
     r"rate.?limit|per (?:min|hour|day)|\bTP[MD]\b|quota|throttl|too many requests", re.IGNORECASE
 )
-_PART = re.compile(r"(\d+) (?:of |in |for )?(?:the |your )?([a-z ]+)", re.IGNORECASE)
+_PART = re.compile(r"(?<!\d)(\d{1,9}) (?:of |in |for )?(?:the |your )?([a-z ]+)", re.IGNORECASE)
 
 
 def _error_text(body: bytes, status: int) -> _ErrorText | None:
