@@ -59,7 +59,7 @@ def test_no_unit_but_the_first_begins_with_a_result(messages: list[Message]):
 
 
 @given(histories)
-def test_an_unanswered_call_stands_in_one_unit_with_all_up_to_the_next_user_message(messages: list[Message]):
+def test_an_unanswered_call_stands_in_one_unit_with_all_up_to_what_asks_or_answers(messages: list[Message]):
     home = {place: unit for unit in units_of(messages) for place in range(unit.start, unit.end)}
     answered: set[tuple[int, str]] = set()
     callers: dict[str, int] = {}
@@ -69,7 +69,7 @@ def test_an_unanswered_call_stands_in_one_unit_with_all_up_to_the_next_user_mess
     for place, message in enumerate(messages):
         if any((place, call) not in answered for call in message.calls):
             following = place + 1
-            while following < len(messages) and messages[following].role != "user":
+            while following < len(messages) and messages[following].role not in ("user", "assistant"):
                 assert home[following] == home[place]
                 following += 1
 

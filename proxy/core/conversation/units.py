@@ -3,8 +3,8 @@
 A unit is an assistant message with tool calls and all of its results, else one message. A result belongs to
 the nearest preceding assistant message that made a call with its id, since ids repeat in practice. One
 message may carry the results of several calls. A malformed sequence (a result without a call, or a call
-without its result in mid-history) is one unit up to the next user message, so that it is either sent
-unchanged or not at all.
+without its result in mid-history) is one unit up to the next user message or answer, so that it is either
+sent unchanged or not at all. Not further: an agent that lost one result may go on for hours without a user.
 """
 
 from bisect import bisect_left, bisect_right
@@ -52,7 +52,7 @@ def _bound_spans(messages: Sequence[Message]) -> Iterator[tuple[int, int]]:
     callers: dict[str, int] = {}
     unanswered: dict[int, set[str]] = {}
     odd: list[tuple[int, int]] = []
-    """Malformed spans: the start, and the message after which the next user message ends the span."""
+    """Malformed spans: the start, and the message after which the next that asks or answers ends the span."""
     for position, message in enumerate(messages):
         if message.calls:
             callers.update(dict.fromkeys(message.calls, position))
@@ -67,12 +67,12 @@ def _bound_spans(messages: Sequence[Message]) -> Iterator[tuple[int, int]]:
                     yield caller, position + 1
     odd += ((position, position) for position, missing in unanswered.items() if missing)
     if odd:
-        next_user = [len(messages)] * len(messages)
+        ends = [len(messages)] * len(messages)
         for position in range(len(messages) - 2, -1, -1):
             following = position + 1
-            is_next = messages[following].role == "user"
-            next_user[position] = following if is_next else next_user[following]
-        yield from ((start, next_user[position]) for start, position in odd)
+            is_end = messages[following].role in ("user", "assistant")
+            ends[position] = following if is_end else ends[following]
+        yield from ((start, ends[position]) for start, position in odd)
 
 
 def joined(units: Sequence[Unit], places: Collection[int]) -> list[Unit]:

@@ -40,7 +40,7 @@ def test_results_in_one_message_are_in_one_unit_with_all_that_they_answer():
 
 
 def test_a_message_of_which_one_result_has_no_call_is_odd():
-    assert spans(U, calls("a"), result("a", "b"), A, U) == [(0, 1), (1, 4), (4, 5)]
+    assert spans(U, calls("a"), result("a", "b"), A, U) == [(0, 1), (1, 3), (3, 4), (4, 5)]
 
 
 def test_each_round_is_a_unit():
@@ -59,20 +59,21 @@ def test_interleaved_calls_are_one_unit():
     assert spans(U, calls("a"), calls("b"), result("a"), result("b"), U) == [(0, 1), (1, 5), (5, 6)]
 
 
-def test_a_result_without_a_call_is_one_unit_with_its_neighbours_up_to_the_next_user_message():
-    assert spans(U, A, result("lost"), A, U) == [(0, 1), (1, 4), (4, 5)]
+def test_a_result_without_a_call_is_one_unit_with_its_neighbours_up_to_the_next_answer():
+    assert spans(U, A, result("lost"), S, A, U) == [(0, 1), (1, 4), (4, 5), (5, 6)]
 
 
 def test_a_result_that_names_no_call_has_none():
-    assert spans(U, result(), A, U) == [(0, 3), (3, 4)]
+    assert spans(U, result(), A, U) == [(0, 2), (2, 3), (3, 4)]
 
 
 def test_a_chain_may_begin_with_a_result():
-    assert spans(result("lost"), A, U) == [(0, 2), (2, 3)]
+    assert spans(result("lost"), A, U) == [(0, 1), (1, 2), (2, 3)]
 
 
-def test_a_call_without_its_result_is_one_unit_up_to_the_next_user_message():
-    assert spans(U, calls("a", "b"), result("a"), A, U, A) == [(0, 1), (1, 4), (4, 5), (5, 6)]
+def test_a_call_without_its_result_is_one_unit_up_to_the_next_message_that_asks_or_answers():
+    assert spans(U, calls("a", "b"), result("a"), S, A, U) == [(0, 1), (1, 4), (4, 5), (5, 6)]
+    assert spans(U, calls("a", "b"), result("a"), S, U, A) == [(0, 1), (1, 4), (4, 5), (5, 6)]
 
 
 def test_a_unit_counts_its_messages():
