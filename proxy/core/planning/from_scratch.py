@@ -72,6 +72,12 @@ class _Replay:
     """Position at which the open unit began when the last epoch did."""
     _is_late: bool = False
     """Whether a call made before that position has been answered since."""
+    _starts: list[int] = field(default_factory=lambda: [0])
+    """Positions at which units begin so far."""
+    _stuck_at: int = -1
+    """Start of the last unit, if the view was over its budget all the same when that began; else -1. While no
+    other unit begins, nothing more can be cut, and a unit as long as a conversation would be read over and
+    over."""
 
     @property
     def plan(self) -> Plan:
@@ -81,19 +87,10 @@ class _Replay:
 
     def reach(self, length: int, *, is_marked: bool) -> None:
         """Replay the next request."""
-        chain = self.given.chain
-        self._view_tokens += chain.tokens.between(self._length, length)
-        for place in range(self._length, length):  # only late results can make the plan cut what must stay
-            message = chain.messages[place]
-            for call in message.calls:
-                self._calls[call] = place
-            if any(self._calls.get(call_id, place) < self._open for call_id in message.result_of):
-                self._is_late = True
-        self._length = length
-        is_last = length == len(chain)
-        if self._is_late:
-            self._check_late_results()
-        if not (is_marked or is_last or self._stage.is_pressing):
+        chain, is_last = self.given.chain, length == len(self.given.chain)
+        self._add(length)
+        is_due = is_marked or self._stage.is_pressing
+        if not is_last and (not is_due or self._starts[-1] == self._stuck_at):
             return
         situation = replace(
             self.given,
@@ -104,12 +101,28 @@ class _Replay:
             past=self._past,
         )
         is_known, strategy = situation.conditions != UNKNOWN_CONDITIONS, self.given.policy.strategy.name
-        acts_now = is_known and strategy_of(strategy).acts_at_once(situation)
-        if is_marked or self._stage.is_pressing or acts_now:
+        if is_due or (is_known and strategy_of(strategy).acts_at_once(situation)):
             is_measured = self.measures and self.epochs < 1 << _LEADING_BITS
             decided = draft(situation, self._stage, ledger=None if is_measured else self._bound)
             if decided is not None:
                 self._begin(decided)
+            self._stuck_at = self._starts[-1] if self._stage is Stage.EMERGENCY else -1
+
+    def _add(self, length: int) -> None:
+        """Add the messages up to ``length``. Only late results can make the plan cut what must stay."""
+        self._view_tokens += self.given.chain.tokens.between(self._length, length)
+        for place in range(self._length, length):
+            message = self.given.chain.messages[place]
+            self._calls.update(dict.fromkeys(message.calls, place))
+            called_at = min((self._calls.get(call_id, place) for call_id in message.result_of), default=place)
+            self._is_late |= called_at < self._open
+            while self._starts[-1] > called_at:
+                self._starts.pop()  # a result joins the unit of its call, and all between
+            if called_at == place:
+                self._starts.append(place)
+        self._length = length
+        if self._is_late:
+            self._check_late_results()
 
     @property
     def _stage(self) -> Stage:
@@ -127,6 +140,7 @@ class _Replay:
         if not prefix.is_spared_by(self._plain):
             self._plain, self._past, self._begun, self._written = EMPTY, NO_PAST, None, None
             self._ledger, self._open, self._view_tokens = 0, 0, prefix.tokens.total
+            self._stuck_at = -1
 
     @property
     def _is_next_written(self) -> bool:

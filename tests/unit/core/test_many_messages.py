@@ -107,6 +107,32 @@ def test_a_late_result_adds_no_work_to_every_request_after_it() -> None:
     assert calls_with([result("late", "found")]) <= 1.2 * calls_with([result("early", "found")])
 
 
+def rounds_with_one_lost_result(number: int) -> list[Sent]:
+    rounds = [
+        message for each in range(number) for message in (calling(f"c{each}"), result(f"c{each}", "wind"))
+    ]
+    return [user("Look."), calling("lost"), *rounds]
+
+
+def rounds_that_overlap(number: int) -> list[Sent]:
+    """Each call is answered behind the next one, so that all of them are one unit."""
+    rounds = [
+        message for each in range(number) for message in (calling(f"c{each + 1}"), result(f"c{each}", "w"))
+    ]
+    return [user("Look."), calling("c0"), *rounds]
+
+
+@pytest.mark.parametrize("rounds", [rounds_with_one_lost_result, rounds_that_overlap])
+def test_an_open_turn_of_three_times_as_many_calls_takes_some_three_times_the_work(
+    rounds: Callable[[int], list[Sent]],
+) -> None:
+    def work(number: int) -> int:
+        chain = chain_from(rounds(number))
+        return calls(lambda: from_scratch(chain, POLICIES["importance"], Budget(1_000, 1.0, 0), count))
+
+    assert work(600) <= SLACK * 3 * work(200)
+
+
 @pytest.mark.parametrize("kind", ["mixed", "talk", "tools"])
 def test_a_past_of_four_hundred_budgets_takes_little_more_work_than_one_epoch(kind: str) -> None:
     chain, policy = long_chain(kind, MANY), POLICIES["importance"]
