@@ -54,7 +54,7 @@ class MemoryStore(Protocol):
     """Memories by scope. Raises :class:`proxy.errors.StoreUnavailable` as a session store does.
 
     All keys of a scope lie in one slot of a cluster. A scope lives until it is forgotten, except the own
-    scope of a thread: that one expires ``ttl`` seconds after its last change.
+    scope of a thread: that one expires ``ttl`` seconds after the last turn, as the session does.
     """
 
     async def remembered(self, scope: Scope, since: int = 0) -> ScopeSnapshot:
@@ -67,11 +67,12 @@ class MemoryStore(Protocol):
         """Record that a session had a turn at time ``at``. Creates the scope if needed.
 
         ``about`` is stored only if the scope has none yet; only then does the scope get another version.
+        With a ``ttl`` the scope expires that many seconds from now.
         """
         ...
 
-    async def change(self, scope: Scope, changes: Changes, seen: int, ttl: float | None = None) -> int:
-        """Write ``changes`` in one atomic step if the scope still has version ``seen``.
+    async def change(self, scope: Scope, changes: Changes, seen: int) -> int:
+        """Write ``changes`` in one atomic step if the scope still has version ``seen``; it lives no longer.
 
         Returns the new version, or 0 if the scope has another version and nothing was written. A call
         repeated after a lost reply returns 0 too; the caller then reads the scope again. The step blocks the

@@ -49,7 +49,7 @@ async def put_away(upstream: Upstream, items: Mapping[str, Item]) -> tuple[Seque
             await scopes.change(scope, lambda copy: Changes(about=copy.about, items=items))
             world.clock.time = NOW + 100 * DAY
             writer, rules = world.inside.memory_scheduler.writer, world.policy.memory
-            upkeep = ScopeMaintenance(writer, scope, rules, None)
+            upkeep = ScopeMaintenance(writer, scope, rules)
             await upkeep.rescore()
             before = time.perf_counter()
             await upkeep.put_away(world.reader)

@@ -188,21 +188,26 @@ class TestScopes:
     ) -> None:
         await memories.note(THREAD, ONE, 5.0, ALONE, ttl=0.4)
         seen = (await memories.remembered(THREAD)).version
-        assert await memories.change(THREAD, Changes(items=items("i1")), seen, ttl=0.4)
+        assert await memories.change(THREAD, Changes(items=items("i1")), seen)
         await pass_time(clock, 0.5)
         assert await memories.remembered(THREAD) == (0, None, Texts(), {}, True)
         await memories.note(PERSON, ONE, 5.0, ALONE)
         assert list(await memories.scopes(9)) == [PERSON]
 
-    async def test_the_scope_of_a_thread_lives_as_long_as_it_is_changed(
+    async def test_the_scope_of_a_thread_lives_as_long_as_it_has_turns_whatever_is_changed_in_it(
         self, memories: MemoryStore, clock: HandClock
     ) -> None:
-        version = 0
-        for _ in range(3):
-            version = await memories.change(THREAD, Changes(items=items("i1")), version, ttl=1.0)
-            assert version
-            await pass_time(clock, 0.6)
+        for _ in range(2):
+            await memories.note(THREAD, ONE, 5.0, ALONE, ttl=1.5)
+            await pass_time(clock, 0.8)
+        everything = Changes(about=ALONE, texts=Texts(long="one"), items=items("i1"), events=[event("i1")])
+        assert await memories.change(THREAD, everything, (await memories.remembered(THREAD)).version)
         assert list(await memories.scopes(9)) == [THREAD]
+        await pass_time(clock, 0.8)
+        assert await memories.remembered(THREAD) == (0, None, Texts(), {}, True)
+        assert list(await memories.log(THREAD, "i1")) == []
+        await memories.note(PERSON, ONE, 5.0, ALONE)
+        assert list(await memories.scopes(9)) == [PERSON]
 
     async def test_what_is_forgotten_is_gone(self, memories: MemoryStore) -> None:
         await written(memories, about=ABOUT, items=items("i1"), events=[event("i1")])

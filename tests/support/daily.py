@@ -82,6 +82,10 @@ class Place:
     ) -> None:
         """Let a scope have these items and texts."""
         await self.memories.note(scope, KEY, self.clock.now(), About(tenant="t", name="ana", **about))
+        await self.know_more(*items, scope=scope, texts=texts)
+
+    async def know_more(self, *items: Item, scope: Scope = PERSON, texts: Texts | None = None) -> None:
+        """Let a scope that there is have these items and texts."""
         version = (await self.memories.remembered(scope)).version
         changes = Changes(items={item.id: item for item in items}, texts=texts)
         assert await self.memories.change(scope, changes, version)

@@ -134,10 +134,10 @@ class InProcessMemories:
         known = stored.threads.get(thread)
         stored.write_thread(thread, replace(known, updated=at) if known else Thread(updated=at))
 
-    async def change(self, scope: Scope, changes: Changes, seen: int, ttl: float | None = None) -> int:
+    async def change(self, scope: Scope, changes: Changes, seen: int) -> int:
         if self._read(scope).version != seen:
             return 0
-        stored = self._renewed(scope, ttl)
+        stored = self._renewed(scope)
         stored.write(changes, next(self._versions))
         return stored.version
 
@@ -190,7 +190,7 @@ class InProcessMemories:
         now = self._clock.monotonic()
         return [each for each in reversed(self._scopes.values()) if each.expires > now]
 
-    def _renewed(self, scope: Scope, ttl: float | None) -> _StoredScope:
+    def _renewed(self, scope: Scope, ttl: float | None = None) -> _StoredScope:
         """Return the scope, created if necessary; a ``ttl`` sets its lifetime from now (seconds)."""
         stored = self._live(scope)
         if stored is None:

@@ -226,12 +226,9 @@ class Forgetting:
 
         Returns the number of items deleted.
         """
-        change, ttl = self.memories.scopes.change, self.memories.ttl(kept)
-        now = self.memories.clock.now
+        change, now = self.memories.scopes.change, self.memories.clock.now
         # Runs under way then write nothing: what is read after this is all that there is to forget.
-        await change(
-            kept.scope, lambda copy: Changes(about=_marked(copy, now())) if copy.about else None, ttl
-        )
+        await change(kept.scope, lambda copy: Changes(about=_marked(copy, now())) if copy.about else None)
         present = await self.memories.kept(kept.scope)
         if present is None:
             return 0
@@ -240,7 +237,7 @@ class Forgetting:
         await self._forget_above(deletion)  # first: who asks again after a fault finds these items no more
         for first in range(0, max(len(entries), 1), _STEP):
             some = entries[first : first + _STEP]
-            await change(kept.scope, lambda copy, some=some: deletion.changes(copy, some, now()), ttl)
+            await change(kept.scope, lambda copy, some=some: deletion.changes(copy, some, now()))
         await self._forget_above(deletion)  # again: the workspace may have been merged meanwhile
         return len(entries)
 

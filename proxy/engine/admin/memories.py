@@ -201,14 +201,10 @@ class MemoryAdmin:
             changes = Changes(items={item.id: item}, archive=gone, events=[event])
             # At another version the item or its record may be forgotten: then both are read again.
             decide = partial(_at, kept.copy.version, changes)
-            after = await self.scopes.change(kept.scope, decide, self.ttl(kept))
+            after = await self.scopes.change(kept.scope, decide)
             found = after.items.get(item.id)  # it may have been used since
             if found is not None and not found.superseded_by:
                 return ItemDetails(kept, found)
-
-    def ttl(self, kept: ScopeDetails) -> float | None:
-        """Return the lifetime in seconds of a thread's own scope; None for other scopes."""
-        return self.policies(kept.about.policy).store.ttl if kept.scope.kind is ScopeKind.THREAD else None
 
     # --- a client's own memory ---
 

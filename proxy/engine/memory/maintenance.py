@@ -70,7 +70,7 @@ _AT_A_TIME = 8
 
 @dataclass(frozen=True)
 class ScopeMaintenance:
-    """Maintains one scope, which lives ``ttl`` seconds, or until it is forgotten.
+    """Maintains one scope.
 
     Every method raises StoreUnavailable, and returns the number of items or threads it was about.
     """
@@ -78,7 +78,6 @@ class ScopeMaintenance:
     writer: MemoryWriter
     scope: Scope
     rules: Memory
-    ttl: float | None
 
     async def rescore(self) -> int:
         """Replace every score by its present value."""
@@ -129,7 +128,7 @@ class ScopeMaintenance:
         threads = await scopes.store.threads(self.scope, THREADS)
         names = [session for session, thread in threads.items() if thread.updated < ended]
         if names:
-            await scopes.change(self.scope, lambda _: Changes(threads=dict.fromkeys(names)), self.ttl)
+            await scopes.change(self.scope, lambda _: Changes(threads=dict.fromkeys(names)))
         return len(names)
 
     async def delete_expired(self) -> int:
@@ -148,7 +147,7 @@ class ScopeMaintenance:
         """Change the scope for each of ``every``, some at a time; return how many these are."""
         for first in range(0, len(every), _STEP):
             some = partial(decide, every[first : first + _STEP])
-            await self.writer.scopes.change(self.scope, some, self.ttl)
+            await self.writer.scopes.change(self.scope, some)
         return len(every)
 
 
@@ -257,8 +256,7 @@ class Maintenance:
     ) -> Maintained:
         """Maintain one scope; read threads without a turn since ``before``, and for the seconds of rest."""
         policy = self.policies().named_or_default(about.policy)
-        ttl = policy.store.ttl if scope.kind is ScopeKind.THREAD else None
-        upkeep = ScopeMaintenance(self.writer, scope, policy.memory, ttl)
+        upkeep = ScopeMaintenance(self.writer, scope, policy.memory)
         done = Maintained(
             rescored=await upkeep.rescore(),
             archived=await upkeep.put_away(access),
@@ -268,7 +266,7 @@ class Maintenance:
         if access is None or not policy.memory.enabled:
             return done
         workspace = Scope(ScopeKind.WORKSPACE, about.workspace) if about.workspace else None
-        home = MemoryHome(about.tenant, scope, about.name, workspace=workspace, ttl=ttl)
+        home = MemoryHome(about.tenant, scope, about.name, workspace=workspace)
         rested = min(before or self.writer.clock.now(), self.writer.clock.now() - self.rest)
         for session, thread in (await self.writer.scopes.store.threads(scope, _THREADS)).items():
             if thread.texts.read_up_to < thread.updated <= rested:

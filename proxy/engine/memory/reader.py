@@ -190,7 +190,7 @@ class MemoryReader:
 
         for scope in home.scopes if items else ():
             try:
-                await self.scopes.change(scope, decide, home.ttl)
+                await self.scopes.change(scope, decide)
             except StoreUnavailable as error:
                 log_warning("a use of what is remembered could not be written", code=error.code)
 

@@ -152,8 +152,7 @@ class MemoryScheduler:
                 if copy.about is not None and copy.about.runs >= rules.channel_every:
                     await self.writer.channel(home, access)
                 if is_crowded(len(copy.items), rules):
-                    upkeep = ScopeMaintenance(self.writer, home.scope, rules, home.ttl)
-                    await upkeep.put_away(access)
+                    await ScopeMaintenance(self.writer, home.scope, rules).put_away(access)
 
     def close(self) -> None:
         """Cancel all scheduled readings."""

@@ -135,7 +135,7 @@ class ScopeCache:
                 copies[place] = await self.remembered(scope)  # whichever worker moved it
         return copies
 
-    async def change(self, scope: Scope, decide: Deciding, ttl: float | None = None) -> CachedScope:
+    async def change(self, scope: Scope, decide: Deciding) -> CachedScope:
         """Change a scope as ``decide`` says; return the scope after that. Raises StoreUnavailable.
 
         A scope that has no record about itself, as after it was forgotten, stays as it is unless the changes
@@ -146,7 +146,7 @@ class ScopeCache:
             changes = await asyncio.to_thread(decide, copy)
             if changes is None or (copy.about is None and changes.about is None):
                 return copy
-            if await self.store.change(scope, changes, copy.version, ttl):
+            if await self.store.change(scope, changes, copy.version):
                 return await self.remembered(scope)
         raise StoreUnavailable("A memory is changed by others all the time.")
 

@@ -86,7 +86,7 @@ class MemoryWriter:
             if said is None or (said.tip == known.tip and is_merged):
                 return False
             if await self._is_about_another(home, session, said, access):
-                await self.scopes.change(home.scope, lambda _: Changes(threads={session: None}), home.ttl)
+                await self.scopes.change(home.scope, lambda _: Changes(threads={session: None}))
                 return False
             index = await asyncio.to_thread(ItemIndex, copies[0].items.values())
             found = list[_Found]()
@@ -144,7 +144,7 @@ class MemoryWriter:
             read = replace(thread, tip=said.tip, exchanges=said.exchanges)
             return Changes(about=about, items=merging.items, events=merging.events, threads={session: read})
 
-        after = await self.scopes.change(home.scope, decide, home.ttl)
+        after = await self.scopes.change(home.scope, decide)
         return after.about_unless_forgotten(before) is not None
 
     # --- a channel, a person, or a workspace with threads of its own ---

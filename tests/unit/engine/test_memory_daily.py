@@ -81,7 +81,7 @@ async def test_the_weakest_make_room_and_what_stays_true_goes_last(model: Rememb
     place = Place(model, Rules(enabled=True, capacity=20))
     items = [an_item(f"item {number:02}", importance_score=0.4 + number / 100) for number in range(18)]
     await place.know(*(replace(item, is_standing=item.id == "item 00") for item in items))
-    done = await ScopeMaintenance(place.process().writer, PERSON, place.rules, None).put_away(None)
+    done = await ScopeMaintenance(place.process().writer, PERSON, place.rules).put_away(None)
     gone = {item.id for item in items} - (await place.items()).keys()
     assert (done, gone) == (2, {"item 01", "item 02"})
     assert {record.archive_reason for record in await place.archive()} == {ArchiveReason.CAPACITY_LIMIT}
@@ -168,6 +168,17 @@ async def test_a_workspace_is_written_from_the_texts_of_its_channels_alone(model
     asked = len(model.asked_for_texts)
     await place.process().run()
     assert len(model.asked_for_texts) == asked  # nothing is new
+
+
+async def test_the_scope_of_a_session_lives_no_longer_for_being_maintained(model: RememberingModel) -> None:
+    place, thread = Place(model), Scope(ScopeKind.THREAD, "bb")
+    await place.memories.note(thread, KEY, NOW, About(tenant="t"), ttl=30 * DAY)
+    await place.know_more(an_item(), scope=thread)
+    place.clock.time += 29 * DAY
+    assert (await place.process().run()).rescored == 1
+    assert await place.items(thread)
+    place.clock.time += 2 * DAY
+    assert await place.items(thread) == {}
 
 
 async def test_the_run_begins_at_its_time_of_day(model: RememberingModel) -> None:

@@ -52,7 +52,7 @@ the longest ttl that was written. `tips` drops sessions that have gone a few at 
 lives :data:`REMEMBERED` after the last start.
 
 Memories live until they are forgotten: their keys have no ttl, except `claims`, and those of a thread's own
-scope, which are renewed with each change. Their limits are in :mod:`proxy.ports.memory_store`; the index
+scope, which are renewed with each turn. Their limits are in :mod:`proxy.ports.memory_store`; the index
 holds all scopes. `version` (a number) increases with each change; it begins with the microseconds since 1970,
 so that no version occurs twice, even if a scope was forgotten. A reader whose version is older than `floor`
 reads all items, because deletions that it has not seen are no longer recorded. `workspace` is a plain tag.

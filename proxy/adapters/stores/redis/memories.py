@@ -169,12 +169,12 @@ class RedisMemories:
         noting = self._scripts.of_session("memory_note", _key(scope), *arguments)
         await asyncio.gather(noting, self._enter(scope, _life(ttl), about.workspace))
 
-    async def change(self, scope: Scope, changes: Changes, seen: int, ttl: float | None = None) -> int:
+    async def change(self, scope: Scope, changes: Changes, seen: int) -> int:
         words = _words(self._codec(scope), changes)
-        changing = self._scripts.of_session("memory_change", _key(scope), seen, _life(ttl), *words)
-        version: int = await changing
+        changing = self._scripts.of_session("memory_change", _key(scope), seen, *words)
+        version, left = await changing
         if version:
-            await self._enter(scope, _life(ttl), changes.about.workspace if changes.about else "")
+            await self._enter(scope, left, changes.about.workspace if changes.about else "")
         return version
 
     async def _enter(self, scope: Scope, life: int, workspace: str, *, is_there: bool = True) -> None:

@@ -11,14 +11,15 @@ renew_scope(scope, ttl)
 
 --- memory_change
 -- Change a scope of memories, if it still has the version that the caller has read. Returns the new version, or
--- 0 if nothing was written. ARGV after the ttl: `about`, `workspace` and `texts` (empty if unchanged); then four
--- lists, each after its length: items, archived items, threads, and events of the log. An empty record deletes.
-local scope, version_read, ttl = KEYS[1], ARGV[1], tonumber(ARGV[2])
+-- 0 if nothing was written, and how many milliseconds the scope has left (0 if it does not expire). ARGV after the
+-- version: `about`, `workspace` and `texts` (empty if unchanged); then four lists, each after its length: items,
+-- archived items, threads, and events of the log. An empty record deletes.
+local scope, version_read = KEYS[1], ARGV[1]
 local version = version_of(scope)
-if version ~= tonumber(version_read) then return 0 end
+if version ~= tonumber(version_read) then return {0, 0} end
 version = next_version(scope, version)
 
-local last = 2
+local last = 1
 local function next_argument()
   last = last + 1
   return ARGV[last]
@@ -102,8 +103,9 @@ for part, most in pairs({[LOGGED] = MOST_LOGS, [DELETED] = MOST_DELETED_LOGS}) d
   for i = 1, #oldest, 2 do redis.call('HDEL', scope .. LOG, oldest[i]) end
 end
 
-renew_scope(scope, ttl)
-return tonumber(version)
+local left = math.max(redis.call('PTTL', scope), 0)
+renew_scope(scope, left)  -- no longer than it had, but with the parts that are new
+return {tonumber(version), left}
 
 --- memory_news
 -- Read a scope, its items that have changed since a version, and the ids of those deleted since. Returns false if

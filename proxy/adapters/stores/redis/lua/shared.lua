@@ -80,7 +80,7 @@ local function note_thread(scope, thread, at)
   for i = 1, #oldest, 2 do redis.call('HDEL', scope .. READ, oldest[i]) end
 end
 
--- Renew the keys of a scope that expires: a thread's own scope. Other scopes have no ttl (0).
+-- Let all keys of a scope that expires, a thread's own scope, live for `ttl`. Other scopes have none (0).
 local function renew_scope(scope, ttl)
   if ttl == 0 then return end
   redis.call('PEXPIRE', scope, ttl)
