@@ -1,8 +1,9 @@
 """The daily run: maintain every scope, read threads left unread, write texts of channels and workspaces.
 
-Each scope is maintained once a day, by the first worker that takes its lease in the store. Calls to a model
-use the operator's key; without one they wait for the tenant's next request in that scope, whose credentials
-are held in memory only. A scope that fails is logged, and the run goes on.
+Each scope is maintained once a day, by the first worker that takes its lease in the store: at the time of
+day that its policy says, else after the next start. Calls to a model use the operator's key; without one they
+wait for the tenant's next request in that scope, whose credentials are held in memory only. A scope that
+fails is logged, and the run goes on.
 """
 
 import asyncio
@@ -172,21 +173,30 @@ class Maintenance:
     # --- when ---
 
     async def every_day(self) -> None:
-        """Run at the time of day that each policy says (UTC), until this is cancelled."""
-        before = self.writer.clock.now()
+        """Run at the time of day that each policy says (UTC), until this is cancelled.
+
+        What was due before the start is done after it, since nobody may have run at that moment.
+        """
+        done = dict[str, float]()
         while True:
             await asyncio.sleep(self.look)
-            now, policies = self.writer.clock.now(), self.policies()
+            policies = self.policies()
             memories = [each.memory for each in (policies.default, *policies.by_name.values())]
-            times = {each.maintain_at for each in memories if each.enabled}
-            if due := [each for each in times if last_at(each, now) > before]:
-                try:
-                    await self.run(lambda policy: policy.memory.maintain_at in due, day=day_of(now))
-                except StoreUnavailable as error:
-                    log_warning("memories were not maintained", code=error.code)
-                except Exception as error:  # noqa: BLE001 - tomorrow there is another
-                    log_fault("memories were not maintained", error)
-            before = now
+            for time in sorted({each.maintain_at for each in memories if each.enabled}):
+                last = last_at(time, self.writer.clock.now())
+                if last > done.get(time, 0.0) and await self._run_due(time, last):
+                    done[time] = last
+
+    async def _run_due(self, time: str, last: float) -> bool:
+        """Run for the policies with this time of day; return False if the store is away, to try it again."""
+        try:
+            await self.run(lambda policy: policy.memory.maintain_at == time, f"{day_of(last)} {time}")
+        except StoreUnavailable as error:
+            log_warning("memories were not maintained", code=error.code)
+            return False
+        except Exception as error:  # noqa: BLE001 - tomorrow there is another
+            log_fault("memories were not maintained", error)
+        return True
 
     def met(self, home: MemoryHome, access: ModelAccess) -> None:
         """After a request in a scope: start the model calls that waited for credentials, once a day."""
@@ -210,36 +220,37 @@ class Maintenance:
     async def run(
         self,
         is_meant: Callable[[Policy], bool] = lambda _: True,
-        day: str = "",
+        due: str = "",
         on_progress: Callable[[Maintained], None] = lambda _: None,
     ) -> Maintained:
         """Maintain the scopes of the policies for which ``is_meant`` is true.
 
-        With a ``day``, scopes that another worker has maintained that day are skipped.
-        Raises StoreUnavailable.
+        ``due`` names the moment at which the run was due: scopes that a worker has claimed for it are
+        skipped unread, so that each is maintained once. Raises StoreUnavailable.
         """
         done, workspaces = Maintained(), dict[str, Scope]()
         scopes = await self.writer.scopes.store.scopes(_MOST)
         done.of = len(scopes)
         on_progress(done)
         for scope in scopes:
+            if due and not await self._is_first(scope, f"daily {due}"):
+                continue
             about = (await self.writer.scopes.remembered(scope)).about
             if about is not None and is_meant(self.policies().named_or_default(about.policy)):
                 if about.workspace:
                     workspaces[about.workspace] = Scope(ScopeKind.WORKSPACE, about.workspace)
-                done.add(await self._safely(scope, about, day))
+                done.add(await self._safely(scope, about))
             done.scopes += 1
             on_progress(done)
         for scope in workspaces.values():
-            await self._workspace(scope, day)
-        log_event("memories were maintained", **msgspec.structs.asdict(done))
+            await self._workspace(scope, due)
+        if done.scopes or not due:
+            log_event("memories were maintained", **msgspec.structs.asdict(done))
         return done
 
-    async def _safely(self, scope: Scope, about: About, day: str) -> Maintained:
+    async def _safely(self, scope: Scope, about: About) -> Maintained:
         try:
             with logged_failure("a memory was not maintained"):
-                if day and not await self._is_first(scope, f"daily {day}"):
-                    return Maintained()
                 async with claimed(self.writer.scopes.store, scope, "maintain") as is_ours:
                     access = self._operator(about)
                     return await self._maintain(scope, about, access) if is_ours else Maintained()
@@ -248,7 +259,7 @@ class Maintenance:
         return Maintained(failed=1)
 
     async def _is_first(self, scope: Scope, work: str) -> bool:
-        """Whether this worker is the first to claim this day's work."""
+        """Whether this worker is the first to claim work that is due on one day."""
         return await self.writer.scopes.store.claim_work(scope, work, secrets.token_hex(8), 2 * _DAY)
 
     async def _maintain(
@@ -277,9 +288,9 @@ class Maintenance:
             await self.writer.channel(home, access)
         return done
 
-    async def _workspace(self, scope: Scope, day: str) -> None:
+    async def _workspace(self, scope: Scope, due: str) -> None:
         with logged_failure("a workspace was not maintained"):
-            if day and not await self._is_first(scope, f"workspace {day}"):
+            if due and not await self._is_first(scope, f"workspace {due}"):
                 return
             channels = await self.writer.scopes.store.channels(scope)
             abouts = [(await self.writer.scopes.remembered(each)).about for each in channels]

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from proxy.adapters.stores.in_process_memories import InProcessMemories
 from proxy.core.memory.records import About, ArchiveReason, EventKind, Scope, ScopeKind, Texts
 from proxy.core.policy.sections import Memory as Rules
 from proxy.engine.intake.homes import MemoryHome
 from proxy.engine.memory.maintenance import ScopeMaintenance, last_at
+from proxy.errors import StoreUnavailable
 from tests.support.daily import KEY, OPERATOR, PERSON, WORKSPACE, YEAR, Place, said
 from tests.support.memories import DAY, NOW, an_item
 from tests.support.remembering import COMPRESSING, TEXTS, RememberingModel
-from tests.support.servers import until
+from tests.support.servers import eventually, until
 from tests.support.upstreams import JSON, plainly
 
 REFUSED = plainly(500, [], b"no")
@@ -108,9 +112,9 @@ async def test_of_two_servers_one_makes_the_run_of_a_day(model: RememberingModel
     model.answers[COMPRESSING] = REFUSED  # so that there is something left to do
     one, two = place.process(), place.process()
     for process in (one, two, one):
-        await process.run(day="2027-01-01")
+        await process.run(due="2027-01-01 03:00")
     assert len(model.compressions) == 1
-    await two.run(day="2027-01-02")
+    await two.run(due="2027-01-02 03:00")
     assert len(model.compressions) == 2
     await one.run()  # because somebody asks for it
     assert len(model.compressions) == 3
@@ -181,21 +185,62 @@ async def test_the_scope_of_a_session_lives_no_longer_for_being_maintained(model
     assert await place.items(thread) == {}
 
 
-async def test_the_run_begins_at_its_time_of_day(model: RememberingModel) -> None:
-    place = Place(model)
+async def test_the_run_begins_at_its_time_of_day_and_after_a_start_if_nobody_ran_then(
+    model: RememberingModel,
+) -> None:
+    place, hour = Place(model), 3_600.0
     await place.know(an_item())
-    process = asyncio.create_task(place.process().every_day())
-    place.clock.time = NOW + 100 * DAY + 2 * 3_600.0
-    await asyncio.sleep(0.05)
-    before = (await place.items())["Ana lives in Oslo."].decay_applied_at
-    assert before == NOW
-    place.clock.time += 2 * 3_600.0
-    await until([], lambda: _names_at(place, before))
-    process.cancel()
+    async with _days(place):
+        place.clock.time = NOW + 2 * hour  # the run of the day before makes up for what nobody did
+        await until(NOW + 2 * hour, lambda: _rescored_at(place))
+        place.clock.time = NOW + 2.9 * hour
+        await asyncio.sleep(0.05)
+        assert await _rescored_at(place) == NOW + 2 * hour
+        place.clock.time = NOW + 4 * hour
+        await until(NOW + 4 * hour, lambda: _rescored_at(place))
+    place.clock.time = NOW + 26 * hour
+    async with _days(place), _days(place):  # after a restart there is nothing left to do
+        await asyncio.sleep(0.05)
+        assert await _rescored_at(place) == NOW + 4 * hour
+        place.clock.time = NOW + 75 * hour
+        await until(NOW + 75 * hour, lambda: _rescored_at(place))
+    assert len(await place.memories.log(PERSON, "Ana lives in Oslo.")) == 1
 
 
-async def _names_at(place: Place, decay_applied_at: float) -> list[str]:
-    return [name for name, item in (await place.items()).items() if item.decay_applied_at == decay_applied_at]
+async def test_a_run_that_does_not_reach_the_store_is_tried_again(model: RememberingModel) -> None:
+    place = Place(model)
+    memories = place.memories = _Away(place.clock)
+    await place.know(an_item())
+    place.clock.time += DAY
+    async with _days(place):
+        await eventually(lambda: memories.asked > 1)
+        assert await _rescored_at(place) == NOW
+        memories.is_away = False
+        await until(NOW + DAY, lambda: _rescored_at(place))
+
+
+class _Away(InProcessMemories):
+    """Memories whose list cannot be read for some time."""
+
+    is_away, asked = True, 0
+
+    async def scopes(self, most: int) -> Sequence[Scope]:
+        self.asked += 1
+        if self.is_away:
+            raise StoreUnavailable
+        return await super().scopes(most)
+
+
+@asynccontextmanager
+async def _days(place: Place) -> AsyncGenerator[None]:
+    """A process that lives through the days that the clock says."""
+    running = asyncio.create_task(place.process().every_day())
+    yield
+    running.cancel()
+
+
+async def _rescored_at(place: Place) -> float:
+    return (await place.items())["Ana lives in Oslo."].decay_applied_at
 
 
 def test_a_time_of_day_was_last_today_or_yesterday() -> None:
