@@ -131,10 +131,24 @@ class Forgetting:
         return entry
 
     async def scope(self, scope: Scope) -> bool:
-        """Forget a scope; return whether it existed."""
+        """Forget a scope, and of a channel the lines of its workspace's texts; return whether it existed."""
+        deletion = await self._of_all(scope) if scope.kind is ScopeKind.CHANNEL else None
+        if deletion is not None:
+            await self._forget_above(deletion)  # first: who asks again after a fault finds the words no more
         was_there = await self.memories.scopes.store.forget(scope)
         self.memories.scopes.forget(scope)
+        if deletion is not None:
+            await self._forget_above(deletion)  # again: the workspace may have been merged meanwhile
         return was_there
+
+    async def _of_all(self, scope: Scope) -> _Deletion | None:
+        """Return what deletes all that there is in a scope; None if there is nothing."""
+        kept = await self.memories.kept(scope)
+        if kept is None:
+            return None
+        known, texts = await self._known(kept), kept.copy.texts
+        said = [*texts.long.splitlines(), *texts.short.splitlines()]
+        return _Deletion(kept, kept.entries, known, sessions=known, said_of=said)
 
     async def own_scope(self, key: SessionKey, tenant: str) -> bool:
         """Forget a session's own scope; return whether it existed."""

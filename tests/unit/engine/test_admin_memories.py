@@ -8,12 +8,13 @@ import pytest
 from msgspec.structs import replace
 
 from proxy.adapters.stores.in_process import InProcessStore
+from proxy.adapters.stores.in_process_memories import InProcessMemories
 from proxy.core.memory.items import ProposedItem, VerifiedItem
-from proxy.core.memory.records import ArchiveReason, Source, Texts, Thread
+from proxy.core.memory.records import ArchiveReason, Scope, Source, Texts, Thread
 from proxy.core.memory.utterances import shown_name, utterances_of
 from proxy.engine.admin.forgetting import Forgetting
 from proxy.engine.admin.memories import MemoryAdmin
-from proxy.errors import NotFound
+from proxy.errors import NotFound, StoreUnavailable
 from proxy.ports import Changes, SessionKey
 from tests.support.conversations import chain_from, user
 from tests.support.memories import forgetting_in
@@ -116,6 +117,43 @@ async def test_an_item_of_a_channel_is_forgotten_in_the_texts_of_its_workspace_t
     assert preview.lines == ["- Friday is the deadline.", "- Every deadline is on a Friday."]
     await forgetting.item(NAME)
     assert (await store.remembered(WORKSPACE)).texts.long == "- They sail."
+
+
+async def test_a_channel_is_forgotten_in_the_texts_of_its_workspace_too(
+    forgetting: Forgetting, memories: MemoryAdmin
+) -> None:
+    store, read = memories.scopes.store, Thread(updated=1.0, texts=Texts(short="- They paint a fence."))
+    await written(store, items={"i2": item("i2", "Ana lives in Oslo.")}, threads={ONE: read})
+    others = "- They sail.\n- Ben lives by the sea."
+    told = ("Each deadline is a Friday.", "A boat is green.", "Ana lives in Oslo.", "Crews paint a fence.")
+    await written(store, WORKSPACE, about=ALONE, texts=Texts(long="\n".join([others, *told]), short=told[1]))
+    assert await forgetting.scope(CHANNEL)
+    assert (await store.remembered(WORKSPACE)).texts == Texts(long=others)
+    assert list(await store.scopes(9)) == [WORKSPACE]
+
+
+async def test_a_channel_stays_until_nothing_of_it_is_left_in_its_workspace() -> None:
+    class Failing(InProcessMemories):
+        """Memories whose workspace cannot be changed while it is away."""
+
+        is_away = False
+
+        async def change(self, scope: Scope, changes: Changes, seen: int) -> int:
+            if scope == WORKSPACE and self.is_away:
+                raise StoreUnavailable
+            return await super().change(scope, changes, seen)
+
+    clock = HandClock()
+    store = InProcessStore(clock)
+    failing = store.memories = Failing(clock)
+    await written(failing, WORKSPACE, about=ALONE, texts=TEXTS)
+    await written(failing, about=ABOUT, texts=TEXTS)
+    forgetting, failing.is_away = forgetting_in(store, clock), True
+    with pytest.raises(StoreUnavailable):
+        await forgetting.scope(CHANNEL)
+    failing.is_away = False
+    assert await forgetting.scope(CHANNEL)
+    assert (await failing.remembered(WORKSPACE)).texts == Texts()
 
 
 async def test_a_session_of_a_channel_is_forgotten_in_the_texts_of_its_workspace_too(
