@@ -64,7 +64,8 @@ def test_what_is_put_away_is_the_weakest_in_whatever_order_items_come(
     assert len(low) <= MOST_LOW
     assert {item.id for item in low} == {item.id for item in found if item.importance_score < LOW}
     crowded = [each.item for each in gone if each.reason is ArchiveReason.CAPACITY_LIMIT]
-    assert len(crowded) <= max(capacity // 10, 1)
+    assert len(crowded) <= max(capacity // 10, 1, len(found) - len(low) - capacity)
+    assert len(found) - len(gone) <= capacity
     stays = [item for item in found if item.id not in names]
     if any(item.is_standing and not item.superseded_by for item in crowded):
         assert all(item.is_standing and not item.superseded_by for item in stays)

@@ -97,7 +97,7 @@ def reborn(item: Item, now: float) -> tuple[Item, Event]:
 MOST_LOW = 100
 """Most items that one run archives because their scores are low."""
 _CROWDED, _PART = 0.9, 0.1
-"""Shares of the capacity: how full a scope is when its weakest items are archived, and how many are."""
+"""Shares of the capacity: how full a scope is when its weakest items are archived, and how many at a time."""
 _UNCOMPRESSED = 200
 """Bytes below which an item is archived uncompressed."""
 MODEL, TEXT, NONE = "model", "text", "none"
@@ -114,6 +114,8 @@ class ArchiveCandidate(NamedTuple):
 
     item: Item
     reason: ArchiveReason
+    is_over: bool = False
+    """Whether it is one too many for the capacity: then it is archived whole, and waits for no model."""
 
     @property
     def content(self) -> str:
@@ -122,8 +124,8 @@ class ArchiveCandidate(NamedTuple):
 
     @property
     def needs_model(self) -> bool:
-        """Whether it is long enough to be compressed."""
-        return size(self.content) >= _UNCOMPRESSED
+        """Whether it is to be compressed: it is long enough, and may wait for that."""
+        return not self.is_over and size(self.content) >= _UNCOMPRESSED
 
 
 def content_of(item: Item) -> str:
@@ -133,19 +135,21 @@ def content_of(item: Item) -> str:
 
 
 def archive_candidates(items: Collection[Item], rules: Memory) -> list[ArchiveCandidate]:
-    """Choose the items to archive now: those with low scores, then those that exceed the scope's capacity.
+    """Choose the items to archive now: those with low scores, then the weakest of a scope nearly full.
 
-    In both groups the weakest come first, and standing items after all others.
+    These are a tenth of the capacity, or all that exceed it. In both groups the weakest come first, and
+    standing items after all others.
     """
     ordered = sorted(items, key=_weakness)
     faded = [item for item in ordered if item.importance_score < rules.low][:MOST_LOW]
     gone = {item.id for item in faded}
     left = [item for item in ordered if item.id not in gone]
-    crowded = left[: max(int(rules.capacity * _PART), 1)] if is_crowded(len(left), rules) else []
-    return [
-        *(ArchiveCandidate(item, ArchiveReason.LOW_IMPORTANCE) for item in faded),
-        *(ArchiveCandidate(item, ArchiveReason.CAPACITY_LIMIT) for item in crowded),
-    ]
+    over = len(items) - rules.capacity
+    most = max(int(rules.capacity * _PART), over - len(faded), 1)
+    crowded = left[:most] if is_crowded(len(left), rules) else []
+    reasons = [ArchiveReason.LOW_IMPORTANCE] * len(faded) + [ArchiveReason.CAPACITY_LIMIT] * len(crowded)
+    chosen = zip([*faded, *crowded], reasons, strict=True)
+    return [ArchiveCandidate(item, reason, place < over) for place, (item, reason) in enumerate(chosen)]
 
 
 def is_crowded(count: int, rules: Memory) -> bool:

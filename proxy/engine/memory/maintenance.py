@@ -266,27 +266,29 @@ class Maintenance:
         self, scope: Scope, about: About, access: ModelAccess | None, before: float | None = None
     ) -> Maintained:
         """Maintain one scope; read threads without a turn since ``before``, and for the seconds of rest."""
-        policy = self.policies().named_or_default(about.policy)
+        policy, done = self.policies().named_or_default(about.policy), Maintained()
         upkeep = ScopeMaintenance(self.writer, scope, policy.memory)
-        done = Maintained(
-            rescored=await upkeep.rescore(),
-            archived=await upkeep.put_away(access),
-            deleted=await upkeep.delete_expired(),
-        )
+        done.rescored = await upkeep.rescore()
         await upkeep.forget_ended(policy.store.ttl)
-        if access is None or not policy.memory.enabled:
-            return done
-        workspace = Scope(ScopeKind.WORKSPACE, about.workspace) if about.workspace else None
+        if access is not None and policy.memory.enabled:
+            done.threads = await self._read(scope, about, access, before or self.writer.clock.now())
+        done.archived = await upkeep.put_away(access)  # last: what was read may have filled the scope
+        done.deleted = await upkeep.delete_expired()
+        return done
+
+    async def _read(self, scope: Scope, about: About, access: ModelAccess, before: float) -> int:
+        """Read the threads left unread, and write the texts that are due then; return how many were read."""
+        count, workspace = 0, Scope(ScopeKind.WORKSPACE, about.workspace) if about.workspace else None
         home = MemoryHome(about.tenant, scope, about.name, workspace=workspace)
-        rested = min(before or self.writer.clock.now(), self.writer.clock.now() - self.rest)
+        rested = min(before, self.writer.clock.now() - self.rest)
         for session, thread in (await self.writer.scopes.store.threads(scope, _THREADS)).items():
             if thread.texts.read_up_to < thread.updated <= rested:
                 with logged_failure("a thread was not read to be remembered"):
-                    done.threads += await self.writer.thread(home, session, access)
+                    count += await self.writer.thread(home, session, access)
         now = (await self.writer.scopes.remembered(scope)).about
         if now is not None and now.runs:
             await self.writer.channel(home, access)
-        return done
+        return count
 
     async def _workspace(self, scope: Scope, due: str) -> None:
         with logged_failure("a workspace was not maintained"):

@@ -16,9 +16,9 @@ from proxy.core.policy.sections import Memory as Rules
 from proxy.engine.intake.homes import MemoryHome
 from proxy.engine.memory.maintenance import ScopeMaintenance, last_at
 from proxy.errors import StoreUnavailable
-from tests.support.daily import KEY, OPERATOR, PERSON, WORKSPACE, YEAR, Place, said
+from tests.support.daily import KEY, OPERATOR, PERSON, WORKSPACE, YEAR, Place, reading, said
 from tests.support.memories import DAY, NOW, an_item
-from tests.support.remembering import COMPRESSING, TEXTS, RememberingModel
+from tests.support.remembering import ALLERGIC, COMPRESSING, LIVES, OSLO, TEXTS, RememberingModel, note
 from tests.support.servers import eventually, until
 from tests.support.upstreams import JSON, plainly
 
@@ -89,6 +89,19 @@ async def test_the_weakest_make_room_and_what_stays_true_goes_last(model: Rememb
     gone = {item.id for item in items} - (await place.items()).keys()
     assert (done, gone) == (2, {"item 01", "item 02"})
     assert {record.archive_reason for record in await place.archive()} == {ArchiveReason.CAPACITY_LIMIT}
+
+
+async def test_after_a_run_no_more_is_left_than_there_is_room_for_whatever_was_read_in_it(
+    model: RememberingModel,
+) -> None:
+    place = Place(model, Rules(enabled=True, capacity=3), credentials=OPERATOR)
+    model.notes["allergic"] = note(ALLERGIC)
+    await reading(place, OSLO)
+    await place.know_more(*(an_item(f"item {number}", importance_score=0.4) for number in range(3)))
+    done = await place.process().run()
+    texts = {item.text for item in (await place.items()).values()}
+    assert (done.threads, done.archived, len(texts)) == (1, 2, 3)
+    assert {LIVES, ALLERGIC} < texts
 
 
 @pytest.mark.parametrize(("retention", "left"), [(90 * DAY, 0), ("never", 1)])

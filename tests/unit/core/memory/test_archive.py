@@ -41,12 +41,24 @@ def test_what_is_worth_as_much_as_low_stays() -> None:
     assert archive_candidates([an_item(importance_score=0.3, is_standing=True)], Memory()) == []
 
 
-@pytest.mark.parametrize(("count", "put_away"), [(89, 0), (90, 10), (100, 10), (140, 10)])
-def test_from_nine_tenths_of_the_capacity_on_a_tenth_of_it_is_put_away(count: int, put_away: int) -> None:
+@pytest.mark.parametrize(("count", "put_away"), [(89, 0), (90, 10), (100, 10), (140, 40)])
+def test_from_nine_tenths_of_the_capacity_on_a_tenth_of_it_is_put_away_or_all_that_is_over_it(
+    count: int, put_away: int
+) -> None:
     items = [an_item(f"item {n:03}", importance_score=0.5 + n / 1_000) for n in range(count)]
     found = archive_candidates(items, Memory(capacity=100))
     assert [(each.item.id, each.reason) for each in found] == [
         (f"item {n:03}", CROWDED) for n in range(put_away)
+    ]
+
+
+def test_what_is_over_the_capacity_is_put_away_whole_and_waits_for_no_model() -> None:
+    found = archive_candidates([an_item(LONG, id=f"{n:02}") for n in range(103)], Memory(capacity=100))
+    assert [each.needs_model for each in found] == [False] * 3 + [True] * 7
+    faded = [an_item(LONG, id=f"{n:02}", importance_score=0.1) for n in range(103)]
+    assert [each.needs_model for each in archive_candidates(faded, Memory(capacity=100))][:4] == [
+        *[False] * 3,
+        True,
     ]
 
 
