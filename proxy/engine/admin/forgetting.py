@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from proxy.core.memory.records import About, Archived, EventKind, Item, Scope, ScopeKind, Thread, event_of
 from proxy.core.memory.texts import without
 from proxy.core.memory.utterances import FORMER_NAME, shown_name
+from proxy.engine.admin.inspection import AmbiguousSession
 from proxy.engine.admin.memories import ItemDetails, MemoryAdmin, ScopeDetails
 from proxy.engine.intake.naming import Naming
 from proxy.engine.memory.scope_cache import CachedScope
@@ -162,20 +163,47 @@ class Forgetting:
         """
         ids = {key.id_for(tenant) for key, tenant in names.items()}
         forgotten: list[int] = []
-
-        def is_learned(entry: ItemDetails) -> bool:
-            return entry.item.source.session in ids
-
         for kept in await self.memories.all(_EVERY_SCOPE):
-            threads = [key for key in names if await self.memories.scopes.store.thread(kept.scope, key)]
-            if not threads and not any(map(is_learned, kept.entries)):
+            threads = await self._threads_in(kept, names)
+            if threads is None:
                 continue
             if kept.scope.kind is ScopeKind.THREAD:
                 forgotten.append(len(kept.entries))
                 await self.scope(kept.scope)
             else:
-                forgotten.append(await self._forget(kept, is_learned, threads))
+                learned = await self._forget(kept, lambda each: each.item.source.session in ids, threads)
+                forgotten.append(learned)
         return sum(forgotten) if forgotten else None
+
+    async def ended_session(self, name: str, headers: Collection[str]) -> int | None:
+        """Forget what was learned from a session that is no longer stored, by the name that it had.
+
+        ``headers`` are the forms that the name may have in a header. Returns the number of items forgotten;
+        None if nothing is remembered of such a session. Raises AmbiguousSession if there were several.
+        """
+        found: dict[SessionKey, str] = {}
+        for kept in await self.memories.all(_EVERY_SCOPE):
+            tenant = kept.about.tenant
+            names = {self.naming.named(tenant, header): tenant for header in headers}
+            for key in names:
+                if await self._threads_in(kept, {key: tenant}) is not None:
+                    found[key] = tenant
+        if len(found) > 1:
+            ids = [key.id_for(tenant) for key, tenant in found.items()]
+            raise AmbiguousSession(name, [{"id": each, "name": name, "began_with": ""} for each in ids])
+        return await self.session(found)
+
+    async def _threads_in(
+        self, kept: ScopeDetails, names: Mapping[SessionKey, str]
+    ) -> list[SessionKey] | None:
+        """Return those keys of a session under which a scope has a record of it.
+
+        None if the scope has none, and no items of the session either.
+        """
+        threads = [key for key in names if await self.memories.scopes.store.thread(kept.scope, key)]
+        ids = {key.id_for(tenant) for key, tenant in names.items()}
+        is_known = threads or any(each.item.source.session in ids for each in kept.entries)
+        return threads if is_known else None
 
     async def person(self, name: str, tenant: str = "") -> int:
         """Forget a person's scope and what they said in other scopes; return the number of items forgotten.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from string import whitespace
@@ -88,7 +88,7 @@ class MemoryOperations:
                 was_there = await self.forgetting.scope(kept.scope)
                 return schemas.Forgotten(id=name, items=len(kept.entries), forgotten=was_there)
             case "session", name:
-                count = await self.forgetting.session(await self._names_of(name))
+                count = await self._forget_session(name)
                 return schemas.Forgotten(id="", items=count or 0, forgotten=count is not None)
             case _, name:
                 count = await self.forgetting.person(name, tenant)
@@ -184,21 +184,29 @@ class MemoryOperations:
         ]
         return [home for home in homes if home is not None]
 
-    async def _names_of(self, name: str) -> dict[SessionKey, str]:
-        """Return a session's key and tenant, as they are and as they were before the secret was rotated.
+    async def _forget_session(self, name: str) -> int | None:
+        """Forget what was learned from a session; return the number of items, None if there is nothing.
 
-        A complete id also finds a session that is gone. Raises NotFound.
+        A session that is no longer stored is found by its complete id, or by its name. Raises NotFound and
+        AmbiguousSession.
         """
         try:
             found = await self.inspection.find(name)
         except NotFound:
-            ids = [name]
-            if name.count(".") != 2:
+            is_id = name.count(".") == 2
+            count = await self.forgetting.session(_names([name])) if is_id else None
+            if count is None:
+                count = await self.forgetting.ended_session(name, {name, _as_bytes(name)})
+            if count is None and not is_id:
                 raise
-        else:
-            ids = [found.id, *found.session.former]
-        parts = [each.split(".") for each in ids]
-        return {SessionKey(tag, sid): tenant for tenant, tag, sid in parts}
+            return count
+        return await self.forgetting.session(_names([found.id, *found.session.former]))
+
+
+def _names(ids: Iterable[str]) -> dict[SessionKey, str]:
+    """Return the keys of a session, each with its tenant, from its ids: its own and those of old secrets."""
+    parts = [each.split(".") for each in ids]
+    return {SessionKey(tag, sid): tenant for tenant, tag, sid in parts}
 
 
 def _as_bytes(name: str) -> str:

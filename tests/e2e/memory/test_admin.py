@@ -7,6 +7,7 @@ import json
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
 import pytest
@@ -49,12 +50,12 @@ async def own(url: str, method: str = "GET", key: str = KEY, **whose: str) -> ht
         return await client.request(method, "/unabridged/v1/me/memory", params=whose)
 
 
-async def speak(url: str, encoding: str, words: str = OSLO, **whose: str) -> None:
-    """Ana says something in a channel or a workspace whose name is sent in this encoding."""
+async def speak(url: str, encoding: str, words: str = OSLO, key: str = KEY, **whose: str) -> None:
+    """Ana says something in a session, a channel or a workspace whose name is sent in this encoding."""
     names = [(f"x-unabridged-{name}".encode(), value.encode(encoding)) for name, value in whose.items()]
     body = {"model": "m", "messages": [{"role": "user", "content": words}], "user": "ana"}
     async with httpx2.AsyncClient(base_url=url) as client:
-        headers = [(b"authorization", KEY.encode()), *names]
+        headers = [(b"authorization", key.encode()), *names]
         await client.post("/v1/chat/completions", json=body, headers=headers)
 
 
@@ -197,6 +198,30 @@ async def test_what_is_remembered_for_a_session_alone_is_deleted_with_it(
     await until([("thread", 1)], kinds)
     assert (await ask(url, "DELETE", "sessions/one")).status_code == 200
     assert await kinds() == []
+
+
+@pytest.mark.parametrize("name", ["my-chat", "grüße.v1.2"])
+async def test_what_was_learned_from_a_session_is_forgotten_by_its_name_after_it_is_deleted(
+    model: RememberingModel, url: str, name: str
+) -> None:
+    for times, key in enumerate((KEY, OTHER), 1):
+        await speak(url, "utf-8", key=key, session=name, channel="general")
+        await read(model, times)
+        await until(2 * times, lambda: count_of_items(url))
+    one, two = (await admin(url, "sessions"))["sessions"]
+    for each in (one, two):
+        assert each["name"] == name
+        assert (await ask(url, "DELETE", f"sessions/{each['id']}")).status_code == 200
+    forget = partial(ask, url, "DELETE", f"memory?session={quote(name)}")
+    refused = await forget()
+    assert code(refused) == (409, "ambiguous_session")
+    candidates = {each["id"] for each in refused.json()["error"]["candidates"]}
+    assert candidates == {one["id"], two["id"]}
+    assert (await ask(url, "DELETE", f"memory?session={one['id']}")).json()["items"] == 2
+    assert (await forget()).json() == {"id": "", "items": 2, "forgotten": True}
+    assert await items(url) == []
+    assert not (await ask(url, "DELETE", f"memory?session={one['id']}")).json()["forgotten"]
+    assert code(await ask(url, "DELETE", "memory?session=my-chat")) == (404, "not_found")
 
 
 async def test_a_person_is_forgotten_in_channels_too_and_others_are_not(
