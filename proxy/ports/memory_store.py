@@ -19,7 +19,7 @@ LOGS: Final = 20_000
 DELETED_LOGS: Final = 1_000
 """How many deleted items have their logs kept: those deleted last."""
 DELETED_LOG_LIFE: Final = 30 * 86_400.0
-"""Seconds for which the log of a deleted item is kept after the deletion, by the times of the events."""
+"""Seconds for which the log of a deleted item is kept; the next event of the scope after that drops it."""
 THREADS: Final = 2_000
 """How many sessions a scope keeps a record of: those with the newest turns."""
 
