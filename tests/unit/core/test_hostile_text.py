@@ -1,0 +1,36 @@
+"""Texts that are made to be slow to read take as long as they are, not as the square of that."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from proxy.core.extraction.reading import sentences_of
+from proxy.core.summaries.verification import Evidence, fault_in
+
+FACTOR = 4
+"""How much longer the longer text is."""
+
+
+def a_line_of_initials(length: int) -> None:
+    _ = [*sentences_of("W. " * (length // 3))]
+
+
+def a_summary_of_line_ends(length: int) -> None:
+    fault_in("They" + "\n" * length + "met.", Evidence("They met.", "They met."))
+
+
+@pytest.mark.parametrize(("work", "length"), [(a_line_of_initials, 10_000), (a_summary_of_line_ends, 5_000)])
+def test_time_grows_as_the_text_does(work: Callable[[int], None], length: int) -> None:
+    short, long = (least_cpu(lambda each=each: work(each)) for each in (length, FACTOR * length))
+    assert long < 2 * FACTOR * short
+
+
+def least_cpu(work: Callable[[], None]) -> float:
+    """CPU seconds of the quickest of three tries."""
+    found: list[float] = []
+    for _ in range(3):
+        began = time.process_time()
+        work()
+        found.append(time.process_time() - began)
+    return min(found)
