@@ -67,6 +67,28 @@ async def test_a_lost_turn_is_written_when_the_store_is_back(durable: Server, mo
         await chat.client.aclose()
 
 
+async def test_a_turn_that_is_written_late_shortens_no_session_without_a_header(
+    durable: Server, model: Model
+) -> None:
+    async with relaying(durable.socket) as relay, proxying(model.url, store=relay.url) as url:
+        chat = Chat(url)
+
+        async def lengths() -> list[int]:
+            return [durable.run("HLEN", nodes) for nodes in durable.run("KEYS", "*:nodes")]
+
+        for count in (2, 4):
+            await chat.ask("and then?")
+            await until([count], lengths)
+        relay.refuses = True
+        await relay.aclose()
+        assert told(await chat.ask("and now?"), "degraded") == "store"
+        relay.refuses = False
+        await until([6], lengths)
+        [nodes] = durable.run("KEYS", "*:nodes")
+        assert durable.run("TTL", nodes) > 29 * 86_400
+        await chat.client.aclose()
+
+
 async def test_a_session_that_cannot_be_read_holds_up_no_other(durable: Server, model: Model) -> None:
     async with proxying(model.url, store=durable.url) as url:
         chats = {name: Chat(url) for name in ("of a newer release", "ours")}

@@ -262,10 +262,13 @@ class Recorder:
         self.metrics.lost_turns.inc()
 
     def _ttl(self, exchange: Exchange) -> float:
-        """Return the session's ttl (seconds): at most a day for a headerless session's first turn."""
+        """Return the session's ttl (seconds): at most a day for a headerless session's first turn.
+
+        Where the store could not be asked, it may be any turn of a session that lives longer.
+        """
         ttl, session = exchange.request.incoming.policy.store.ttl, exchange.request.session
-        is_first = session.is_headerless and session.found.session is None
-        return min(ttl, _DAY) if is_first else ttl
+        is_known = session.found.session is not None or session.is_store_away
+        return min(ttl, _DAY) if session.is_headerless and not is_known else ttl
 
     async def _turn(self, exchange: Exchange, answered: ChainedAnswer | None) -> Turn:
         tokens, hashes = 0, exchange.request.chain.hashes
