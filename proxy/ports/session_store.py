@@ -193,8 +193,9 @@ class TurnStore(Protocol):
     async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:
         """Write a turn, idempotently, and renew the lifetimes of all keys of the session.
 
-        Writes nothing if the messages before the turn are missing, or if its session ``may_have_ended`` and
-        has expired or was deleted (TORN). A session that the store has lost is begun anew.
+        Writes nothing if the messages before the turn are missing, if its session ``may_have_ended`` and has
+        expired or was deleted, or if the turn ``is_late`` and its session was deleted after it was answered
+        (TORN). A session that the store has lost is begun anew.
 
         A node that exists already stays as it is. The tip moves to ``turn.session.tip`` only if
         ``advances_tip`` is set, and the session has no tip yet or a parent of the turn's nodes was known

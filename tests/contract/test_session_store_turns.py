@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 from msgspec.structs import replace
@@ -125,6 +126,28 @@ class TestTurnsWhoseSessionMayHaveEnded:
         assert await store.record(key, replace(told, may_have_ended=True), DAY) is Recorded.TORN
         assert (await store.session(key), await store.nodes(key)) == (None, {})
         assert await store.record(key, told, DAY) is Recorded.KEPT, "it is begun anew"
+
+    @pytest.mark.parametrize("key", [KEY, SessionKey(KEY.tag, NAMED)])
+    async def test_of_a_session_that_was_deleted_since_no_late_turn_is_written(
+        self, store: SessionStore, clock: HandClock, key: SessionKey
+    ) -> None:
+        late = replace(turn("u1", "a1", headerless=key == KEY), is_late=True)
+        assert await store.record(key, late, DAY) is Recorded.KEPT
+        for _ in range(2):
+            await store.delete(key)
+            assert await store.record(key, late, DAY) is Recorded.TORN
+            assert (await store.session(key), await store.nodes(key)) == (None, {})
+            later = replace(late, session=replace(late.session, updated=max(clock.now(), time.time()) + 60))
+            assert await store.record(key, later, DAY) is Recorded.KEPT, "its client has begun it anew"
+            assert await store.record(key, late, DAY) is Recorded.KEPT, "and enters what is there"
+
+    async def test_of_a_session_that_expired_late_turns_are(
+        self, store: SessionStore, clock: HandClock
+    ) -> None:
+        late = replace(turn("u1", "a1"), is_late=True)
+        await store.record(KEY, late, ttl=0.05)
+        await pass_time(clock, 0.1)
+        assert await store.record(KEY, late, DAY) is Recorded.KEPT
 
     async def test_of_a_session_that_is_there_or_never_was_all_are(
         self, store: SessionStore, monkeypatch: pytest.MonkeyPatch

@@ -177,6 +177,30 @@ async def test_a_session_that_was_deleted_at_another_worker_comes_back_with_its_
         await until([message["content"] for message in chat.messages], lambda: transcript(other))
 
 
+async def test_a_deleted_session_does_not_come_back_from_a_worker_that_did_not_know_it(
+    durable: Server, model: Model
+) -> None:
+    async with (
+        relaying(durable.socket) as relay,
+        proxying(model.url, store=relay.url) as url,
+        proxying(model.url, store=durable.url) as other,
+    ):
+        chat = Chat(other)
+        chat.headers["X-Unabridged-Session"] = "s"
+        await chat.ask("first")
+        await written(other)
+        chat.url, relay.refuses = url, True
+        await relay.aclose()
+        with logged() as lines:
+            assert told(await chat.ask("second"), "degraded") == "store"
+            assert (await ask(other, "DELETE", "sessions/s")).status_code == 200
+            relay.refuses = False
+            await eventually(lambda: any("a late turn could not be written" in line for line in lines))
+        assert (await admin(other, "sessions"))["sessions"] == []
+        assert durable.run("KEYS", "*:nodes") == []
+        await chat.client.aclose()
+
+
 async def test_a_conversation_that_begins_under_the_name_of_a_deleted_one_is_written_late(
     durable: Server, model: Model
 ) -> None:

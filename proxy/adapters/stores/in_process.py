@@ -49,8 +49,9 @@ class InProcessStore:
         """(tag, chain hash or joint of an answer) → sid → for a joint, the hash of its user message."""
         self._firsts: dict[str, set[SessionKey]] = {}
         """Sessions by the tag of their first answer."""
-        self._were: OrderedDict[SessionKey, None] = OrderedDict()
-        """Keys of sessions named by a header that exist or have existed, newest last."""
+        self._were: OrderedDict[SessionKey, float] = OrderedDict()
+        """Sessions that were deleted, and those named by a header that exist or have existed, newest last →
+        when they were deleted (seconds since 1970), or 0."""
         self._queues: dict[SessionKey, dict[str, float]] = {}
         """Per session, tickets of appended turns in their order → when the lease of each runs out."""
         self._leases = Leases(clock)
@@ -111,7 +112,9 @@ class InProcessStore:
     async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:
         before = self._read(key)
         has_ended = before.session is None and key in self._were
-        if turn.outer_parents - before.nodes.keys() or (turn.may_have_ended and has_ended):
+        was_deleted_since = turn.is_late and turn.session.updated < self._were.get(key, 0.0)
+        may_not_begin = has_ended and (turn.may_have_ended or was_deleted_since)
+        if turn.outer_parents - before.nodes.keys() or may_not_begin:
             return Recorded.TORN
         former_tip = before.session.tip if before.session else b""
         if turn.begun_at is not None and former_tip not in (turn.begun_at, turn.session.tip):
@@ -172,7 +175,7 @@ class InProcessStore:
         if key not in self._living():
             return False
         self._drop(key)
-        self._remember(key)
+        self._remember(key, self._clock.now())
         return True
 
     async def move(self, former: str, tag: str, tenant: str, first: str = "") -> bool:
@@ -221,8 +224,8 @@ class InProcessStore:
         queue = self._queues.get(key, {})
         return {ticket: ends for ticket, ends in queue.items() if ends > now or ticket == but}
 
-    def _remember(self, key: SessionKey) -> None:
-        self._were[key] = None
+    def _remember(self, key: SessionKey, deleted_at: float = 0.0) -> None:
+        self._were[key] = deleted_at or self._were.get(key, 0.0)
         self._were.move_to_end(key)
         while len(self._were) > self._most:
             self._were.popitem(last=False)

@@ -153,7 +153,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, dict=True):  # the dict ho
     is_joined: bool = False
     """Whether the session was found by a joint: the turn continues it, though earlier messages differ."""
     is_late: bool = False
-    """Whether the turn could not be written in time; then it does not wait for anything else."""
+    """Whether the turn could not be written in time. It waits for nothing else then, and is not written where
+    its session was deleted since it was answered."""
     may_have_ended: bool = False
     """Whether the session was known and the store could not be asked for it: where it has ended, the turn is
     not written."""

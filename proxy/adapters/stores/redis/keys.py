@@ -22,7 +22,7 @@ that a script can use them together. Law 6 depends on the tag, which is derived 
 | `u1:{tag}:<sid>:line` | list | the queue: tickets of appended turns in their order; the first may go |
 | `u1:{tag}:<sid>:leases` | hash | ticket → when its place is given up (milliseconds since 1970) |
 | `u1:{tag}:<sid>:claims` | hash | content address → who writes that summary, and until when (milliseconds) |
-| `u1:{tag}:<sid>:was` | string | a mark that the session existed, for appending clients; no content |
+| `u1:{tag}:<sid>:was` | string | a mark that the session existed: when it was deleted (milliseconds), or 0 |
 | `u1:sessions` | sorted set | `tag/sid` by last use (seconds since 1970): the listing, in a slot of its own |
 | `u1:{tag}:memory` | hash | a scope of memories: `version`, `floor`, `about`, `texts`, `workspace` |
 | `u1:{tag}:memory:items` | hash | id → Item |

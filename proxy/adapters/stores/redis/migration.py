@@ -58,7 +58,7 @@ class Migration:
             await self._ask("DEL", tips_name)
         if remembered > 0 and not is_named:  # the session has expired; appending clients must learn of it
             was = keys.session(SessionKey(tag, NAMED)) + keys.WAS
-            await self._ask("SET", was, 1, "PX", remembered, "NX")
+            await self._ask("SET", was, 0, "PX", remembered, "NX")
         return bool(is_named or tips or remembered > 0)
 
     async def _move_session(self, former: SessionKey, key: SessionKey, tenant: str) -> None:
@@ -82,7 +82,7 @@ class Migration:
             return  # a new session exists there, or another worker was first
         if key.sid == NAMED:
             life = max(1, left) + keys.milliseconds(keys.REMEMBERED)
-            await self._ask("SET", keys.session(key) + keys.WAS, 1, "PX", life)
+            await self._ask("SET", keys.session(key) + keys.WAS, 0, "PX", life)
         passing = (keys.LINE, keys.LEASES, keys.CLAIMS, keys.WAS)  # deleted, not moved
         await self._ask("DEL", *(old + part for part in (*parts, *passing)))
         if first:

@@ -183,6 +183,7 @@ class Scripts:
             is_urgent = not record or turn.is_late or turn.begun_at is not None
             joint = turn.joint if record else None
             found_by = (joint.hash, joint.user.hex(), joint.first) if joint else (b"", "", "")
+            answered_at = keys.milliseconds(turn.session.updated) if turn.is_late else ""
             tip = turn.session.tip if turn.advances_tip else b""
             answer: bytes = await self.of_bucket(
                 "record" if is_urgent else "record_later",
@@ -190,7 +191,7 @@ class Scripts:
                 *(key.sid, record, turn.session.created, tip, *lives),
                 *(int(turn.headerless), int(turn.begun_at is not None), turn.begun_at or b""),
                 *(secrets.token_bytes(8), *found_by, int(turn.is_joined), int(turn.may_have_ended)),
-                *(len(outer), *outer, *nodes),
+                *(answered_at, len(outer), *outer, *nodes),
             )
             recorded = Recorded(answer.decode())
             if recorded is not Recorded.KEPT:

@@ -12,8 +12,9 @@ local random = ARGV[10]               -- a value for `life`, and for chance
 local joint, user_message = ARGV[11], ARGV[12]  -- the answer's joint, and the message before it (its hash in hex)
 local first_tag = ARGV[13]            -- tag of the session's first answer, if the session is noted there
 local may_have_ended = ARGV[15] == '1' -- whether the session was known, and could not be asked for
-local parents = 17                    -- from here on the nodes' parents outside of the turn
-local first = parents + ARGV[16]      -- from here on the nodes, five arguments each
+local answered_at = tonumber(ARGV[16]) -- of a turn that is written late (milliseconds since 1970), else nil
+local parents = 18                    -- from here on the nodes' parents outside of the turn
+local first = parents + ARGV[17]      -- from here on the nodes, five arguments each
 
 local names = {'life', 'news', 'count', 'first', unpack(FIELDS)}
 local fields = {}                     -- the session's fields, with the changes of this turn
@@ -35,8 +36,9 @@ end
 
 -- A session that has ended leaves a mark, and one that the store has lost does not. Its nodes are there where an
 -- earlier piece of this turn was written.
-if may_have_ended and not fields.record and redis.call('EXISTS', session .. NODES) == 0 then
-  if redis.call('EXISTS', session .. WAS) == 1 then return 'torn' end
+if (may_have_ended or answered_at) and not fields.record and redis.call('EXISTS', session .. NODES) == 0 then
+  local deleted_at = redis.call('GET', session .. WAS)
+  if deleted_at and (may_have_ended or answered_at < tonumber(deleted_at)) then return 'torn' end
 end
 local continues = ARGV[14] == '1'     -- whether the turn continues what is known: here, found by a joint
 for i = parents, first - 1 do
@@ -151,7 +153,7 @@ local left = redis.call('PTTL', session .. COUNTS)  -- the same for all parts; n
 must_renew = must_renew or not is_unchanged or left < least_ttl or left > ttl
 if must_renew then
   renew(session, ttl)
-  if not headerless then redis.call('SET', session .. WAS, 1, 'PX', ttl + REMEMBERED) end
+  if not headerless then redis.call('SET', session .. WAS, 0, 'NX', 'PX', ttl + REMEMBERED) end
 end
 
 -- Add the session to an entry of the tips: an answer's chain hash, or a joint.

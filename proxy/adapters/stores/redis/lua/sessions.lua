@@ -98,7 +98,7 @@ for i = 1, #entries, 2 do
     redis.call('HDEL', tips, entries[i])
   end
 end
-if existed == 1 then redis.call('SET', session .. WAS, 1, 'PX', REMEMBERED) end
+if existed == 1 then redis.call('SET', session .. WAS, string.format('%.0f', now()), 'PX', REMEMBERED) end
 return {existed, first}
 
 --- first
