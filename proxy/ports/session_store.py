@@ -19,6 +19,10 @@ class UnreadableRecord(StoreUnavailable):
     reason: ClassVar[str] = "damaged"
 
 
+UNRECORDED: Final = 86_400.0
+"""The most seconds for which what was written of a session lives before its first turn."""
+
+
 NAMED: Final = "named"
 """The sid of a session that is named by a header; it is the only one under its tag. Other sids are hex."""
 
@@ -191,7 +195,7 @@ class TurnStore(Protocol):
         ...
 
     async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:
-        """Write a turn, idempotently, and renew the lifetimes of all keys of the session.
+        """Write a turn, idempotently, and renew the life of the session, which no other write does.
 
         Writes nothing if the messages before the turn are missing, if its session ``may_have_ended`` and has
         expired or was deleted, or if the turn ``is_late`` and its session was deleted after it was answered
@@ -210,7 +214,7 @@ class TurnStore(Protocol):
     async def pin(self, key: SessionKey, hashes: Sequence[bytes], ttl: float) -> None:
         """Pin messages of the session by their chain hashes, each once; :class:`Session` lists the pins.
 
-        A pin lives as long as the session. It may be set before the first turn is recorded.
+        It may be set before the first turn is recorded.
         """
         ...
 
@@ -219,8 +223,8 @@ class TurnStore(Protocol):
     ) -> bool:
         """Store the messages that stand for an answer upstream, unless the answer has some already.
 
-        They live as long as the session. With ``begins`` the session need not exist yet, because its first
-        turn is recorded later; without it, nothing is stored and False returned if the session is gone.
+        With ``begins`` the session need not exist yet, because its first turn is recorded later; without it,
+        nothing is stored and False returned if the session is gone.
         """
         ...
 
@@ -229,8 +233,8 @@ class TurnStore(Protocol):
     ) -> bytes:
         """Store the session's injection unless it has one already; return the one in force.
 
-        An injection whose digest is ``after`` is replaced. The injection lives as long as the session, and
-        may be stored before the first turn is recorded.
+        An injection whose digest is ``after`` is replaced. It may be stored before the first turn is
+        recorded.
         """
         ...
 
@@ -321,12 +325,15 @@ class SessionAdmin(Protocol):
         ...
 
     async def delete(self, key: SessionKey) -> bool:
-        """Delete a session, except the mark that it existed; return whether it did."""
+        """Delete a session, except the mark that it existed; return whether anything was stored of it."""
         ...
 
 
 class SessionStore(TurnStore, QueueStore, SummaryStore, SessionAdmin, Protocol):
-    """The whole session store. Sessions are kept for at least their ``ttl`` (seconds).
+    """The whole session store. A session lives for the ``ttl`` (seconds) of its newest turn at least.
+
+    All else that is written of it lives as long as it does, or before its first turn for its own ``ttl``, a
+    day (:data:`UNRECORDED`) at most.
 
     Every method of every protocol here raises :class:`proxy.errors.StoreUnavailable` if the store cannot be
     reached in time, refuses, or returns something that cannot be read.

@@ -3,9 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import cast
 
+import pytest
+
+from proxy.adapters.stores import in_process
+from proxy.adapters.stores.redis import keys
 from proxy.ports import Found, SessionKey, SessionStore
-from tests.support.stores import DAY, KEY, OTHER, STRANGER, THIRD, HandClock, epoch, found, pass_time, turn
+from tests.support.stores import (
+    DAY,
+    KEY,
+    OTHER,
+    STRANGER,
+    THIRD,
+    HandClock,
+    chain,
+    epoch,
+    found,
+    hidden,
+    pass_time,
+    turn,
+)
 
 
 class TestListing:
@@ -32,6 +51,25 @@ class TestListing:
         await beginning
 
 
+Write = Callable[[SessionStore, float], Awaitable[object]]
+"""A write to a session that is no turn, given its ttl."""
+
+WRITES: dict[str, Write] = {
+    "an epoch": lambda store, ttl: store.begin_epoch(KEY, epoch("e1"), 0, ttl, begins=True),
+    "a pin": lambda store, ttl: store.pin(KEY, chain("u1"), ttl),
+    "hidden calls": lambda store, ttl: store.keep_hidden(KEY, hidden("u1", "a1"), ttl, begins=True),
+    "an injection": lambda store, ttl: store.inject(KEY, b"1" * 32, b"text", ttl),
+    "a summary": lambda store, ttl: store.keep_summary(KEY, "one", "text", ttl),
+}
+
+
+async def everything(store: SessionStore) -> object:
+    """Return all that a store tells of a session."""
+    summaries, injection = await store.summaries(KEY, ["one"]), await store.injection(KEY)
+    told = await found(store, "u1", "a1"), await store.nodes(KEY), await store.epochs(KEY, "lane")
+    return told, summaries, injection, await store.hidden(KEY)
+
+
 class TestLifetime:
     async def test_a_session_ends_whole(self, store: SessionStore, clock: HandClock) -> None:
         await store.record(KEY, turn("u1", "a1", headerless=True), ttl=0.05)
@@ -45,7 +83,7 @@ class TestLifetime:
         assert await store.summaries(KEY, ["one"]) == {}
         assert (await store.sessions(10)).sessions == []
 
-    async def test_any_write_renews_all_of_a_session(self, store: SessionStore, clock: HandClock) -> None:
+    async def test_a_turn_renews_all_of_a_session(self, store: SessionStore, clock: HandClock) -> None:
         await store.record(KEY, turn("u1", "a1", headerless=True), ttl=0.4)
         await store.begin_epoch(KEY, epoch("e1"), 0, ttl=0.4)
         await store.keep_summary(KEY, "one", "text", ttl=0.4)
@@ -54,6 +92,36 @@ class TestLifetime:
         assert (await found(store, "u1", "a1", "u2", sid=None)).epochs == (epoch("e1"),)
         assert len(await store.nodes(KEY)) == 4
         assert await store.summaries(KEY, ["one"]) == {"one": "text"}
+
+    @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+    async def test_what_is_no_turn_lives_as_long_as_the_session_and_does_not_renew_it(
+        self, store: SessionStore, clock: HandClock, write: Write
+    ) -> None:
+        await store.record(KEY, turn("u1", "a1", headerless=True), ttl=0.6)
+        await pass_time(clock, 0.3)
+        await write(store, DAY)
+        assert await store.session(KEY) is not None
+        await write(store, 0.05)
+        await pass_time(clock, 0.1)
+        assert await store.session(KEY) is not None, "and does not shorten its life"
+        await pass_time(clock, 0.4)
+        assert await found(store, "u1", "a1") == Found()
+        assert not await store.delete(KEY), "nothing is left of it"
+
+    @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+    async def test_what_comes_before_the_first_turn_lives_for_a_day_at_most(
+        self, store: SessionStore, clock: HandClock, monkeypatch: pytest.MonkeyPatch, write: Write
+    ) -> None:
+        for module in (keys, in_process):
+            monkeypatch.setattr(module, "UNRECORDED", 0.05)
+        await write(store, DAY)
+        await pass_time(clock, 0.1)
+        assert not await store.delete(KEY)
+        await write(store, DAY)
+        await store.record(KEY, turn("u1", "a1"), DAY)
+        before = await everything(store)
+        await pass_time(clock, 0.1)
+        assert await everything(store) == before, "a turn renews it"
 
     async def test_the_last_write_says_how_long(self, store: SessionStore, clock: HandClock) -> None:
         await store.record(KEY, turn("u1", "a1", headerless=True), DAY)
@@ -93,3 +161,16 @@ class TestLifetime:
         await pass_time(clock, 0.1)
         assert await found(store, "hi", "a1", "u2", sid=None) == Found()
         assert [key for key, _ in (await store.sessions(1)).sessions] == [OTHER]
+
+
+class TestDeletion:
+    @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+    async def test_takes_what_was_written_before_the_first_turn(
+        self, store: SessionStore, write: Write
+    ) -> None:
+        await write(store, DAY)
+        assert await store.delete(KEY)
+        told, *others = tuple(cast("tuple[object, ...]", await everything(store)))
+        assert others == [{}, None, ()]
+        assert told == (Found(was_here=True), {}, ())
+        assert not await store.delete(KEY)

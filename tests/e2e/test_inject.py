@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from openai.types.chat import ChatCompletionMessageParam
 
 from tests.support.append_client import Appenders
+from tests.support.canaries import logged
 from tests.support.clients import (
     ADMIN,
     Chats,
@@ -26,8 +28,9 @@ from tests.support.clients import (
     user,
     write_policy,
 )
+from tests.support.operator import ask
 from tests.support.servers import Exchange, eventually
-from tests.support.stores import serving, valkey_command
+from tests.support.stores import dump, serving, valkey_command
 from tests.support.upstreams import Message, Model, completion, count_tokens, fault_in, said
 
 BUDGET = 800
@@ -375,6 +378,39 @@ async def test_a_fork_takes_it_along_and_a_deleted_session_has_none(
     chat.headers["X-Unabridged-Session"] = "s"
     await chat.ask("In what was deleted?")
     assert prelude(model.views()[-1]) == []
+
+
+@pytest.mark.parametrize("name", ["s", ""])
+async def test_of_a_request_that_failed_it_ends_in_a_day_and_can_be_deleted_before(
+    model: Model, chats: Chats, name: str
+) -> None:
+    async def refuse(exchange: Exchange) -> None:
+        await exchange.body()
+        await exchange.answer_json({"error": {"message": "later"}}, 429)
+
+    with serving(valkey_command()) as server:
+        async with proxying(model.url, store=server.url) as url:
+            chat = chats(url, **({"X_Unabridged_Session": name} if name else {}))
+            chat.members["unabridged"] = {"inject": HANDED}
+            model.replies.append(refuse)
+            with logged() as lines:
+                assert (await chat.ask("One?")).status_code == 429
+                await eventually(lambda: any('"route":"chat"' in line for line in lines))
+            (session,) = {found[1] for line in lines if (found := re.search(r'"session":"(\S+?)"', line))}
+            stored = [key for key in server.run("KEYS", "u1:*") if session.split(".")[1].encode() in key]
+            assert stored
+            assert all(server.run("TTL", key) <= 86_400 for key in stored)
+            assert (await ask(url, "GET", f"sessions/{session}")).status_code == 404
+            for wrong in (session + "0", session.replace(".", ".0", 1), session.rpartition(".")[0] + ".tips"):
+                assert (await ask(url, "DELETE", f"sessions/{wrong}")).status_code == 404
+            answer = await ask(url, "DELETE", f"sessions/{session}")
+            assert answer.json() == {"id": session, "name": "", "deleted": True}
+            assert (await ask(url, "DELETE", f"sessions/{session}")).status_code == 404
+            assert not any(b"Ada" in text for text in dump(server.url))
+            chat.messages.clear()
+            chat.members["unabridged"] = {"inject": OTHER}
+            assert not degraded(await chat.ask("One?"))
+            assert "Bob" in json.dumps(model.views()[-1])
 
 
 async def test_its_results_are_fresh_for_as_long_as_it_says(model: Model, chats: Chats, url: str) -> None:

@@ -23,6 +23,7 @@ from proxy.core.conversation.records import HiddenCalls, Node, Session, Turn
 from proxy.core.planning.plan import Epoch
 from proxy.ports import (
     COMPACTOR,
+    UNRECORDED,
     Clock,
     Found,
     Listed,
@@ -104,7 +105,7 @@ class InProcessStore:
     ) -> tuple[Epoch, ...]:
         if key not in self._living() and not begins:
             return ()
-        lane = self._renewed(key, ttl).epochs.setdefault(epoch.lane, [])
+        lane = self._kept(key, ttl).epochs.setdefault(epoch.lane, [])
         if len(lane) == seen:
             lane.append(epoch)
         return tuple(lane[seen:])
@@ -137,14 +138,14 @@ class InProcessStore:
         return Recorded.KEPT
 
     async def pin(self, key: SessionKey, hashes: Sequence[bytes], ttl: float) -> None:
-        self._renewed(key, ttl).pins.update(dict.fromkeys(hashes))
+        self._kept(key, ttl).pins.update(dict.fromkeys(hashes))
 
     async def keep_hidden(
         self, key: SessionKey, hidden: HiddenCalls, ttl: float, *, begins: bool = False
     ) -> bool:
         if key not in self._living() and not begins:
             return False
-        self._renewed(key, ttl).hidden.setdefault(hidden.hash, hidden)
+        self._kept(key, ttl).hidden.setdefault(hidden.hash, hidden)
         return True
 
     async def hidden(self, key: SessionKey) -> tuple[HiddenCalls, ...]:
@@ -153,7 +154,7 @@ class InProcessStore:
     async def inject(
         self, key: SessionKey, digest: bytes, injection: bytes, ttl: float, *, after: bytes = b""
     ) -> bytes:
-        stored = self._renewed(key, ttl)
+        stored = self._kept(key, ttl)
         if stored.injection is None or stored.injected == after:
             stored.injected, stored.injection = digest, injection
         return stored.injection
@@ -247,7 +248,7 @@ class InProcessStore:
         is_written = stored is not None and address in stored.summaries
         if (stored is None and key in self._were) or (token and token != holder and (holder or is_written)):
             return False
-        self._renewed(key, ttl).summaries[address] = text
+        self._kept(key, ttl).summaries[address] = text
         self._leases.give_up((key, address), token)
         return True
 
@@ -320,6 +321,12 @@ class InProcessStore:
         while len(self._sessions) > self._most:
             self._drop(next(iter(self._sessions)))
         return stored
+
+    def _kept(self, key: SessionKey, ttl: float) -> StoredSession:
+        """Return the session, created if necessary, for a write that is no turn, which does not renew it."""
+        stored = self._read(key)
+        left = stored.expires - self._clock.monotonic()
+        return self._renewed(key, left if stored.session else max(left, min(ttl, UNRECORDED)))
 
     def _living(self) -> OrderedDict[SessionKey, StoredSession]:
         """Drop expired sessions; return the others."""

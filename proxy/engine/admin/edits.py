@@ -56,16 +56,17 @@ class Edits:
     credentials: Sequence[Header]
     """Headers for the requests for summaries; if empty, no summaries are written on request."""
 
-    async def delete(self, found: Inspected) -> None:
-        await self.recorder.forget(found.key)
+    async def delete(self, key: SessionKey, tenant: str) -> None:
+        """Delete all that is stored of a session, also where it has had no turn."""
+        await self.recorder.forget(key)
         # First, since who asks again after a fault finds no session any more; and again at the end, as memory
         # may have been written meanwhile.
-        await self.forget_own_scope(found.key, found.session.tenant)
-        was_there = await self.store.delete(found.key)
-        self.recognition.forget(found.key)
-        self.epochs.forget(found.key)
-        self.tools.forget(found.key)
-        await self.forget_own_scope(found.key, found.session.tenant)
+        await self.forget_own_scope(key, tenant)
+        was_there = await self.store.delete(key)
+        self.recognition.forget(key)
+        self.epochs.forget(key)
+        self.tools.forget(key)
+        await self.forget_own_scope(key, tenant)
         if not was_there:
             raise NotFound("There is no such session.")
 

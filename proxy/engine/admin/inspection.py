@@ -4,6 +4,7 @@ Methods that wait for the store are asynchronous. The others compute the state o
 demand: a server should call them in a thread.
 """
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -35,10 +36,12 @@ from proxy.core.tool_cache.derive import derive, initial
 from proxy.engine.models.asking import Caller
 from proxy.engine.summaries.jobs import Missing, Owner, SummaryJobs
 from proxy.errors import NotFound, RequestError
-from proxy.ports import Header, SessionKey, SessionStore, TokenCounter, UnreadableRecord
+from proxy.ports import NAMED, Header, SessionKey, SessionStore, TokenCounter, UnreadableRecord
 
 _SHORTEST = 4
 """The least number of characters of an id that may stand for it."""
+_ID = re.compile(rf"(\w+)\.([0-9a-f]+)\.({NAMED}|[0-9a-f]+)")
+"""A whole id; no key but a session's has a name of this form."""
 _CANDIDATES = 20
 """How many sessions an error response lists if a name is ambiguous."""
 
@@ -142,11 +145,10 @@ class Inspection:
 
         The tenant at the beginning of an id may be left out. Raises NotFound and AmbiguousSession.
         """
-        parts = name.split(".")
-        if len(parts) == 3:
-            key = SessionKey(parts[1], parts[2])
+        if whole := _ID.fullmatch(name):
+            key = SessionKey(whole[2], whole[3])
             session = await self.store.session(key)
-            if session is not None and session.tenant == parts[0]:
+            if session is not None and session.tenant == whole[1]:
                 return await self._inspected(key, session)
         listed = (await self.store.sessions(self.searched)).sessions
         meant = [found for found in listed if found[1].name == name]
@@ -165,6 +167,16 @@ class Inspection:
             ]
             raise AmbiguousSession(name, candidates)
         return await self._inspected(*meant[0])
+
+    async def find_unrecorded(self, name: str) -> tuple[SessionKey, str]:
+        """Return the key and the tenant of a session that has had no turn, by its whole id. Raises NotFound.
+
+        Something may be stored of it nevertheless, or nothing.
+        """
+        whole = _ID.fullmatch(name)
+        if whole is None or await self.store.session(key := SessionKey(whole[2], whole[3])) is not None:
+            raise NotFound("There is no such session.")
+        return key, whole[1]
 
     async def read(self, key: SessionKey) -> Inspected:
         """Return a session as it is now. Raises NotFound."""

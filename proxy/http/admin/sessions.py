@@ -17,7 +17,7 @@ from proxy.engine.admin.forks import Forks
 from proxy.engine.admin.inspection import Branch, Inspected, Inspection, NewestExchange
 from proxy.engine.admin.stats import Stats
 from proxy.engine.state import State, Summarised, spoken
-from proxy.errors import InvalidType, InvalidValue
+from proxy.errors import InvalidType, InvalidValue, NotFound
 from proxy.http.admin import memory_schemas, schemas
 from proxy.http.admin.api import Query, number, operation
 from proxy.http.admin.bills import BilledSession, BillReport, members
@@ -143,10 +143,15 @@ class SessionOperations:
 
     @operation("DELETE", _ONE)
     async def delete(self, request: Request, body: schemas.NoBody) -> schemas.Deleted:
-        """Delete a session."""
-        found = await self._found(request)
-        await self.edits.delete(found)
-        return schemas.Deleted(id=found.id, name=found.session.name, deleted=True)
+        """Delete a session, or by its whole id what is stored of one whose first request failed."""
+        try:
+            found = await self._found(request)
+            key, tenant, name = found.key, found.session.tenant, found.session.name
+        except NotFound:
+            key, tenant = await self.inspection.find_unrecorded(request.path_params["id"])
+            name = ""
+        await self.edits.delete(key, tenant)
+        return schemas.Deleted(id=key.id_for(tenant), name=name, deleted=True)
 
     @operation("POST", f"{_ONE}/fork")
     async def fork(self, request: Request, body: schemas.ForkBody) -> BilledSession:

@@ -20,7 +20,7 @@ async def test_that_only_the_sessions_used_last_were_searched_for_a_name_is_said
     world = outside(COUNTER)
     inside = assembled(Settings(upstream="http://127.0.0.1:9/v1"), world)
     find = Inspection(DIALECTS, world.store, COUNTER, lambda _: Policy(), inside.summary_jobs, searched=2)
-    keys = [SessionKey(f"tag{number}", "00") for number in range(3)]
+    keys = [SessionKey(f"a{number}", "00") for number in range(3)]
 
     async def used(number: int) -> None:
         called = turn("u1", name=f"chat-{number}", updated=float(number))

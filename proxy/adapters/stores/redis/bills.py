@@ -45,7 +45,7 @@ class RedisBills:
 
     async def add_to_session(self, key: SessionKey, bill: Amounts, ttl: float, group: Group) -> None:
         amounts = [word for pair in bill.items() if pair[1] for word in pair]
-        life = names.lives(ttl).session
+        life = names.unrecorded(ttl)
         await self._scripts.of_session("add_to_session", key, life, *group, *amounts)
 
     async def hours(self, first: int, last: int) -> dict[int, dict[str, Bill]]:

@@ -43,11 +43,12 @@ that a script can use them together. Law 6 depends on the tag, which is derived 
 | `u1:{proof}:<hour>` | hash | name of a count, a policy and (after a NUL) a model → its sum: what cuts did |
 | `u1:secrets` | set | ids of the secrets that servers started with, to detect a start with another one |
 
-Lifetimes: all keys of a session are renewed together, so that none outlives another. The exceptions are
-`line`, `leases` and `claims`, which live as long as a lease, and `was`, which lives :data:`REMEMBERED`
-longer. Keys are renewed for the session's ttl and a little more (:func:`lives`), so that a turn renews them
-only if less than the ttl is left, or if a part may be new. `tips`, `first` and `u1:sessions` live as long as
-the longest ttl that was written. `tips` drops sessions that have gone a few at a time, while it grows;
+Lifetimes: all keys of a session end together. A turn renews them; what is written otherwise gets what is left
+to the session, or before its first turn a day at most (:func:`unrecorded`). The exceptions are `line`,
+`leases` and `claims`, which live as long as a lease, and `was`, which lives :data:`REMEMBERED` longer. Keys
+are renewed for the session's ttl and a little more (:func:`lives`), so that a turn renews them only if less
+than the ttl is left, or if a part may be new. `tips`, `first` and `u1:sessions` live as long as the longest
+ttl that was written. `tips` drops sessions that have gone a few at a time, while it grows;
 `u1:sessions` holds the newest :data:`LISTED`, and drops sessions that have gone when it is read. `u1:secrets`
 lives :data:`REMEMBERED` after the last start.
 
@@ -83,7 +84,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from proxy.ports import SessionKey
+from proxy.ports import UNRECORDED, SessionKey
 
 SESSIONS: Final = "u1:sessions"
 
@@ -193,6 +194,11 @@ class Lives(NamedTuple):
 def lives(ttl: float) -> Lives:
     """Return the lifetimes of a session with this ttl (seconds)."""
     return Lives(milliseconds(ttl), milliseconds(ttl + min(ttl * _SPARE, _MOST_SPARE)))
+
+
+def unrecorded(ttl: float) -> int:
+    """Return the life (milliseconds) of what is written of a session with this ttl before its first turn."""
+    return milliseconds(min(ttl, UNRECORDED))
 
 
 def milliseconds(seconds: float) -> int:

@@ -130,7 +130,7 @@ class RedisStore:
     ) -> tuple[Epoch, ...]:
         codec = self._codec(key)
         encoded = codec.encode(epoch, keys.epoch_place(epoch.lane))
-        arguments = (epoch.lane, seen, encoded, keys.lives(ttl).session, int(begins))
+        arguments = (epoch.lane, seen, encoded, keys.unrecorded(ttl), int(begins))
         stored = await self._scripts.of_session("begin_epoch", key, *arguments)
         return reading.epochs(codec, stored, epoch.lane)
 
@@ -151,13 +151,13 @@ class RedisStore:
         return recorded
 
     async def pin(self, key: SessionKey, hashes: Sequence[bytes], ttl: float) -> None:
-        await self._scripts.of_session("pin", key, keys.lives(ttl).session, *hashes)
+        await self._scripts.of_session("pin", key, keys.unrecorded(ttl), *hashes)
 
     async def keep_hidden(
         self, key: SessionKey, hidden: HiddenCalls, ttl: float, *, begins: bool = False
     ) -> bool:
         encoded = self._codec(key).encode(hidden, keys.HIDDEN_PLACE)
-        arguments = (hidden.hash, encoded, keys.lives(ttl).session, int(begins))
+        arguments = (hidden.hash, encoded, keys.unrecorded(ttl), int(begins))
         return bool(await self._scripts.of_session("keep_hidden", key, *arguments))
 
     async def hidden(self, key: SessionKey) -> tuple[HiddenCalls, ...]:
@@ -170,8 +170,8 @@ class RedisStore:
     ) -> bytes:
         codec = self._codec(key)
         encoded = codec.encode(injection, keys.INJECTION_PLACE)
-        life = keys.lives(ttl).session
-        stored: bytes = await self._scripts.of_session("inject", key, life, digest, encoded, after)
+        arguments = (keys.unrecorded(ttl), digest, encoded, after)
+        stored: bytes = await self._scripts.of_session("inject", key, *arguments)
         return codec.decode(stored, bytes, keys.INJECTION_PLACE)
 
     async def injection(self, key: SessionKey) -> bytes | None:
@@ -257,7 +257,7 @@ class RedisStore:
         self, key: SessionKey, address: str, text: str, ttl: float, token: str = ""
     ) -> bool:
         summary = self._codec(key).encode(text, keys.summary_place(address))
-        arguments = (address, summary, keys.lives(ttl).session, token)
+        arguments = (address, summary, keys.unrecorded(ttl), token)
         return bool(await self._scripts.of_session("keep_summary", key, *arguments))
 
     async def session(self, key: SessionKey) -> Session | None:

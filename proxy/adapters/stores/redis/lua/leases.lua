@@ -24,7 +24,7 @@ local address, token = ARGV[1], ARGV[2]
 if holder_of(session, address) == token then redis.call('HDEL', session .. CLAIMS, address) end
 
 --- keep_summary
--- Store a summary, and renew the session. Returns 1 if it is stored. It is not stored if the session was deleted
+-- Store a summary. Returns 1 if it is stored. It is not stored if the session was deleted
 -- while the summary was being written, if another worker has taken over the lease or has written the summary
 -- since, or if the summary that is there already is in a form that this release may not replace.
 local session = KEYS[1]
@@ -38,7 +38,7 @@ if token ~= '' and token ~= holder then
 end
 redis.call('HSET', session .. SUMMARIES, address, summary)
 if token ~= '' then redis.call('HDEL', session .. CLAIMS, address) end
-renew(session, ttl)
+keep(session, ttl)
 return 1
 
 --- take_place

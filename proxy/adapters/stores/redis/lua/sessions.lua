@@ -10,7 +10,7 @@ if redis.call('LLEN', epochs) == tonumber(known) then
   redis.call('RPUSH', epochs, epoch)
   redis.call('SADD', session .. LANES, lane)
 end
-renew(session, ttl)
+keep(session, ttl)
 return redis.call('LRANGE', epochs, known, -1)
 
 --- pin
@@ -27,7 +27,7 @@ for i = 2, #ARGV do
   is_pinned[ARGV[i]] = true
 end
 redis.call('HSET', session, 'pins', table.concat(all))
-renew(session, ttl)
+keep(session, ttl)
 
 --- keep_hidden
 -- Store the messages that stand for an answer upstream, unless some are stored already: the first write counts.
@@ -37,7 +37,7 @@ local session = KEYS[1]
 local answer, hidden, ttl, begins = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1'
 if not begins and redis.call('EXISTS', session) == 0 then return 0 end
 if redis.call('SADD', session .. HIDES, answer) == 1 then redis.call('RPUSH', session .. HIDDEN, hidden) end
-renew(session, ttl)
+keep(session, ttl)
 return 1
 
 --- inject
@@ -47,7 +47,7 @@ local existing, existing_digest = unpack(redis.call('HMGET', session, 'injection
 if not existing or existing_digest == after then
   redis.call('HSET', session, 'injection', injection, 'injected', digest)
 end
-renew(session, ttl)
+keep(session, ttl)
 return redis.call('HGET', session, 'injection')
 
 --- mark_unsaved
@@ -85,21 +85,22 @@ end
 return {redis.call('HMGET', session, unpack(FIELDS)), redis.call('LINDEX', session .. LINE, 0), nodes}
 
 --- delete
--- Delete a session, except the mark that it existed. Returns 1 if it did, and the tag of its first answer, under
--- which its own tag is noted.
+-- Delete a session, or what was written before its first turn, except the mark that it existed. Returns how many
+-- keys it had, and the tag of its first answer, under which its own tag is noted.
 local session, tips, bucket = KEYS[1], KEYS[2], KEYS[3]
 local sid = ARGV[1]
-local existed, first = redis.call('EXISTS', session), redis.call('HGET', session, 'first')
+local first, deleted = redis.call('HGET', session, 'first'), 0
 for _, lane in ipairs(redis.call('SMEMBERS', session .. LANES)) do redis.call('DEL', session .. EPOCHS .. lane) end
-for _, part in ipairs({'', LINE, LEASES, CLAIMS, unpack(PARTS)}) do redis.call('DEL', session .. part) end
+for _, part in ipairs({'', unpack(PARTS)}) do deleted = deleted + redis.call('DEL', session .. part) end
+redis.call('DEL', session .. LINE, session .. LEASES, session .. CLAIMS)
 local entries = redis.call('HGETALL', tips)
 for i = 1, #entries, 2 do
   if string.find(entries[i + 1], sid, 1, true) and #alive(bucket, entries[i + 1], 1) == 0 then
     redis.call('HDEL', tips, entries[i])
   end
 end
-if existed == 1 then redis.call('SET', session .. WAS, string.format('%.0f', now()), 'PX', REMEMBERED) end
-return {existed, first}
+if deleted > 0 then redis.call('SET', session .. WAS, string.format('%.0f', now()), 'PX', REMEMBERED) end
+return {deleted, first}
 
 --- first
 -- Returns the tags of the sessions whose first answer has this tag.

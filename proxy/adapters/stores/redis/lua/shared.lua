@@ -49,6 +49,14 @@ local function renew(session, ttl)
   end
 end
 
+-- Let what was written beside a session's turns live as long as the session: only turns renew that. Before the first
+-- turn all of it lives for `ttl`.
+local function keep(session, ttl)
+  local left = redis.call('PTTL', session)
+  local has_turns = left > 0 and redis.call('HEXISTS', session, 'record') == 1
+  renew(session, has_turns and left or math.max(left, tonumber(ttl)))
+end
+
 -- Add amounts to a bill: names and amounts, in turn, from the argument number `first` on. A writer numbers its
 -- groups, so that a group that is sent again is not added again.
 local function add_group(bill, writer, number, first)
