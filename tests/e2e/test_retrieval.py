@@ -12,6 +12,7 @@ import pytest
 from openai.types.chat import ChatCompletionMessageParam
 
 from tests.support.clients import Chats, admin, only_session, proxying, question
+from tests.support.servers import until
 from tests.support.stores import Server, run, serving, valkey_command
 from tests.support.upstreams import Model, said
 
@@ -183,3 +184,12 @@ async def test_what_finds_a_session_by_its_first_answer_lives_as_long_as_the_ses
     await chat.ask("And now?")
     await written(url, 4)
     assert valkey.run("PTTL", first) <= 60_000, "it is not written with each turn"
+    (counts,) = valkey.run("KEYS", "u1:*:counts")
+    valkey.run("PEXPIRE", counts, 29 * 86_400_000)  # a day later
+    await chat.ask("And after a day?")
+    await written(url, 5)
+    await until(True, lambda: is_renewed(valkey, first))
+
+
+async def is_renewed(valkey: Server, key: str) -> bool:
+    return valkey.run("PTTL", key) > 29 * 86_400_000

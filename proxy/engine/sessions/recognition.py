@@ -240,6 +240,7 @@ class Recognition:
         self.cache.keep(key, session.cached)
         first = history.first_joint(answer)
         # Noted with the first answer, and with the next one once more: a session of one turn lives for a day.
+        # After that the store notes it whenever a turn renews the session.
         if history.exchanges > 1 and key.tag == session.tag:
             return joint
         return replace(joint, first=self._naming.bucket(tenant, first)) if first else joint

@@ -62,7 +62,8 @@ reads all items, because deletions that it has not seen are no longer recorded. 
 :mod:`proxy.adapters.stores.redis.codec` (encrypted, if a policy says so) and opaque to the server.
 `created` (seconds), `turns`, `tip` and `unsaved` (chain hashes), `paused` (present or not) and `pins`
 (concatenated chain hashes) are plain, because the scripts merge them; they override the values in the record.
-`first`, if present, is the tag of the session's first answer, under which its own tag is noted.
+`first`, if present, is the tag of the session's first answer, under which its own tag is noted, anew whenever
+the session is renewed.
 `life` (random) changes when messages that others may have read have changed, `news` names the messages
 written last (concatenated chain hashes) and `count` is the number of all messages at that time: a reader
 that has the others reads only these. If the number does not match, all messages are read.

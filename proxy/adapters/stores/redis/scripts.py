@@ -171,13 +171,16 @@ class Scripts:
     async def ping(self) -> None:
         await self._run(self._scripts["ping"], [keys.PROBE], ())
 
-    async def record(self, codec: Codec, key: SessionKey, turn: Turn, lives: keys.Lives) -> Recorded:
+    async def record(
+        self, codec: Codec, key: SessionKey, turn: Turn, lives: keys.Lives
+    ) -> tuple[Recorded, str]:
         """Write a turn; if all of it was written before, nothing changes.
 
-        `turns` counts completed answers that were new.
+        `turns` counts completed answers that were new. Also returns the tag of the session's first answer if
+        the session is to be noted there again, because it was renewed; else an empty one.
         """
         outer = sorted(turn.outer_parents)
-        recorded = Recorded.KEPT
+        recorded, first = Recorded.KEPT, None
         for record, nodes in pieces(codec, turn):
             # Somebody waits for pieces other than the last, and for late or appended turns.
             is_urgent = not record or turn.is_late or turn.begun_at is not None
@@ -185,7 +188,7 @@ class Scripts:
             found_by = (joint.hash, joint.user.hex(), joint.first) if joint else (b"", "", "")
             answered_at = keys.milliseconds(turn.session.updated) if turn.is_late else ""
             tip = turn.session.tip if turn.advances_tip else b""
-            answer: bytes = await self.of_bucket(
+            answer: tuple[bytes, bytes | None] = await self.of_bucket(
                 "record" if is_urgent else "record_later",
                 key,
                 *(key.sid, record, turn.session.created, tip, *lives),
@@ -193,10 +196,11 @@ class Scripts:
                 *(secrets.token_bytes(8), *found_by, int(turn.is_joined), int(turn.may_have_ended)),
                 *(answered_at, len(outer), *outer, *nodes),
             )
-            recorded = Recorded(answer.decode())
+            said, first = answer
+            recorded = Recorded(said.decode())
             if recorded is not Recorded.KEPT:
                 break
-        return recorded
+        return recorded, (first or b"").decode(errors="replace")
 
 
 # --- encoding the messages of a turn, in pieces if they are many ---

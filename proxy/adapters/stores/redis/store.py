@@ -27,6 +27,7 @@ from proxy.adapters.stores.redis.migration import Migration
 from proxy.adapters.stores.redis.scripts import Scripts
 from proxy.core.conversation.records import HiddenCalls, Node, Session, Turn
 from proxy.core.planning.plan import Epoch
+from proxy.errors import StoreUnavailable
 from proxy.ports import (
     COMPACTOR,
     Clock,
@@ -138,17 +139,21 @@ class RedisStore:
         lives, first = keys.lives(ttl), turn.joint.first if turn.joint else ""
         recording = self._scripts.record(self._codec(key), key, turn, lives)
         if first:  # in another slot, but sent in the same trip if possible
-            note = self._scripts.of_key("note_first", keys.first(first), key.tag, lives.session)
-            recorded, noted = await asyncio.gather(recording, note, return_exceptions=True)
-            if isinstance(recorded, BaseException):
-                raise recorded
-            if isinstance(noted, BaseException):
-                log_warning("a session cannot be found by its first answer", session=f"{key.tag}.{key.sid}")
+            (recorded, _), _ = await asyncio.gather(recording, self._note_first(key, first, lives.session))
         else:
-            recorded = await recording
+            recorded, first = await recording
+            if first:
+                await self._note_first(key, first, lives.session)
         if recorded is Recorded.KEPT:
             self._listing.add(key, turn.session.updated, lives.session)
         return recorded
+
+    async def _note_first(self, key: SessionKey, first: str, life: int) -> None:
+        """Note a session under the tag of its first answer, for ``life`` milliseconds."""
+        try:
+            await self._scripts.of_key("note_first", keys.first(first), key.tag, life)
+        except StoreUnavailable:
+            log_warning("a session cannot be found by its first answer", session=f"{key.tag}.{key.sid}")
 
     async def pin(self, key: SessionKey, hashes: Sequence[bytes], ttl: float) -> None:
         await self._scripts.of_session("pin", key, keys.unrecorded(ttl), *hashes)
