@@ -136,7 +136,10 @@ class Pipeline:
         parts = f"{history.model}\0{policy.name}\0{incoming.lower_budget or ''}"
         parts += "\0shadow" if incoming.is_shadow else ""
         lane = hashlib.sha256(parts.encode(errors="surrogatepass")).hexdigest()[:16]
-        needs_store = incoming.appended is not None or policy.store.on_fault == "closed"
+        is_closed = policy.store.on_fault == "closed"
+        needs_store = incoming.appended is not None or is_closed
+        if is_closed:
+            await self.recorder.backlog.check()
         deadline, pause = now() + policy.summary.wait, _SHORTEST_PAUSE
         while True:
             session, log = await self.recognition.recognise(

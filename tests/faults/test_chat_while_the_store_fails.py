@@ -408,6 +408,38 @@ async def test_a_closed_policy_answers_nobody_without_the_store(model: Model, tm
     assert not model.chats
 
 
+async def test_a_closed_policy_answers_nobody_once_the_store_takes_no_turn(
+    model: Model, durable: Server, tmp_path: Path
+) -> None:
+    path = write_policy(tmp_path, "closed", 'extends = "default"\n[store]\non_fault = "closed"\n')
+    async with proxying(model.url, policy=str(path), store=durable.url) as url:
+        chat, other = Chat(url), Chat(url)
+        await chat.ask("first")
+        await until(True, lambda: is_written(durable))
+        durable.run("CONFIG", "SET", "maxmemory", 1)
+        with logged() as lines:
+            assert (await chat.ask("second")).status_code == 200, "its turn waits to be written"
+            await eventually(lambda: any("a turn could not be written" in line for line in lines))
+        asked = len(model.chats)
+        for response in (await chat.ask("third"), await other.ask("of another matter")):
+            assert (response.status_code, response.json()["error"]["code"]) == (503, "store_unavailable")
+        assert len(model.chats) == asked
+        durable.run("CONFIG", "SET", "maxmemory", 0)
+        chat.messages.pop()
+        assert (await chat.ask("third")).status_code == 200
+        await until(3, lambda: turns(url))
+        for each in (chat, other):
+            await each.client.aclose()
+
+
+async def is_written(server: Server) -> bool:
+    return bool(server.run("KEYS", "*:nodes"))
+
+
+async def turns(url: str) -> int:
+    return (await only_session(url))["turns"]
+
+
 @pytest.mark.parametrize("harm", ["garbage", "another type"])
 async def test_a_record_that_cannot_be_read_is_no_failed_chat(
     model: Model, chat_on: ChatOn, durable: Server, harm: str

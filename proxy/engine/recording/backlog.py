@@ -67,6 +67,11 @@ class Backlog:
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write_all())
 
+    async def check(self) -> None:
+        """Raise StoreUnavailable if turns wait because the store takes no writes, as far as it tells."""
+        if self._waiting:
+            await self._store.ping()
+
     async def forget(self, key: SessionKey) -> None:
         """Drop a session's turns; none of them is being written when this returns."""
         async with self._lock:
