@@ -112,6 +112,20 @@ class TestOneServer:
         assert await store.bills.hours(HOUR, HOUR) == {HOUR: {"m": ONE + ONE}}
         await store.aclose()
 
+    async def test_before_the_first_turn_it_lives_for_a_day_at_most(
+        self, site: Site, clock: HandClock
+    ) -> None:
+        store = RedisStore(site.url, clock, timeout=2.0, rest=1.0)
+        await store.bills.add_to_session(KEY, ONE.amounts(), 30 * DAY, Group("w", 1))
+        lives = [
+            run(server, "TTL", name) for server in site.servers for name in run(server, "KEYS", "*:bill")
+        ]
+        assert lives == [DAY]
+        await store.record(KEY, turn("u1", "a1"), 30 * DAY)
+        assert await store.delete(KEY)
+        assert await store.bills.of_sessions([KEY]) == [NOTHING]
+        await store.aclose()
+
     async def test_a_bill_goes_with_its_session_to_a_new_secret(self, site: Site, clock: HandClock) -> None:
         store = RedisStore(site.url, clock, 2.0, 1.0, Keyring(["new", "old"], lambda: True))
         former = KEY._replace(sid="named")
