@@ -30,6 +30,7 @@ from proxy.engine.tool_rounds import Answerer, Rounds
 from proxy.ports import Header, Recorded, UpstreamResponse
 
 NOTHING_FRESH = ToolCache()
+_DAY = 86_400.0
 
 
 class Incoming(msgspec.Struct, frozen=True):
@@ -88,6 +89,16 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         model, economy = self.model, self.incoming.policy.economy
         may_name = economy.enabled and not (model.refuses_cache_key or self.history.body.names_cache)
         return self.session.cached.cache_key if may_name else ""
+
+    @property
+    def ttl(self) -> float:
+        """Seconds that the session lives after this turn: at most a day if it is the first without a header.
+
+        Where the store could not be asked, it may be any turn of a session that lives longer.
+        """
+        ttl, session = self.incoming.policy.store.ttl, self.session
+        is_known = session.found.session is not None or session.is_store_away
+        return min(ttl, _DAY) if session.is_headerless and not is_known else ttl
 
     @property
     def counted_tokens(self) -> int:

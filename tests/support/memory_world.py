@@ -134,7 +134,7 @@ class MemoryWorld:
         home, key = self.home(request), request.session.key
         turn = await self.recorded(request, session, person)
         about = About(tenant=home.tenant, name=home.name, policy=self.policy.name, model=_MODEL)
-        await self.outside.store.memories.note(home.scope, key, turn.session.updated, about, home.ttl)
+        await self.outside.store.memories.note(home.scope, key, turn.session.updated, about)
         await self.inside.memory_scheduler.read(key, home, self.reader)
 
     async def recorded(self, request: Request, session: str, person: str, exchanges: int = 0) -> Turn:

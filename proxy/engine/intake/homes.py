@@ -21,8 +21,6 @@ class MemoryHome(NamedTuple):
     """The person that the request names; empty where it names nobody."""
     workspace: Scope | None = None
     """The channel's workspace."""
-    ttl: float | None = None
-    """Seconds that a session's own scope lives; other scopes live until they are forgotten."""
     former: tuple[str, ...] = ()
     """The tags of its scopes under the old secret, its own first, while secrets are being rotated."""
 
@@ -37,17 +35,15 @@ class MemoryHome(NamedTuple):
         return frozenset((self.scope.tag, *self.former[:1]))
 
 
-def own_home(
-    naming: Naming, headers: Headers, key: SessionKey, ttl: float, former_tag: str = ""
-) -> MemoryHome:
-    """Return the home of a session without a named scope, which lives for ``ttl`` seconds.
+def own_home(naming: Naming, headers: Headers, key: SessionKey, former_tag: str = "") -> MemoryHome:
+    """Return the home of a session without a named scope.
 
     ``former_tag`` is the session's tag under the old secret; empty where that is the one it has.
     """
     tenant = naming.tenant(headers)
     former = naming.former_scope(ScopeKind.THREAD, headers, former_tag or key.tag, key.sid)
     scope = naming.scope(ScopeKind.THREAD, tenant, key.tag, key.sid)
-    return MemoryHome(tenant, scope, "", ttl=ttl, former=(former.tag,) if former else ())
+    return MemoryHome(tenant, scope, "", former=(former.tag,) if former else ())
 
 
 def named_home(

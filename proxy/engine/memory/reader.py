@@ -75,8 +75,7 @@ class MemoryReader:
         envelope = incoming.envelope
         names = {"channel": envelope.channel, "workspace": envelope.workspace, "person": history.body.person}
         named = named_home(self.naming, envelope.headers, **names)
-        ttl = incoming.policy.store.ttl
-        return named or own_home(self.naming, envelope.headers, session, ttl, former_tag)
+        return named or own_home(self.naming, envelope.headers, session, former_tag)
 
     async def opening(self, home: MemoryHome, history: History, session: SessionKey, room: int) -> str:
         """Return a session's first briefing in ``room`` counted tokens, chosen by its first user message.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from proxy.core.conversation.records import Turn
 from proxy.core.memory.lifecycle import is_crowded
-from proxy.core.memory.records import About, Scope
+from proxy.core.memory.records import About, Scope, ScopeKind
 from proxy.engine.background import Background
 from proxy.engine.flow import Exchange, Request
 from proxy.engine.intake.homes import MemoryHome
@@ -90,7 +90,8 @@ class MemoryScheduler:
         try:
             if home.former:  # move the scopes before anything is written under their new names
                 await self.writer.scopes.of_home(home)
-            await self.store.note(home.scope, session, at, _about(home, request, at), home.ttl)
+            ttl = request.ttl if home.scope.kind is ScopeKind.THREAD else None  # others outlive sessions
+            await self.store.note(home.scope, session, at, _about(home, request, at), ttl)
             if thread is None:
                 is_new = request.session.found.session is None
                 known = None if is_new else await self.store.thread(home.scope, session)

@@ -39,7 +39,6 @@ from proxy.ports import Clock, Recorded, SessionKey, TokenCounter, TurnStore
 from proxy.telemetry import Metrics, log_fault, log_warning
 from proxy.tracing import current
 
-_DAY = 86_400.0
 _FIRST_WORDS = 80
 """Characters that are kept of a session's first user message."""
 UNREAD = "answer-unread"
@@ -116,7 +115,7 @@ class Recorder:
         """
         session = exchange.request.session
         turn = await self._turn(exchange, None)
-        recorded = await self.store.record(session.key, turn, self._ttl(exchange))
+        recorded = await self.store.record(session.key, turn, exchange.request.ttl)
         if recorded is not Recorded.KEPT:
             raise StoreUnavailable("The session has gone on from elsewhere.")
         session.cached.begun = session.cached.begun or turn.session.created
@@ -162,7 +161,7 @@ class Recorder:
                 growth, shown = session.lane.growth, request.chain.shown
                 self.models.learn_usage(request.model, growth, exchange.counted_tokens, usage, shown)
             turn = await self._turn(exchange, answered)
-            ttl = self._ttl(exchange)
+            ttl = exchange.request.ttl
             self._bill(exchange, answer, turn, ttl)
             return await self._write(exchange, turn, ttl)
         except BaseException:  # a fault of ours, which is logged
@@ -194,7 +193,7 @@ class Recorder:
         request = exchange.request
         try:
             bill = bill_of_hidden(request, rounds, rounds.used, rounds.count - rounds.refused)
-            self.billed(request.model.name, bill, request.session.key, self._ttl(exchange))
+            self.billed(request.model.name, bill, request.session.key, exchange.request.ttl)
         except Exception as error:  # noqa: BLE001 - the client gets the error that the upstream gave
             log_fault("hidden requests could not be billed", error)
 
@@ -239,7 +238,7 @@ class Recorder:
         This process knows them in either case.
         """
         session = exchange.request.session
-        key, begins, ttl = session.key, session.is_new, self._ttl(exchange)
+        key, begins, ttl = session.key, session.is_new, exchange.request.ttl
         session.cached.hide(hidden)
         self.recognition.cache.keep(key, session.cached)
 
@@ -260,15 +259,6 @@ class Recorder:
             session.cached.is_turn_lost = True
         self.recognition.cache.keep(session.key, session.cached)
         self.metrics.lost_turns.inc()
-
-    def _ttl(self, exchange: Exchange) -> float:
-        """Return the session's ttl (seconds): at most a day for a headerless session's first turn.
-
-        Where the store could not be asked, it may be any turn of a session that lives longer.
-        """
-        ttl, session = exchange.request.incoming.policy.store.ttl, exchange.request.session
-        is_known = session.found.session is not None or session.is_store_away
-        return min(ttl, _DAY) if session.is_headerless and not is_known else ttl
 
     async def _turn(self, exchange: Exchange, answered: ChainedAnswer | None) -> Turn:
         tokens, hashes = 0, exchange.request.chain.hashes

@@ -29,7 +29,7 @@ from tests.support.remembering import (
     read,
     remembering,
 )
-from tests.support.servers import until
+from tests.support.servers import eventually, until
 from tests.support.stores import DAY, Server, dump, serving, texts_in, valkey_command
 from tests.support.upstreams import said
 
@@ -90,6 +90,23 @@ def memory_of(server: Server) -> list[bytes]:
     """Everything that a server holds, but for what is of sessions."""
     names = [name for name in server.run("KEYS", "*") if b":memory" in name or b"{memories}" in name]
     return [text for name in names for text in (name, *texts_in(server.url, name))]
+
+
+# --- a session's own ---
+
+
+async def test_what_is_remembered_for_a_session_alone_lives_as_long_as_it_does(
+    url: str, server: Server, chats: Chats
+) -> None:
+    def days(part: str) -> list[float]:
+        lives = [server.run("PTTL", name) for name in server.run("KEYS", f"u1:*:{part}")]
+        return [round(life / 1000 / DAY, 1) for life in lives]
+
+    chat = chats(url)
+    for question, life in ((OSLO, 1.0), ("We paint the boat green.", 30.0)):
+        await chat.ask(question)
+        await eventually(lambda life=life: days("memory:items") == [life])
+        assert days("memory") == days("nodes") == [life]
 
 
 # --- what fades ---

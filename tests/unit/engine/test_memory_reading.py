@@ -136,6 +136,6 @@ async def test_where_nothing_is_remembered_nothing_is_told() -> None:
 
 async def test_a_session_that_belongs_to_nobody_is_told_nothing_though_it_had_a_namesake() -> None:
     place, nobody = Place(), Envelope.read(NAMING, "/chat/completions", {}, [])
-    own = own_home(NAMING, {}, FIRST, 1.0).scope
+    own = own_home(NAMING, {}, FIRST).scope
     await place.know(own, Texts(long="- what the deleted one said"), an_item("Oslo is cold."))
     assert await place.begins("Where is Oslo?", envelope=nobody) == ""
