@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import aclosing, contextmanager
 from functools import partial
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -142,6 +142,12 @@ def _fault_of(settings: Settings) -> str:
     return ""
 
 
+def store_address(url: str | None) -> str:
+    """Return the URL of a store without its user and its parameters, which may hold a password."""
+    parts = urlsplit(url or "")
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
 def _greet(settings: Settings, fault: str, proxy: str | None, *, is_embedded: bool, as_json: bool) -> None:
     """Print where it serves: on stdout as one line of JSON if requested, else on stderr for people.
 
@@ -151,8 +157,7 @@ def _greet(settings: Settings, fault: str, proxy: str | None, *, is_embedded: bo
     """
     host = f"[{settings.host.strip('[]')}]" if ":" in settings.host else settings.host
     address = f"http://{host}:{settings.port}"
-    scheme, _, rest = (settings.store or "").partition("://")
-    store = f"{scheme}://{rest.rpartition('@')[2]}"
+    store = f"embedded, in {settings.data_dir / 'valkey'}" if is_embedded else store_address(settings.store)
     file = settings.data_dir / ADMIN_TOKEN_FILE
     try:
         kept = kept_secret(file)
@@ -166,7 +171,7 @@ def _greet(settings: Settings, fault: str, proxy: str | None, *, is_embedded: bo
         **({"upstream_proxy": proxy} if proxy else {}),
         "policy": settings.policy,
         **({"mode": "shadow: no request is changed"} if settings.shadow else {}),
-        "store": f"embedded, in {settings.data_dir / 'valkey'}" if is_embedded else store,
+        "store": store,
         **({"store_fault": fault} if fault else {}),
         "page": f"{address}/unabridged/" + (f"?token={quote(given)}" if is_made else ""),
         "admin": f"{address}/unabridged/v1",

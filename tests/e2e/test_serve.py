@@ -286,12 +286,23 @@ async def test_the_pages_address_opens_it_where_the_start_made_the_token(data: P
         assert (await browser.get(served.told["page"].partition("?")[0])).status_code == 200
 
 
-async def test_neither_a_token_that_was_given_nor_a_password_is_shown(data: Path) -> None:
-    flags = ["--host", "127.0.0.1", "--store", "redis://:hush@127.0.0.1:1"]
+@pytest.mark.parametrize(
+    ("store", "shown"),
+    [
+        ("redis://:hush@127.0.0.1:1", "redis://127.0.0.1:1"),
+        ("redis://127.0.0.1:1/2?password=hush", "redis://127.0.0.1:1/2"),
+        ("rediss://127.0.0.1:1?ssl_password=hush", "rediss://127.0.0.1:1"),
+        ("unix:///nowhere/valkey@1.sock?password=hush", "unix:///nowhere/valkey@1.sock"),
+    ],
+)
+async def test_neither_a_token_that_was_given_nor_a_password_is_shown(
+    data: Path, store: str, shown: str
+) -> None:
+    flags = ["--host", "127.0.0.1", "--store", store]
     secrets = {"UNABRIDGED_SECRET": "naming-and-encrypting", "UNABRIDGED_ADMIN_TOKEN": "opensesame"}
     async with serving(data, *flags, ready=False, **secrets) as served:
         told = json.dumps(served.told)
-    assert served.told["store"] == "redis://127.0.0.1:1"
+    assert served.told["store"] == shown
     assert not [word for word in ("hush", "naming-and", "opensesame") if word in told]
 
 

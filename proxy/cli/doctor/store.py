@@ -11,7 +11,6 @@ from contextlib import aclosing
 from statistics import median
 from time import perf_counter
 from typing import Any
-from urllib.parse import urlsplit
 
 from proxy.adapters.stores.redis import RedisStore, keys
 from proxy.adapters.stores.redis.cluster import Word
@@ -20,6 +19,7 @@ from proxy.adapters.stores.redis.connection import CLUSTER, Breaker, Connection
 from proxy.adapters.stores.redis.embedded import EmbeddedValkey, running_on
 from proxy.app import SystemClock
 from proxy.cli.doctor.findings import Finding, fail, of_clock, ok, warn
+from proxy.cli.serve import store_address
 from proxy.config import Settings
 from proxy.errors import OperatorError, SettingsError, StoreUnavailable
 
@@ -42,10 +42,9 @@ _MIB = 2**20
 async def of_store(settings: Settings) -> list[Finding]:
     """Check the store of the settings, or the embedded one, which is started if it does not run."""
     if settings.store is not None:
-        parts = urlsplit(settings.store)
-        if parts.scheme == "memory":
+        if not settings.shares_store:
             return [ok("store", "within the process: what it knows is gone when it ends")]
-        name = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        name = store_address(settings.store)
         return await _of_server(settings, settings.store, name, "see Stores in docs/operations.md")
     directory = settings.data_dir / "valkey"
     name, log = f"embedded, in {directory}", f"its log is {directory / 'valkey.log'}"
