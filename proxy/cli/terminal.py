@@ -93,10 +93,13 @@ def print_json(value: object) -> None:
 
 
 def show(*things: RenderableType, wraps: bool = True) -> None:
-    """Print for people, on stdout; without wrapping, long lines are left to the terminal."""
+    """Print for people, on stdout; without wrapping, long lines are left to the terminal.
+
+    So is a table that is too wide, because a number that has lost digits is another number.
+    """
     console = screen(None if wraps else _UNWRAPPED)
     for thing in things:
-        console.print(thing)
+        console.print(thing, crop=False)
 
 
 def tell(
@@ -122,14 +125,18 @@ def notes() -> Console:
 
 
 def table(columns: Iterable[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> Table:
-    """Return a table with few lines; columns whose names begin with `>` are right-aligned numbers."""
+    """Return a table with few lines; columns whose names begin with `>` are right-aligned numbers.
+
+    Texts are folded where there is little room, numbers and names of columns never.
+    """
     made = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        is_number = column.startswith(">")
-        justify = "right" if is_number else "left"
-        made.add_column(column.lstrip(">"), justify=justify, overflow="fold", no_wrap=is_number)
-    for row in rows:
-        made.add_row(*(cell if isinstance(cell, Text) else Text(words(cell)) for cell in row))
+    cells = [[cell if isinstance(cell, Text) else Text(words(cell)) for cell in row] for row in rows]
+    for place, column in enumerate(columns):
+        name, is_number = column.lstrip(">"), column.startswith(">")
+        least = max(map(len, [name, *(row[place].plain for row in cells if is_number)]))
+        made.add_column(name, justify="right" if is_number else "left", overflow="fold", min_width=least)
+    for row in cells:
+        made.add_row(*row)
     return made
 
 

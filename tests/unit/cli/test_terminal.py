@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.cli.terminal import bar, print_json, printable, words
+from proxy.cli.terminal import bar, print_json, printable, show, table, words
 from proxy.core.policy.sections import Stages
 from proxy.core.text.cutting import one_line
 
@@ -58,3 +58,13 @@ def test_spaces_of_other_scripts_are_spaces() -> None:
 
 def test_cells_read_as_people_write() -> None:
     assert [words(cell) for cell in (None, 1234, 0.5, True, "x")] == ["", "1,234", "0.50", "yes", "x"]
+
+
+def test_a_table_that_is_too_wide_has_every_digit_and_every_column(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    numbers = [1_000_001 + place for place in range(30)]
+    show(table(("policy", *(f">column{place}" for place in numbers)), [("conservative", *numbers)]))
+    header, row, *_ = capsys.readouterr().out.splitlines()
+    assert header.split() == ["policy", *(f"column{place}" for place in numbers)]
+    assert row.split()[1:] == [f"{each:,}" for each in numbers]
