@@ -16,6 +16,7 @@ PREFIX = "UNABRIDGED_"
 ADMIN_TOKEN_FILE = "admin-token"  # noqa: S105 - a file's name
 """The file of the admin token in the data directory."""
 _FILE = "_file"
+ADMIN_TOKEN_SETTINGS = ("admin_token", "admin_token" + _FILE)
 OF_OTHERS = ("server",)
 """Variables of commands other than `serve`, by the names of their settings."""
 _KUBERNETES_NAME = re.compile(r"\w*_(?:SERVICE|PORT)_\w*")

@@ -15,11 +15,23 @@ from urllib.parse import quote
 
 import httpx2
 
+from proxy.adapters.files.settings import kept_secret, settings_file
 from proxy.cli.terminal import CommandError, UsageError, add_json_option
 from proxy.config import ONE_WORD, is_loopback, split_url
 from proxy.core.formats.json import as_mapping, members
 from proxy.core.text.cutting import one_line
-from proxy.environment import ADMIN_TOKEN_FILE, PREFIX, default_data_dir
+from proxy.environment import (
+    ADMIN_TOKEN_FILE,
+    ADMIN_TOKEN_SETTINGS,
+    PREFIX,
+    decided_by,
+    default_data_dir,
+    over,
+    variable,
+    variables,
+    with_files_read,
+)
+from proxy.errors import SettingsError
 
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 _LOOKING, _CHANGING = 30.0, 120.0
@@ -83,7 +95,7 @@ class AdminApi:
             "".join(value for value in vars(args).values() if isinstance(value, str)).encode()
         except UnicodeEncodeError as error:
             raise UsageError("an argument is not UTF-8") from error
-        api = cls(args.server, admin_token(os.environ))
+        api = cls(args.server, admin_token())
         try:
             yield api
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -255,22 +267,23 @@ def _item_path(name: str) -> str:
     return f"/memory/{quote(name, safe='')}"
 
 
-def admin_token(environment: Mapping[str, str]) -> str:
-    """Return the admin token: from the environment, else the one that the server created for this user.
+def admin_token() -> str:
+    """Return the admin token of this user's server: the one in its settings, else the one that it made.
 
-    Raises CommandError where there is none, or one that no header can carry.
+    Raises OperatorError where there is none, or one that no header can carry.
     """
-    named = environment.get(f"{PREFIX}ADMIN_TOKEN_FILE")
-    data_dir = Path(environment.get(f"{PREFIX}DATA_DIR") or default_data_dir())
-    file = Path(named) if named else data_dir / ADMIN_TOKEN_FILE
-    given = environment.get(f"{PREFIX}ADMIN_TOKEN")
-    try:
-        token = given or file.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError as error:
-        raise CommandError(
-            f"no admin token: {file} cannot be read ({error.strerror}); set {PREFIX}ADMIN_TOKEN"
-        ) from error
+    values = variables()
+    if "admin_token" not in decided_by(values) and (written := settings_file()) is not None:
+        values = over(values, written.values)
+    given = {name: values[name] for name in ADMIN_TOKEN_SETTINGS if name in values}
+    if not given:
+        try:
+            return kept_secret(Path(values.get("data_dir") or default_data_dir()) / ADMIN_TOKEN_FILE)
+        except SettingsError as error:
+            raise CommandError(f"no admin token: {error}; set {variable('admin_token')}") from error
+    token = with_files_read(given)["admin_token"]
     if not ONE_WORD.fullmatch(token):
-        source = f"{PREFIX}ADMIN_TOKEN" if given else str(file)
-        raise CommandError(f"no admin token: {source} must be visible ASCII characters without spaces")
+        raise CommandError(
+            f"no admin token: {variable('admin_token')} must be visible ASCII characters without spaces"
+        )
     return token

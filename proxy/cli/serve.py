@@ -24,7 +24,7 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
 from proxy.adapters.files.policies import PolicyLibrary
-from proxy.adapters.files.settings import kept_secret, load_settings, with_secrets
+from proxy.adapters.files.settings import load_settings, with_secrets
 from proxy.adapters.files.toml_file import FileError
 from proxy.adapters.files.watcher import LoadedPolicies
 from proxy.adapters.plugins import load_plugins
@@ -35,7 +35,14 @@ from proxy.app import SystemClock, begin_log, create_app
 from proxy.cli.process import app_of_worker, raise_file_limit, settle, share_one_heap, sigterm_interrupts
 from proxy.cli.terminal import CommandError, add_json_option, notes, path
 from proxy.config import FLAGS, Settings
-from proxy.environment import ADMIN_TOKEN_FILE, PREFIX, unknown_variables
+from proxy.environment import (
+    ADMIN_TOKEN_FILE,
+    ADMIN_TOKEN_SETTINGS,
+    PREFIX,
+    unknown_variables,
+    variable,
+    variables,
+)
 from proxy.errors import SettingsError, StoreUnavailable
 from proxy.http.server import BACKLOG, server_config
 from proxy.telemetry import log_fault, log_warning
@@ -80,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
                 listener.listen(BACKLOG)  # whoever is told where it serves may come at once
                 here = {"store": url, "port": listener.getsockname()[1]}
                 complete = with_secrets(settings).model_copy(update=here)
-                _greet(complete, fault, proxy, is_embedded=settings.store is None, as_json=args.json)
+                _greet(complete, settings, fault, proxy, as_json=args.json)
                 if settings.workers > 1:
                     return _Supervisor(complete, library, policies, listener).status()
                 app = create_app(complete, settle, policies, owns_store=settings.store is None)
@@ -142,40 +149,33 @@ def _fault_of(settings: Settings) -> str:
     return ""
 
 
-def store_address(url: str | None) -> str:
+def store_address(url: str) -> str:
     """Return the URL of a store without its user and its parameters, which may hold a password."""
-    parts = urlsplit(url or "")
+    parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def _greet(settings: Settings, fault: str, proxy: str | None, *, is_embedded: bool, as_json: bool) -> None:
+def _greet(settings: Settings, given: Settings, fault: str, proxy: str | None, *, as_json: bool) -> None:
     """Print where it serves: on stdout as one line of JSON if requested, else on stderr for people.
 
     A store that cannot be used has its ``fault`` told beside it, in the words of the log and of ``/readyz``.
-    The page's address opens it where the token is one that a start made; a token that was given is not
-    shown, and neither is a password, the store's or the outbound proxy's.
+    The page's address opens it where no token was ``given``; one that was is not shown, and neither is a
+    password, the store's or the outbound proxy's.
     """
     host = f"[{settings.host.strip('[]')}]" if ":" in settings.host else settings.host
     address = f"http://{host}:{settings.port}"
-    store = f"embedded, in {settings.data_dir / 'valkey'}" if is_embedded else store_address(settings.store)
-    file = settings.data_dir / ADMIN_TOKEN_FILE
-    try:
-        kept = kept_secret(file)
-    except SettingsError:  # another one is in force
-        kept = ""
-    given = settings.admin_token.get_secret_value() if settings.admin_token else ""
-    is_made = kept == given
+    made = settings.admin_token if given.admin_token is None else None
     facts_for_scripts = {
         "base_url": f"{address}/v1",
         "upstream": settings.upstream,
         **({"upstream_proxy": proxy} if proxy else {}),
         "policy": settings.policy,
         **({"mode": "shadow: no request is changed"} if settings.shadow else {}),
-        "store": store,
+        "store": store_address(given.store) if given.store else f"embedded, in {given.data_dir / 'valkey'}",
         **({"store_fault": fault} if fault else {}),
-        "page": f"{address}/unabridged/" + (f"?token={quote(given)}" if is_made else ""),
+        "page": f"{address}/unabridged/" + (f"?token={quote(made.get_secret_value())}" if made else ""),
         "admin": f"{address}/unabridged/v1",
-        "token": f"in {file}" if is_made else f"as {PREFIX}ADMIN_TOKEN has it",
+        "token": f"in {given.data_dir / ADMIN_TOKEN_FILE}" if made else f"as {_token_source(given)} has it",
     }
     if as_json:
         sys.stdout.write(json.dumps(facts_for_scripts) + "\n")
@@ -183,6 +183,12 @@ def _greet(settings: Settings, fault: str, proxy: str | None, *, is_embedded: bo
         return
     for name, value in facts_for_scripts.items():  # no table: an address that wraps cannot be opened
         notes().print(f"{name:<14} {value}", soft_wrap=True)
+
+
+def _token_source(given: Settings) -> object:
+    """Return the variable, or the settings file, that has the admin token or names its file."""
+    named = (variable(name) for name in ADMIN_TOKEN_SETTINGS if name in variables())
+    return next(named, given.config)
 
 
 # --- several workers ---

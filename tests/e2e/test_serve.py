@@ -306,11 +306,19 @@ async def test_neither_a_token_that_was_given_nor_a_password_is_shown(
     assert not [word for word in ("hush", "naming-and", "opensesame") if word in told]
 
 
-async def test_a_damaged_token_file_is_none_where_another_token_is_given(data: Path) -> None:
+@pytest.mark.parametrize("name", ["UNABRIDGED_ADMIN_TOKEN", "UNABRIDGED_ADMIN_TOKEN_FILE", "the file"])
+async def test_where_the_token_is_given_is_said_and_a_damaged_one_of_an_earlier_start_is_none(
+    data: Path, name: str
+) -> None:
     (data / "admin-token").write_bytes(b"\xff\xfe")
-    secrets = {"UNABRIDGED_ADMIN_TOKEN": "opensesame"}
-    async with serving(data, "--store", "memory://", ready=False, **secrets) as served:
-        assert served.told["token"] == "as UNABRIDGED_ADMIN_TOKEN has it"
+    (data / "token").write_text("opensesame")
+    config = data / "config.toml"
+    config.write_text('admin_token = "opensesame"\n' if name == "the file" else "")
+    value = str(data / "token") if name.endswith("_FILE") else "opensesame"
+    given = {} if name == "the file" else {name: value}
+    async with serving(data, "--store", "memory://", "--config", str(config), ready=False, **given) as served:
+        assert served.told["token"] == f"as {config if name == 'the file' else name} has it"
+        assert "opensesame" not in json.dumps(served.told)
 
 
 # --- what it says ---

@@ -102,16 +102,26 @@ def load_settings(**flags: object) -> tuple[Settings, SettingsFile | None]:
 
     Raises SettingsError and FileError.
     """
+    written = settings_file(**flags)
+    if written is None:
+        return Settings.load(**flags), None
+    return Settings.load(written.values, **{**flags, "config": written.file.path}), written
+
+
+def settings_file(**flags: object) -> SettingsFile | None:
+    """Return the settings file that `flags` or the environment name, else the user's own, if there is one.
+
+    Raises FileError.
+    """
     named = flags.get("config") or variables().get("config")
     try:
         path = Path(str(named)).absolute() if named else default_config()
     except FileNotFoundError as error:
         raise FileError(str(named), None, "cannot be read: the current directory is gone") from error
     if not named and _is_absent(path):
-        return Settings.load(**flags), None
+        return None
     given = [name for name, value in flags.items() if value is not None]
-    written = SettingsFile.read(path, decided_by([*given, *variables()]))
-    return Settings.load(written.values, **{**flags, "config": path}), written
+    return SettingsFile.read(path, decided_by([*given, *variables()]))
 
 
 def _is_absent(path: Path) -> bool:

@@ -9,30 +9,83 @@ import pytest
 from proxy.cli.client import admin_token
 from proxy.cli.terminal import CommandError
 from proxy.environment import ADMIN_TOKEN_FILE
+from proxy.errors import OperatorError, SettingsError
 
 
-def test_the_environment_comes_first_then_its_file_then_the_data_directory(tmp_path: Path) -> None:
+@pytest.fixture(autouse=True)
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's own settings file, which is not there yet; nothing is set but the data directory."""
+    for name in ("UNABRIDGED_ADMIN_TOKEN", "UNABRIDGED_ADMIN_TOKEN_FILE", "UNABRIDGED_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("UNABRIDGED_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "unabridged").mkdir()
+    return tmp_path / "unabridged" / "config.toml"
+
+
+def test_a_variable_comes_first_then_the_settings_file_then_the_data_directory(
+    tmp_path: Path, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / ADMIN_TOKEN_FILE).write_text("kept\n")
+    assert admin_token() == "kept"
+    config.write_text('admin_token = "written"\n')
+    assert admin_token() == "written"
     (tmp_path / "other").write_text("in-a-file\n")
-    environment = {"UNABRIDGED_DATA_DIR": str(tmp_path)}
-    assert admin_token(environment) == "kept"
-    environment["UNABRIDGED_ADMIN_TOKEN_FILE"] = str(tmp_path / "other")
-    assert admin_token(environment) == "in-a-file"
-    environment["UNABRIDGED_ADMIN_TOKEN"] = "given"
-    assert admin_token(environment) == "given"
+    monkeypatch.setenv("UNABRIDGED_ADMIN_TOKEN_FILE", str(tmp_path / "other"))
+    assert admin_token() == "in-a-file"
+    config.write_text("a mistake")  # nobody asks it
+    assert admin_token() == "in-a-file"
+    monkeypatch.delenv("UNABRIDGED_ADMIN_TOKEN_FILE")
+    monkeypatch.setenv("UNABRIDGED_ADMIN_TOKEN", "given")
+    assert admin_token() == "given"
+
+
+def test_the_settings_file_may_name_the_token_s_file_or_the_directory_where_it_was_made(
+    tmp_path: Path, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("UNABRIDGED_DATA_DIR")
+    (tmp_path / "token").write_text("in-a-file\n")
+    config.write_text('admin_token_file = "../token"\n')
+    assert admin_token() == "in-a-file"
+    config.write_text('data_dir = "data"\n')
+    (config.parent / "data").mkdir()
+    (config.parent / "data" / ADMIN_TOKEN_FILE).write_text("made\n")
+    assert admin_token() == "made"
+    monkeypatch.setenv("UNABRIDGED_CONFIG", str(config.replace(tmp_path / "elsewhere.toml")))
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / ADMIN_TOKEN_FILE).write_text("made-elsewhere\n")
+    assert admin_token() == "made-elsewhere"
 
 
 @pytest.mark.parametrize("token", [b"", b"\x85\xff", "h\u00e9".encode(), b"two words", b"two\nlines"])
-def test_what_no_header_can_carry_is_no_token(tmp_path: Path, token: bytes) -> None:
-    file = tmp_path / "token"
+def test_what_no_header_can_carry_is_no_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token: bytes
+) -> None:
+    file = tmp_path / ADMIN_TOKEN_FILE
     file.write_bytes(token)
-    with pytest.raises(CommandError, match=f"no admin token: {file} must be visible ASCII"):
-        admin_token({"UNABRIDGED_ADMIN_TOKEN_FILE": str(file)})
+    with pytest.raises(CommandError, match=f"no admin token: {file} (is empty|holds more than visible)"):
+        admin_token()
+    monkeypatch.setenv("UNABRIDGED_ADMIN_TOKEN_FILE", str(file))
+    with pytest.raises(
+        OperatorError, match=r"UNABRIDGED_ADMIN_TOKEN(_FILE: .* is not UTF-8| must be visible)"
+    ):
+        admin_token()
+    monkeypatch.delenv("UNABRIDGED_ADMIN_TOKEN_FILE")
     if token.isascii() and token:
+        monkeypatch.setenv("UNABRIDGED_ADMIN_TOKEN", token.decode())
         with pytest.raises(CommandError, match="no admin token: UNABRIDGED_ADMIN_TOKEN must be"):
-            admin_token({"UNABRIDGED_ADMIN_TOKEN": token.decode()})
+            admin_token()
 
 
-def test_without_a_token_the_complaint_says_what_to_set(tmp_path: Path) -> None:
+def test_a_token_and_its_file_together_are_an_error_as_they_are_to_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UNABRIDGED_ADMIN_TOKEN_FILE", str(tmp_path / "token"))
+    monkeypatch.setenv("UNABRIDGED_ADMIN_TOKEN", "given")
+    with pytest.raises(SettingsError, match="are both set"):
+        admin_token()
+
+
+def test_without_a_token_the_complaint_says_what_to_set() -> None:
     with pytest.raises(CommandError, match="set UNABRIDGED_ADMIN_TOKEN"):
-        admin_token({"UNABRIDGED_DATA_DIR": str(tmp_path)})
+        admin_token()
