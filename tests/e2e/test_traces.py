@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -247,6 +248,25 @@ async def test_nobody_waits_for_a_collector_that_is_away(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     async with proxying(model.url) as url:
         assert (await chats(url).ask("Hello")).status_code == 200
+
+
+async def test_nobody_waits_for_a_collector_that_hangs_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = asyncio.Event()
+
+    async def hang(exchange: Exchange) -> None:
+        await exchange.body()
+        asked.set()
+        await exchange.gone()
+
+    async with FakeUpstream(hang).serve() as server:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.url)
+        monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")  # milliseconds
+        tracer = open_tracer()
+        assert tracer is not None
+        tracer.request([]).end()
+        await asked.wait()
+        await tracer.aclose()
+        assert server.open_connections == 1  # its request is still under way
 
 
 async def test_without_a_collector_a_request_goes_on_with_the_headers_that_it_had(

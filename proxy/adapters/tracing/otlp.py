@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from threading import Thread
 
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -85,11 +86,12 @@ class OpenTelemetryTracer:
         return OpenTelemetrySpan(self._spans, self._spans.start_span(REQUEST, context, SpanKind.SERVER, said))
 
     async def aclose(self) -> None:
-        ending = asyncio.ensure_future(asyncio.to_thread(self._provider.shutdown))
-        await asyncio.wait({ending}, timeout=_PATIENCE)
-        if not ending.done():
+        # Nothing breaks off a request that is under way, so it is left to a thread that nobody waits for.
+        ending = Thread(target=self._provider.shutdown, name="traces", daemon=True)
+        ending.start()
+        await asyncio.to_thread(ending.join, _PATIENCE)
+        if ending.is_alive():
             self._exporter.shutdown()  # stops its retries
-        await ending
 
 
 def open_tracer() -> OpenTelemetryTracer:
