@@ -76,9 +76,31 @@ def test_its_values_are_those_that_its_schema_allows() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
     assert set(values) == set(schema["properties"]) - {"global"}
     jsonschema.validate(values | GIVEN | EVERYTHING, schema)
-    for wrong in ({"store": "memory://"}, {"secret": "too-short"}, {"config": 3}):
+    wrong_values = (
+        {"store": "memory://"},
+        {"secret": "too-short"},
+        {"config": 3},
+        {"settings": {"UNABRIDGED_PORT": "9000"}},
+        {"terminationGracePeriodSeconds": "40s"},
+    )
+    for wrong in wrong_values:
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(values | wrong, schema)
+
+
+def test_settings_are_those_that_nothing_else_in_the_chart_or_the_image_decides() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+    names = jsonschema.Draft7Validator(schema["properties"]["settings"]["propertyNames"])
+    set_here = set(environment(**EVERYTHING)) - set(EVERYTHING["settings"])
+    entrypoint = json.loads(DOCKERFILE.rpartition("ENTRYPOINT")[2])
+    flags = {each for each in [*entrypoint, *container(**EVERYTHING)["args"]] if each.startswith("--")}
+    decided = (
+        set_here
+        | {name.removesuffix("_FILE") for name in set_here}
+        | {PREFIX + flag.removeprefix("--").upper() for flag in flags}
+    )
+    assert decided < VARIABLES
+    assert {name for name in VARIABLES if not names.is_valid(name)} == decided  # pyright: ignore[reportUnknownMemberType]
 
 
 @pytest.mark.parametrize("missing", GIVEN)
@@ -122,6 +144,7 @@ def test_replicas_replace_each_other_without_cutting_a_stream_off() -> None:
     spec = resources()["Deployment"]["spec"]
     assert spec["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
     assert pod()["terminationGracePeriodSeconds"] > DRAIN
+    assert pod(terminationGracePeriodSeconds=310)["terminationGracePeriodSeconds"] == 310
     assert spec["replicas"] > resources()["PodDisruptionBudget"]["spec"]["maxUnavailable"]
     labels = spec["template"]["metadata"]["labels"]
     for kind in ("Deployment", "PodDisruptionBudget"):
