@@ -15,6 +15,7 @@ from tests.support.certificates import Authority
 from tests.support.clients import proxying, write_policy
 from tests.support.doctor import Doctor
 from tests.support.outbound import outbound_proxy
+from tests.support.processes import serving
 from tests.support.servers import Exchange, FakeUpstream
 from tests.support.stores import free_port
 from tests.support.upstreams import Model, events, in_pieces, plainly, said, sse
@@ -301,6 +302,18 @@ async def test_a_port_is_free_or_served_by_us_or_taken(doctor: Doctor, model: Mo
     async with FakeUpstream().serve() as other:
         state, message = await at(other.port)
     assert (state, "Address already in use" in message) == ("fail", True)
+
+
+@pytest.mark.parametrize("host", ["::", "[::1]", "::1"])
+async def test_a_port_at_an_address_of_ipv6_is_served_by_us(
+    doctor: Doctor, model: Model, tmp_path: Path, host: str
+) -> None:
+    flags = ("--upstream", model.url, "--store", "memory://", "--host", host)
+    async with serving(tmp_path, *flags, UNABRIDGED_ADMIN_TOKEN="admin") as served:
+        port = served.url.rpartition(":")[2]
+        flags = ("--host", host, "--port", port)
+        told = await doctor(*flags, upstream=model.url, UNABRIDGED_ADMIN_TOKEN="admin")
+    assert told.of("port") == ("ok", f"{host}:{port} is served by this program already, and ready")
 
 
 @pytest.mark.parametrize("body", [b"<html>Welcome", b"[1]", b'{"status": ["ready"]}', b"[" * 99_999])

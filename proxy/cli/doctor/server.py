@@ -20,7 +20,7 @@ from proxy.core.formats.json import as_mapping
 from proxy.environment import unknown_variables, variable
 from proxy.errors import OperatorError, SettingsError
 
-_ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - it is only compared
+_ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - it is only compared
 _UNREADY = ("degraded", "starting or draining")
 _KEY = "set UNABRIDGED_UPSTREAM_KEY, or take proof.share away"
 _SECONDS = 5.0
@@ -108,8 +108,9 @@ async def of_port(settings: Settings) -> list[Finding]:
             return [ok("port", f"{address} is free" if settings.port else "any that is free")]
     except CommandError as error:
         reason = str(error)
-    host = _ANY_ADDRESS.get(settings.host, settings.host)
-    host = f"[{host}]" if ":" in host.strip("[]") else host
+    host = settings.host.strip("[]")
+    host = _ANY_ADDRESS.get(host, host)
+    host = f"[{host}]" if ":" in host else host
     try:
         async with httpx2.AsyncClient(timeout=_SECONDS, trust_env=False) as client:
             response = await client.get(f"http://{host}:{settings.port}/readyz")
