@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -177,11 +178,23 @@ def test_issuers_that_every_program_is_told_of_and_cannot_be_read_stop_the_start
         opened()
 
 
-def test_a_key_with_a_password_stops_the_start_and_nobody_is_asked_for_it(authority: Authority) -> None:
-    signed = authority.sign("sealed", password=b"secret")
-    with pytest.raises(SettingsError) as caught:
-        opened(upstream_cert=signed.certificate, upstream_cert_key=signed.key)
-    assert "UNABRIDGED_UPSTREAM_CERT" in str(caught.value)
+def test_of_a_certificate_and_its_key_the_file_at_fault_is_named(
+    authority: Authority, tmp_path: Path
+) -> None:
+    ours, others = authority.sign("us"), authority.sign("others")
+    sealed = authority.sign("sealed", password=b"secret")  # and nobody is asked for it
+    unfit = "cannot be used: it has no key of the certificate that can be used without a password"
+    for certificate, key, said in (
+        (ours.certificate, tmp_path / "nowhere.pem", "_KEY: {key} cannot be used: No such file or directory"),
+        (ours.certificate, others.key, f"_KEY: {{key}} {unfit}"),
+        (sealed.certificate, sealed.key, f"_KEY: {{key}} {unfit}"),
+        (ours.certificate, None, f": {{certificate}} {unfit}"),
+        (ours.key, ours.key, ": {certificate} cannot be used: it is not PEM that can be used"),
+    ):
+        with pytest.raises(SettingsError) as caught:
+            opened(upstream_cert=certificate, upstream_cert_key=key)
+        told = "UNABRIDGED_UPSTREAM_CERT" + said.format(certificate=certificate, key=key)
+        assert str(caught.value) == told
 
 
 # --- certificates ---

@@ -94,15 +94,19 @@ def _is_excepted(url: httpx2.URL, excepted: str) -> bool:
 
 def tls_of(settings: Settings) -> ssl.SSLContext:
     """The TLS context: certificates to trust, client certificate. Raises SettingsError for unusable files."""
-    ca, cert, at = settings.upstream_ca, settings.upstream_cert, "upstream_ca"
+    ca, cert, key = settings.upstream_ca, settings.upstream_cert, settings.upstream_cert_key
+    at, unfit = "upstream_ca", "it is not PEM that can be used"
     try:
         context = httpx2.create_ssl_context() if ca is None else ssl.create_default_context(cafile=ca)
-        at = "upstream_cert"
         if cert is not None:
+            at = "upstream_cert"
+            ssl.create_default_context(cafile=cert)  # is it a certificate? What fails below is its key.
+            at = "upstream_cert" if key is None else "upstream_cert_key"
+            unfit = "it has no key of the certificate that can be used without a password"
             # Without a password the library would ask for one on the terminal.
-            context.load_cert_chain(cert, settings.upstream_cert_key, password=b"")
+            context.load_cert_chain(cert, key, password=b"")
     except OSError as error:  # ssl.SSLError is one
-        why = "it is not PEM that can be used" if isinstance(error, ssl.SSLError) else error.strerror
+        why = unfit if isinstance(error, ssl.SSLError) else error.strerror
         file = getattr(settings, at)
         named = f"{variable(at)}: {file}" if file else f"SSL_CERT_FILE: {os.environ.get('SSL_CERT_FILE')}"
         raise SettingsError(f"{named} cannot be used: {why}") from error
