@@ -81,19 +81,29 @@ def with_files_read(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def default_data_dir() -> Path:
-    """Return the default data directory: `unabridged` under the user's data directory."""
-    return _user_directory("XDG_DATA_HOME", ".local/share")
+    """Return `unabridged` under the user's data directory. Raises SettingsError for a user without a home."""
+    directory = _user_directory("XDG_DATA_HOME", ".local/share")
+    if directory is None:
+        raise SettingsError(f"this user has no home directory: set {variable('data_dir')}")
+    return directory
 
 
-def default_config() -> Path:
+def default_config() -> Path | None:
     """Return the path of the settings file that is read if no other is named; it need not exist."""
-    return _user_directory("XDG_CONFIG_HOME", ".config") / "config.toml"
+    directory = _user_directory("XDG_CONFIG_HOME", ".config")
+    return directory and directory / "config.toml"
 
 
-def _user_directory(variable: str, usual: str) -> Path:
-    """Return our directory by the XDG base directory specification; a relative value is ignored."""
+def _user_directory(variable: str, usual: str) -> Path | None:
+    """Return our directory by the XDG base directory specification; a relative value is ignored.
+
+    None for a user without a home, such as one whom no list of users has.
+    """
     named = Path(os.environ.get(variable, ""))
-    return (named if named.is_absolute() else Path.home() / usual) / "unabridged"
+    try:
+        return (named if named.is_absolute() else Path.home() / usual) / "unabridged"
+    except RuntimeError:
+        return None
 
 
 # --- what is wrong with settings ---

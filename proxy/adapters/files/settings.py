@@ -28,9 +28,11 @@ class _Written(Settings):
     """The content of a settings file."""
 
     use: tuple[Rule, ...] = ()
+    data_dir: Path = Path()
+    """Without a default that not every user has: another source may set it."""
 
 
-DEFAULT = Settings().policy
+DEFAULT: str = Settings.model_fields["policy"].default
 """The server's policy if no setting names one."""
 KEPT_SECRETS = {"secret": "secret", "admin_token": ADMIN_TOKEN_FILE}
 """The settings that are made at the first start where they are not set, and their files in `data_dir`."""
@@ -118,7 +120,7 @@ def settings_file(**flags: object) -> SettingsFile | None:
         path = Path(str(named)).absolute() if named else default_config()
     except FileNotFoundError as error:
         raise FileError(str(named), None, "cannot be read: the current directory is gone") from error
-    if not named and _is_absent(path):
+    if path is None or (not named and _is_absent(path)):
         return None
     given = [name for name, value in flags.items() if value is not None]
     return SettingsFile.read(path, decided_by([*given, *variables()]))

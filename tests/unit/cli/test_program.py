@@ -163,6 +163,39 @@ def test_a_stream_that_whoever_started_it_has_closed_is_no_crash(closed: str) ->
         assert (done.returncode, "Traceback" in done.stderr) == (code, False)
 
 
+HOMELESS = """
+import os, pwd, sys
+def nobody(uid): raise KeyError(uid)
+pwd.getpwuid = nobody
+for name in ("HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"):
+    os.environ.pop(name, None)
+from proxy.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("words", ["serve --port 0 --store memory://", "sessions list"])
+def test_a_user_without_a_home_is_told_what_to_set(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("UNABRIDGED_DATA_DIR", "UNABRIDGED_ADMIN_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    done = run("-c", HOMELESS, *words.split())
+    assert done.stderr.startswith("unabridged: ")
+    assert "this user has no home directory: set UNABRIDGED_DATA_DIR" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_user_without_a_home_needs_none_where_the_data_directory_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UNABRIDGED_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("UNABRIDGED_SECRET", "0123456789abcdef")
+    (tmp_path / "config.toml").write_text('policy = "nope"\n')
+    for words in (["--policy", "nope"], ["--config", str(tmp_path / "config.toml")]):
+        done = run("-c", HOMELESS, "serve", "--port", "0", "--store", "memory://", *words)
+        assert "there is no such policy" in done.stderr  # which is looked for once all is read
+        assert done.stderr.count("\n") == 1
+
+
 def test_the_schema_is_json_and_knows_the_sections(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema"]) == 0
     properties = json.loads(capsys.readouterr().out)["properties"]
