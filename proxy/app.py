@@ -328,8 +328,13 @@ async def _serving(
     watching = asyncio.create_task(outside.policies.watch())
     daily = asyncio.create_task(inside.memory_scheduler.daily.every_day())
     on_ready()
-    with drain.serving():
-        yield
+    try:
+        with drain.serving():
+            yield
+    except asyncio.CancelledError:
+        if not drain.is_over:
+            raise
+        return  # whoever presses Ctrl-C twice waits for nothing more, and reads of no failure
     watching.cancel()
     daily.cancel()
     await drain.emptied(_CUT_OFF)

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.support.processes import Serving, serving
+from tests.support.processes import LOG, Serving, serving
 from tests.support.servers import PATIENCE, Exchange, FakeUpstream, connect
 from tests.support.upstreams import DONE, EVENTS, Model, sse
 
@@ -160,6 +160,7 @@ async def test_a_second_ctrl_c_does_not_wait(
         assert await served.ends() == 0
         with pytest.raises(httpx2.HTTPError):
             await stream
+    assert "Traceback" not in (tmp_path / LOG).read_text()
 
 
 async def test_with_nothing_under_way_it_ends_at_once(model: Streaming, tmp_path: Path) -> None:
