@@ -10,8 +10,11 @@ import argparse
 import errno
 import json
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from importlib import import_module, metadata
 from io import TextIOWrapper
 from pathlib import Path
@@ -25,8 +28,9 @@ _UNWRITTEN = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors of writing what a command prints; files of its own a command looks after itself."""
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
+_SERVE = "serve"
 _COMMANDS = {
-    "serve": ("proxy.cli.serve", "run the proxy"),
+    _SERVE: ("proxy.cli.serve", "run the proxy"),
     "check": ("proxy.cli.check", "check a policy file and say what it decides"),
     "schema": ("proxy.cli.schema", "print the JSON Schema of policy files"),
     "replay": ("proxy.cli.replay", "show what policies would send for recorded sessions"),
@@ -74,24 +78,42 @@ def main(argv: Sequence[str] | None = None) -> int:
     _prepare_streams()
     words = list(sys.argv[1:] if argv is None else argv)
     name = next((word for word in words if not word.startswith("-")), "")
-    command = cast("Command", import_module(_COMMANDS[name][0])) if name in _COMMANDS else None
-    args = _parser(name, command).parse_args(words)
-    if command is None:
-        raise AssertionError("argparse lets no unknown command through")
-    try:
-        code = _run(command, args)
-        sys.stdout.flush()
-    except OSError as error:
-        if error.errno not in _UNWRITTEN:
-            raise
-        # What is left of it would be written at the end of the process.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if error.errno != errno.EPIPE:  # then whoever reads it has seen enough
-            sys.stderr.write(f"unabridged: what was asked for cannot be written: {error.strerror}\n")
-        return FAILED
-    except KeyboardInterrupt:
-        return _INTERRUPTED
+    with _sigterm_interrupts():
+        try:
+            command = cast("Command", import_module(_COMMANDS[name][0])) if name in _COMMANDS else None
+            args = _parser(name, command).parse_args(words)
+            if command is None:
+                raise AssertionError("argparse lets no unknown command through")
+            code = _run(command, args)
+            sys.stdout.flush()
+        except OSError as error:
+            if error.errno not in _UNWRITTEN:
+                raise
+            # What is left of it would be written at the end of the process.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            if error.errno != errno.EPIPE:  # then whoever reads it has seen enough
+                sys.stderr.write(f"unabridged: what was asked for cannot be written: {error.strerror}\n")
+            return FAILED
+        except KeyboardInterrupt:
+            return 0 if name == _SERVE else _INTERRUPTED  # serving is meant to end so
     return code
+
+
+@contextmanager
+def _sigterm_interrupts() -> Generator[None]:
+    """In the block, SIGTERM raises KeyboardInterrupt (also when uvicorn re-raises a signal it has caught).
+
+    So there is one way to end a command, in which its parts are ended in order. It begins before the command
+    is imported, since the first process of a container ignores a signal that it has no handler for.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # another thread gets no signals
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _run(command: Command, args: argparse.Namespace) -> int:

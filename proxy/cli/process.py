@@ -1,4 +1,4 @@
-"""A serving process: its file limit, its memory, its end, and the app of one of several workers.
+"""A serving process: its file limit, its memory, and the app of one of several workers.
 
 A worker imports only this module at first, and the rest of the proxy when it builds its app: its supervisor
 takes a worker that does not answer soon for one that hangs.
@@ -13,8 +13,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -94,19 +94,6 @@ def give_memory_back(every: float = _GIVE_BACK) -> None:
 def _of_glibc(name: str) -> Callable[..., int] | None:
     """Return a function of glibc; None where the C library is another one, whose heaps are not like that."""
     return getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None
-
-
-@contextmanager
-def sigterm_interrupts() -> Generator[None]:
-    """In the block, SIGTERM raises KeyboardInterrupt (also when uvicorn re-raises a signal it has caught).
-
-    So there is one way to end the process, in which its parts are ended in order.
-    """
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def app_of_worker(settings: Settings, policies: LoadedPolicies) -> ASGIApp:

@@ -32,7 +32,7 @@ from proxy.adapters.stores import open_store
 from proxy.adapters.stores.redis.embedded import EmbeddedValkey
 from proxy.adapters.upstream import open_upstream
 from proxy.app import SystemClock, begin_log, create_app
-from proxy.cli.process import app_of_worker, raise_file_limit, settle, share_one_heap, sigterm_interrupts
+from proxy.cli.process import app_of_worker, raise_file_limit, settle, share_one_heap
 from proxy.cli.terminal import CommandError, add_json_option, notes, path
 from proxy.config import FLAGS, Settings
 from proxy.environment import (
@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until SIGINT or SIGTERM. Raises OperatorError."""
+    """Serve until SIGINT or SIGTERM, which raise KeyboardInterrupt. Raises OperatorError."""
     load_plugins()
     try:
         settings, written = load_settings(**{name: getattr(args, name) for name in FLAGS})
@@ -80,22 +80,18 @@ def run(args: argparse.Namespace) -> int:
         log_warning("there is no such setting", variable=name, nearest=meant)
     raise_file_limit()
     share_one_heap()
-    with sigterm_interrupts(), listening(settings) as listener:
-        try:
-            with _store(settings) as url:
-                fault = _fault_of(settings)
-                listener.listen(BACKLOG)  # whoever is told where it serves may come at once
-                here = {"store": url, "port": listener.getsockname()[1]}
-                complete = with_secrets(settings).model_copy(update=here)
-                _greet(complete, settings, fault, proxy, as_json=args.json)
-                if settings.workers > 1:
-                    return _Supervisor(complete, library, policies, listener).status()
-                app = create_app(complete, settle, policies, owns_store=settings.store is None)
-                server = uvicorn.Server(server_config(app, request_timeout=settings.request_timeout))
-                server.run(sockets=[listener])
-                return 0 if server.started else 1
-        except KeyboardInterrupt:
-            return 0  # how this command is meant to end
+    with listening(settings) as listener, _store(settings) as url:
+        fault = _fault_of(settings)
+        listener.listen(BACKLOG)  # whoever is told where it serves may come at once
+        here = {"store": url, "port": listener.getsockname()[1]}
+        complete = with_secrets(settings).model_copy(update=here)
+        _greet(complete, settings, fault, proxy, as_json=args.json)
+        if settings.workers > 1:
+            return _Supervisor(complete, library, policies, listener).status()
+        app = create_app(complete, settle, policies, owns_store=settings.store is None)
+        server = uvicorn.Server(server_config(app, request_timeout=settings.request_timeout))
+        server.run(sockets=[listener])
+        return 0 if server.started else 1
 
 
 @contextmanager

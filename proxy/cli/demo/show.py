@@ -23,7 +23,6 @@ from rich.text import Text
 from proxy.cli.client import AdminApi
 from proxy.cli.demo.children import SUMMARY_FROM, Proxy, running_model, running_proxy
 from proxy.cli.demo.conversation import CODE, FORBIDDEN, QUESTIONS, TALK, Client, Refusal, says
-from proxy.cli.process import sigterm_interrupts
 from proxy.cli.terminal import CommandError, notes, print_json, show, stage_text, words
 from proxy.core.text.cutting import one_line
 
@@ -89,7 +88,7 @@ def show_all(turns: int | None, *, as_json: bool, opens: bool) -> int:
     talk = TALK[: None if turns is None else max(turns, 2)]
     console, began = notes(), time.monotonic()
     picture = Picture(console, is_live=console.is_terminal and not as_json)
-    with sigterm_interrupts(), TemporaryDirectory(prefix="unabridged-demo-") as name, ExitStack() as parts:
+    with TemporaryDirectory(prefix="unabridged-demo-") as name, ExitStack() as parts:
         url = parts.enter_context(running_model(Path(name), WINDOW))
         proxy = parts.enter_context(running_proxy(Path(name), url))
         with picture.shown():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -161,6 +162,27 @@ def test_a_stream_that_whoever_started_it_has_closed_is_no_crash(closed: str) ->
         program = f"{sys.executable} -m proxy {words} {closed}"
         done = subprocess.run(["sh", "-c", program], capture_output=True, text=True, timeout=60, check=False)
         assert (done.returncode, "Traceback" in done.stderr) == (code, False)
+
+
+IMPATIENT = """
+import signal, sys
+from proxy.cli import main
+class Impatient:
+    def find_spec(self, name, path=None, target=None):
+        if name == "proxy.cli." + sys.argv[2]:
+            signal.raise_signal(int(sys.argv[1]))
+sys.meta_path.insert(0, Impatient())
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(("words", "code"), [("serve", 0), ("sessions list", 130)])
+def test_a_signal_while_the_command_is_still_loaded_ends_it_without_a_word(
+    number: signal.Signals, words: str, code: int
+) -> None:
+    done = run("-c", IMPATIENT, str(int(number)), *words.split())
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
 
 
 HOMELESS = """
