@@ -20,6 +20,7 @@ from proxy.telemetry import Metrics
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 UNIT = (DEPLOY / "systemd" / "unabridged.service").read_text(encoding="utf-8")
+OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 RULES = yaml.safe_load((DEPLOY / "prometheus" / "rules.yaml").read_text(encoding="utf-8"))
 DASHBOARD = json.loads((DEPLOY / "grafana" / "unabridged.json").read_text(encoding="utf-8"))
 DRAIN: float = Settings.model_fields["drain_timeout"].default
@@ -95,6 +96,27 @@ def test_an_expression_is_promql_over_metrics_and_labels_that_exist(named: str) 
         label.strip() for group in re.findall(r"\bby \(([^)]*)\)", expression) for label in group.split(",")
     }
     assert grouped <= {label for name, _ in selectors for label in known[name]} | {"job", "instance"}
+
+
+def test_alerts_match_values_of_labels_that_the_metrics_table_names() -> None:
+    rows = re.findall(r"^\| `(unabridged_\w+)` \| (.*) \|$", OPERATIONS, re.MULTILINE)
+    said = {name: set(re.findall(r"`(\w+)`", text)) for name, text in rows}
+    for rule in (rule for group in RULES["groups"] for rule in group["rules"]):
+        for name, matchers in re.findall(r"\b(unabridged_\w+?)(?:_bucket)?\{([^}]*)\}", rule["expr"]):
+            matched = re.findall(r'(\w+)=~?"([^"]*)"', matchers)
+            values = {value for label, words in matched if label != "job" for value in words.split("|")}
+            assert {value for value in values if value.isidentifier()} <= said[name], name
+
+
+def test_the_alert_of_summaries_counts_every_reason_for_which_one_is_not_written() -> None:
+    (row,) = re.findall(r"^\| `unabridged_summaries_total` .*$", OPERATIONS, re.MULTILINE)
+    reasons = row.partition("why others were not:")[2].partition("`not_compacted`")[0]
+    alerts = {rule["alert"]: rule["expr"] for group in RULES["groups"] for rule in group["rules"]}
+    failed, tried = (
+        set(words.split("|")) for words in re.findall(r'result=~"(.*)"', alerts["UnabridgedSummariesFail"])
+    )
+    assert failed == {*re.findall(r"`(\w+)`", reasons)} - {"interrupted"}  # that one is tried again
+    assert tried == failed | {"written", "rebuilt"}
 
 
 def test_each_of_our_metrics_has_its_panel() -> None:
