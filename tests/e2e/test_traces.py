@@ -306,6 +306,13 @@ def test_where_its_package_is_missing_the_proxy_says_what_to_install_and_serves(
     assert "pip install 'unabridged[otel]'" in made.stderr
 
 
+def test_a_malformed_header_which_may_be_a_credential_is_told_of_and_not_shown() -> None:
+    collector = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}
+    made = making(**collector, OTEL_EXPORTER_OTLP_HEADERS="hunter2")
+    assert "Header format invalid" in made.stderr
+    assert "hunter2" not in made.stderr
+
+
 @pytest.mark.parametrize("variables", [{}, {"OTEL_SDK_DISABLED": "true"}])
 def test_tracing_is_off_unless_a_collector_is_named_and_nobody_switches_it_off(
     variables: dict[str, str], monkeypatch: pytest.MonkeyPatch

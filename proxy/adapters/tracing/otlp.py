@@ -7,6 +7,7 @@ Spans that cannot be sent are dropped: no request waits for a collector.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Mapping
 from threading import Thread
@@ -96,6 +97,7 @@ class OpenTelemetryTracer:
 
 def open_tracer() -> OpenTelemetryTracer:
     """Make a tracer as the environment says, without connecting."""
+    logging.getLogger("opentelemetry.util.re").addFilter(_without_header)
     resource = Resource.create()
     if str(resource.attributes[SERVICE_NAME]).startswith("unknown_service"):
         resource = resource.merge(Resource({SERVICE_NAME: _NAME}))
@@ -103,6 +105,12 @@ def open_tracer() -> OpenTelemetryTracer:
     exporter = OTLPSpanExporter()
     provider.add_span_processor(BatchSpanProcessor(exporter))
     return OpenTelemetryTracer(provider, exporter)
+
+
+def _without_header(record: logging.LogRecord) -> bool:
+    """Leave a malformed header of the environment out of the record about it: it may be a credential."""
+    record.msg, record.args = str(record.msg).replace("%s", "…"), None
+    return True
 
 
 def _said(attributes: Attributes) -> dict[str, Value]:
