@@ -58,7 +58,7 @@ class Command(Protocol):
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser without abbreviations of flags, which suggests a similar flag for an unknown one."""
+    """A parser without abbreviations of flags, which suggests a similar flag or word for an unknown one."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, allow_abbrev=False, **options)
@@ -72,6 +72,12 @@ class _Parser(argparse.ArgumentParser):
                 self.error(f"there is no {flag}" + (f"; did you mean {meant}?" if meant else ""))
         return parsed, unknown
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        choices: list[str] = [*(action.choices or ())]
+        if choices and value not in choices and (meant := nearest(value, choices)):
+            self.error(f"there is no {value}; did you mean {meant}?")
+        super()._check_value(action, value)
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; argparse itself exits with 2 on wrong usage."""
@@ -81,9 +87,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     with _sigterm_interrupts():
         try:
             command = cast("Command", import_module(_COMMANDS[name][0])) if name in _COMMANDS else None
-            args = _parser(name, command).parse_args(words)
-            if command is None:
-                raise AssertionError("argparse lets no unknown command through")
+            parser = _parser(name, command)
+            args = parser.parse_args(words)
+            if command is None:  # not `required`, so that an unknown flag is told first
+                parser.error("the following arguments are required: COMMAND")
             code = _run(command, args)
             sys.stdout.flush()
         except OSError as error:
@@ -148,7 +155,7 @@ def _parser(name: str, command: Command | None) -> argparse.ArgumentParser:
     except metadata.PackageNotFoundError:
         version = "(not installed)"
     parser.add_argument("--version", action="version", version=f"unabridged {version}")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(metavar="COMMAND")
     for each, (_, purpose) in _COMMANDS.items():
         sentence = f"{purpose[:1].upper()}{purpose[1:]}."
         added = commands.add_parser(each, help=purpose, description=sentence)

@@ -64,15 +64,18 @@ def test_wrong_usage_is_2(words: list[str], capsys: pytest.CaptureFixture[str]) 
         (["serve", "--polici", "agent"], "--policy"),
         (["serve", "--upsream=http://h/v1"], "--upstream"),
         (["sessions", "list", "--limt", "3"], "--limit"),
+        (["--verson"], "--version"),
+        (["serv"], "serve"),
+        (["sessions", "lst"], "list"),
     ],
 )
-def test_a_flag_that_there_is_not_is_answered_with_the_one_that_may_be_meant(
+def test_a_word_or_flag_that_there_is_not_is_answered_with_the_one_that_may_be_meant(
     words: list[str], meant: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         main(words)
     assert ended.value.code == 2
-    wrong = next(word for word in words if word.startswith("--")).partition("=")[0]
+    wrong = next((word for word in words if word.startswith("--")), words[-1]).partition("=")[0]
     assert f"there is no {wrong}; did you mean {meant}?" in capsys.readouterr().err
 
 
