@@ -217,7 +217,8 @@ def in_force(
     newest, current = (epochs[-1] if epochs else None), None
     if newest is not None and not newest.asked and newest.number == len(epochs):
         length = newest.length_at_start(chain[:settled])
-        if length <= min(settled, len(chain)) and chain[length - 1] == newest.begun_at:
+        is_unchanged = length <= min(settled, len(chain)) and chain[length - 1] == newest.begun_at
+        if is_unchanged and spares(newest.plan):
             current = newest  # all epochs are in one line and the chain is unchanged up to its beginning
     if current is None:
         children = defaultdict[str, list[Epoch]](list)
