@@ -24,8 +24,10 @@ from proxy.core.budget.budget import MESSAGE_TOKENS
 from proxy.core.conversation.messages import TOOL_ROLES, canonical_arguments
 from proxy.core.dialects.dialect import Content, Size
 from proxy.core.formats.json import dumps
+from proxy.core.lazy import lazy
 from proxy.core.planning.plan import Plan, Replacement, view_tokens
 from proxy.core.planning.situation import FIRST_USER, FIRST_USER_LEAST, FREE, Count, Situation
+from proxy.core.text.lexicon.words import UNCHANGED
 from proxy.core.tool_cache.cache import Rules
 from proxy.core.tool_cache.derive import is_error, speaks_of_error, text_of
 
@@ -36,8 +38,8 @@ _LEAST_SAVED = 50
 """Counted tokens that a placeholder must save."""
 _TAIL = 300
 """Characters kept of the end of an error."""
-_SHORTER = 10
-"""A result this many times shorter than an older one of the same call may only refer to it."""
+_SHORT = 300
+"""Maximal characters of a result that only says that nothing changed."""
 _LOOKED_AT = 2_000
 """Characters at a result's end that are searched for an error."""
 _WHY = {
@@ -88,20 +90,19 @@ def clearings(situation: Situation) -> list[Clearing]:
     if not policy.tool_results.clear_first:
         return []
     results, rules = _results(situation), Rules(policy.tools)
-    texts, valid, why = set[str](), dict[tuple[str, bytes], str](), dict[int, str]()
+    texts, valid, why = set[str](), dict[tuple[str, bytes], _Newest](), dict[int, str]()
     for result in reversed(results):  # a newer one may repeat or supersede it
         again = [result.is_text and text in texts for text in result.texts]
-        stale = [
-            came or (call in valid and _supersedes(valid[call], text))
-            for call, text, came in zip(result.calls, result.texts, again, strict=True)
-        ]
+        stale = list[bool]()
+        for call, text in zip(result.calls, result.texts, strict=True):
+            stale.append(call in valid and valid[call].supersedes(text))
+            if not stale[-1]:
+                valid[call] = _Newest(text)
         if all(again):
             why[result.position] = REPEATED
-        elif all(stale):
+        elif all(came or is_stale for came, is_stale in zip(again, stale, strict=True)):
             why[result.position] = SUPERSEDED
         texts.update(result.texts if result.is_text else ())
-        answered = zip(result.calls, result.texts, stale, strict=True)
-        valid |= {call: text for call, text, is_stale in answered if not is_stale}
     cleared = {edit.position for edit in situation.plan.replacements if edit.why}
     found: list[Clearing] = []
     for result in sorted(results, key=lambda each: (each.position not in why, each.position)):
@@ -116,13 +117,21 @@ def clearings(situation: Situation) -> list[Clearing]:
     return found if sum(each.saves for each in found) >= enough else []
 
 
-def _supersedes(newer: str, older: str) -> bool:
-    """Whether a call's newer result tells what its older one did, as it is now.
+@dataclass
+class _Newest:
+    """The newest result of a call that tells what the call brings."""
 
-    A failure does not tell what was read before, nor does "unchanged since the last call".
-    """
-    is_as_long = len(newer) * _SHORTER >= len(older)
-    return is_as_long and (not is_error(newer) or is_error(older))
+    text: str
+
+    @lazy
+    def _tells_of_itself(self) -> bool:
+        """Whether it neither failed nor refers to an earlier result ("unchanged since the last call")."""
+        is_short = len(self.text) <= _SHORT
+        return not is_error(self.text) and not (is_short and UNCHANGED.search(self.text))
+
+    def supersedes(self, older: str) -> bool:
+        """Whether it tells what an older result of the call did, as that is now."""
+        return self._tells_of_itself or is_error(older)
 
 
 def _results(situation: Situation) -> list[_Result]:

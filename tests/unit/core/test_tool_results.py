@@ -80,16 +80,36 @@ def test_a_call_made_again_supersedes_its_earlier_result():
 
 
 @pytest.mark.parametrize(
-    "newest", ["Error: " + long(2), '{"error": "' + long(2) + '"}', "File unchanged since the last read."]
+    "newest",
+    [
+        "Error: " + long(2),
+        '{"error": "' + long(2) + '"}',
+        "File unchanged since the last read.",
+        "Die Datei ist unverändert.",
+        "ファイルは変わっていません。",
+    ],
 )
 def test_a_failure_or_a_reference_to_what_was_read_supersedes_no_result(newest: str):
     messages = steps(long(0), long(1), newest, arguments='{"path":"a.py"}')
     assert chosen(situation(messages, tokens=500)) == [(2, SUPERSEDED)]  # by the second, which holds
 
 
-def test_a_failure_supersedes_an_earlier_failure_of_the_same_call():
-    messages = steps("Error: " + long(0), "Error: " + long(1), arguments='{"path":"a.py"}')
+@pytest.mark.parametrize("newest", ["Error: " + long(1), "Error: none", "12 passed", "[]"])
+def test_whatever_a_call_brings_supersedes_an_earlier_failure_of_it(newest: str):
+    messages = steps("Error: " + long(0), newest, arguments='{"path":"a.py"}')
     assert chosen(situation(messages, tokens=500)) == [(2, SUPERSEDED)]
+
+
+@pytest.mark.parametrize("newest", ["[]", "nothing to commit, working tree clean", "0 unread"])
+def test_a_short_result_that_tells_how_things_are_supersedes_a_long_one(newest: str):
+    messages = steps(long(0), newest, arguments='{"path":"a.py"}')
+    assert chosen(situation(messages, tokens=500)) == [(2, SUPERSEDED)]
+
+
+def test_a_result_that_another_call_brought_again_still_supersedes_older_ones_of_its_own():
+    messages = steps(long(0), long(1), long(1), arguments='{"path":"a.py"}')
+    messages[5] = calling("c2", arguments='{"path":"b.py"}')
+    assert chosen(situation(messages, tokens=500)) == [(2, SUPERSEDED), (4, REPEATED)]
 
 
 def test_a_result_supersedes_what_was_read_before_a_failure():

@@ -224,6 +224,14 @@ SUCCESSES: tuple[str, ...] = tuple(
 """The keywords that report a success, matched in the same way."""
 FOREIGN_FAILURES = "fehler|erreur|échec|excepción"
 UNSPACED_FAILURES = "エラー|例外|失敗|错误|失败|錯誤"
+UNCHANGED = re.compile(
+    r"unchanged|(?:not|n't) (?:been )?(?:modified|changed)|no changes? since|same as (?:before|the last)"
+    r"|nothing (?:has |was )?(?:changed|modified) since"
+    r"|unverändert|inchangé|pas (?:été )?modifi|sin cambios|no ha cambiado"
+    r"|変更(?:は|が)?(?:ありません|なし)|変わっていません|未(?:更改|变|變)|没有(?:变化|更改)|沒有(?:變化|更改)",
+    re.IGNORECASE,
+)
+"""Wordings of results that refer to an earlier one: nothing has changed since."""
 FAILURES = (f"error|exception|traceback|fatal|panic|failed|failure|{FOREIGN_FAILURES}", UNSPACED_FAILURES)
 """Words that report a failure, in scripts with and without spaces."""
 
