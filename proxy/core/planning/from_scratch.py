@@ -91,6 +91,7 @@ class _Replay:
         self._add(length)
         is_due = is_marked or self._stage.is_pressing
         if not is_last and (not is_due or self._starts[-1] == self._stuck_at):
+            self.epochs += is_due  # the request clipped what it could, which is not replayed
             return
         situation = replace(
             self.given,
