@@ -200,8 +200,9 @@ def _outside(settings: Settings, loaded: LoadedPolicies | None, *, owns_store: b
     clock, learned = SystemClock(), Memory(settings.cache_memory // _LEARNED, part=2)
     memory = Memory(settings.cache_memory - learned.most)
     metrics = Metrics(lambda: memory.held + learned.held)
-    library = PolicyLibrary(settings.policies)
-    policies = WatchedPolicies(library, loaded or LoadedPolicies.first(library, settings.policy), metrics)
+    if loaded is None:
+        loaded = LoadedPolicies.first(PolicyLibrary(settings.policies), settings.policy)
+    policies = WatchedPolicies(loaded, metrics)
     keyring = Keyring(settings.secrets, policies.encrypts)
     url = settings.store or "memory://"
     times = (settings.store_timeout, settings.store_breaker)

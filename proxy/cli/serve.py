@@ -70,8 +70,7 @@ def run(args: argparse.Namespace) -> int:
     load_plugins()
     try:
         settings, written = load_settings(**{name: getattr(args, name) for name in FLAGS})
-        library = PolicyLibrary(settings.policies)
-        policies = LoadedPolicies.first(library, settings.policy, written)
+        policies = LoadedPolicies.first(PolicyLibrary(settings.policies), settings.policy, written)
         proxy = open_upstream(settings).proxy
     except FileError as error:
         raise SettingsError(str(error)) from error
@@ -87,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
         complete = with_secrets(settings).model_copy(update=here)
         _greet(complete, settings, fault, proxy, as_json=args.json)
         if settings.workers > 1:
-            return _Supervisor(complete, library, policies, listener).status()
+            return _Supervisor(complete, policies, listener).status()
         app = create_app(complete, settle, policies, owns_store=settings.store is None)
         server = uvicorn.Server(server_config(app, request_timeout=settings.request_timeout))
         server.run(sockets=[listener])
@@ -196,10 +195,8 @@ class _Supervisor(Multiprocess):
     It follows the files of policies as its workers do, so that a new worker begins with what is in force.
     """
 
-    def __init__(
-        self, settings: Settings, library: PolicyLibrary, policies: LoadedPolicies, listener: socket.socket
-    ) -> None:
-        self._settings, self._library, self._policies = settings, library, policies
+    def __init__(self, settings: Settings, policies: LoadedPolicies, listener: socket.socket) -> None:
+        self._settings, self._policies = settings, policies
         config = partial(server_config, request_timeout=settings.request_timeout, workers=settings.workers)
         super().__init__(config(self._app, factory=True), sockets=[listener])
 
@@ -214,8 +211,8 @@ class _Supervisor(Multiprocess):
 
     def keep_subprocess_alive(self) -> None:
         try:
-            self._policies = self._policies.again(self._library)
-        except OSError as error:  # policies stay as they are; the next look may succeed
+            self._policies = self._policies.again()
+        except Exception as error:  # noqa: BLE001 - policies stay as they are; the next look may succeed
             log_fault("policy files could not be looked at", error)
         self.config.app = self._app
         before = [*self.processes]

@@ -194,13 +194,13 @@ async def memory_world(
     A session is over after ``rest`` seconds without a turn.
     """
     path = write_policy(directory, "remembering", f'extends = "default"\n[memory]\nenabled = true\n{rules}')
-    clock, usual, library = HandClock(_LONG_AGO), outside(COUNTER), PolicyLibrary()
+    clock, usual = HandClock(_LONG_AGO), outside(COUNTER)
     world = replace(
         usual,
         clock=cast("SystemClock", clock),
         store=open_store(store, clock, 15.0, 0.2),
         upstream=writer,
-        policies=WatchedPolicies(PolicyLibrary(), LoadedPolicies.first(library, str(path)), usual.metrics),
+        policies=WatchedPolicies(LoadedPolicies.first(PolicyLibrary(), str(path)), usual.metrics),
     )
     settings = Settings(
         upstream="http://127.0.0.1:9/v1",

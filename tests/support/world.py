@@ -45,5 +45,5 @@ def outside(counter: TokenCounter) -> Outside:
         upstream=NoUpstream(),
         counter=counter,
         search=SqliteSearch(),
-        policies=WatchedPolicies(PolicyLibrary(), LoadedPolicies.first(PolicyLibrary(), "default"), metrics),
+        policies=WatchedPolicies(LoadedPolicies.first(PolicyLibrary(), "default"), metrics),
     )

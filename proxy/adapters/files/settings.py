@@ -72,8 +72,8 @@ class SettingsFile:
         values = dict[str, object]()
         for name, value in file.table.items():
             if name != "use" and not decided_by([name]) <= decided:
-                is_relative = name in _PATHS or (name == "policy" and is_path(str(value)))
-                values[name] = str(path.parent / Path(str(value)).expanduser()) if is_relative else value
+                is_file = name in _PATHS or (name == "policy" and is_path(str(value)))
+                values[name] = _absolute(file, name, str(value)) if is_file else value
         return cls(file, before, decided, values, rules)
 
     @property
@@ -97,6 +97,14 @@ class SettingsFile:
             except FileError as error:
                 reason = error.message if error.file == name else str(error)
                 raise self.file.error(f'`policy = "{name}"`: {reason}', location) from None
+
+
+def _absolute(file: TomlFile, name: str, path: str) -> str:
+    """Return a path in a settings file, which is relative to the file. Raises FileError."""
+    try:
+        return str(file.path.parent / Path(path).expanduser())
+    except RuntimeError:
+        raise file.error(f"`{name}`: there is no home directory as in {path}", (name,)) from None
 
 
 def load_settings(**flags: object) -> tuple[Settings, SettingsFile | None]:

@@ -84,6 +84,8 @@ class TomlFile:
         except UnicodeDecodeError as error:
             line = error.object[: error.start].count(b"\n") + 1
             raise FileError(str(path), line, "is not UTF-8") from error
+        except ValueError as error:  # no file system takes such a name
+            raise FileError(str(path), None, "cannot be read: a path has no character NUL") from error
         try:
             return cls(path, text, _parsed(text))
         except tomllib.TOMLDecodeError as error:

@@ -33,6 +33,7 @@ class LoadedPolicies:
     So it starts under the same policies as the others, even while a file has errors.
     """
 
+    library: PolicyLibrary
     source: str
     """The name or the path of the server's policy."""
     default: str
@@ -40,6 +41,8 @@ class LoadedPolicies:
     by_name: Mapping[str, Policy]
     stamps: Mapping[Path, Stamp | None]
     """The stamps of the files when they were last read, errors included."""
+    seen: Mapping[Path, Stamp | None]
+    """The stamps of the files at the last look. They are read once two looks have seen the same."""
     written: SettingsFile | None = None
     began_with: SettingsFile | None = None
     """The settings file at the start."""
@@ -54,34 +57,38 @@ class LoadedPolicies:
 
         Raises FileError if `default` (a name or a path), or a policy that a rule names, cannot be used.
         """
-        empty = cls(default, "", {}, {}, written, written)
-        stamps = empty.stamps_now(library)
+        empty = cls(library, default, "", {}, {}, {}, written, written)
+        stamps = empty.stamps_now()
         if written is not None:
             stamps[written.file.path] = written.stamp
             written.check(library)
         policy = library.load(default)
         usable, faulty = _read(library, default, policy.name)
         by_name = {policy.name: policy, **usable}
-        return replace(empty, default=policy.name, by_name=by_name, stamps=stamps, refused=faulty)
+        now = {"default": policy.name, "by_name": by_name, "refused": faulty}
+        return replace(empty, stamps=stamps, seen=stamps, **now)
 
-    def again(self, library: PolicyLibrary) -> LoadedPolicies:
-        """Return what the files say now; itself if none has changed. Blocks while files are read."""
-        stamps = self.stamps_now(library)
-        if stamps == self.stamps:
-            return self
-        now, before = self._with_settings(library), dict(self.by_name)
-        loaded, faulty = _read(library, now.source, now.default)
+    def again(self) -> LoadedPolicies:
+        """Return what the files say, if they have changed and were the same at the last look.
+
+        Blocks while files are read.
+        """
+        stamps = self.stamps_now()
+        if stamps == self.stamps or stamps != self.seen:
+            return replace(self, seen=stamps)
+        now, before = self._with_settings(), dict(self.by_name)
+        loaded, faulty = _read(self.library, now.source, now.default)
         if now.default != self.default and self.default not in (loaded.keys() | faulty.keys()):
             del before[self.default]  # the former default was loaded by its path
         gone = {name: f"{name}: its file is gone" for name in before.keys() - loaded.keys() - faulty.keys()}
         by_name = {**before, **now.by_name, **loaded}
         return replace(now, by_name=by_name, stamps=stamps, refused=faulty | gone)
 
-    def stamps_now(self, library: PolicyLibrary) -> dict[Path, Stamp | None]:
+    def stamps_now(self) -> dict[Path, Stamp | None]:
         settings = () if self.written is None else (self.written.file.path,)
-        return library.stamps(self.source, *settings)
+        return self.library.stamps(self.source, *settings)
 
-    def _with_settings(self, library: PolicyLibrary) -> LoadedPolicies:
+    def _with_settings(self) -> LoadedPolicies:
         """Return the rules and the server's policy of the settings file, if all that it names can be used.
 
         Of the policies there is only the server's, if it is another one now.
@@ -93,9 +100,9 @@ class LoadedPolicies:
         in_library = self.by_name.keys() - ({self.default} if is_path(self.source) else set())
         try:
             edited = SettingsFile.read(before.file.path, before.decided)
-            edited.check(library, in_library)
+            edited.check(self.library, in_library)
             source = edited.policy or (DEFAULT if before.policy else self.source)
-            default = library.load(source) if source != self.source else None
+            default = self.library.load(source) if source != self.source else None
         except FileError as error:
             return replace(same, complaint=str(error))
         same = replace(same, written=edited, complaint="")
@@ -118,13 +125,12 @@ def _read(library: PolicyLibrary, source: str, default: str) -> tuple[dict[str, 
 class WatchedPolicies:
     """Policies by name, each in the last version of its file that was valid."""
 
-    def __init__(self, library: PolicyLibrary, loaded: LoadedPolicies, metrics: Metrics) -> None:
-        self._library = library
+    def __init__(self, loaded: LoadedPolicies, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._seen = loaded.stamps
         self._put_in_force(loaded)
         _warn_of_retired_keys(loaded.by_name.values())
         self._tell_refused({})
+        metrics.settings_stale.set(bool(loaded.complaint))
 
     def named_or_default(self, name: str) -> Policy:
         return self.in_force.named_or_default(name)
@@ -159,9 +165,9 @@ class WatchedPolicies:
 
     def poll(self) -> None:
         """Apply changed files if they are the same as at the last poll. Blocks while files are read."""
-        before, stamps = self._loaded, self._loaded.stamps_now(self._library)
-        has_settled, self._seen = stamps == self._seen, stamps
-        if not has_settled or (now := before.again(self._library)) is before:
+        before, now = self._loaded, self._loaded.again()
+        self._loaded = now
+        if now.stamps == before.stamps:
             return
         self._put_in_force(now)
         self._tell_settings(before)

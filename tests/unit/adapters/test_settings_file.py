@@ -114,6 +114,10 @@ def test_every_setting_may_stand_in_it(name: str, file: Path) -> None:
         ('upstream = "h/v1"\n', "1: `upstream` must be a URL such as https://api.openai.com/v1"),
         ('log_level = "warn"\n', '1: `log_level` must be "debug", "info", "warning" or "error"'),
         (
+            'policy = "~nosuchuser/x.toml"\n',
+            "1: `policy`: there is no home directory as in ~nosuchuser/x.toml",
+        ),
+        (
             '[[use]]\nheader = {"X Team:" = "a"}\npolicy = "off"\n',
             '2: `use.header."X Team:"` is not the name of a header',
         ),

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,8 +26,7 @@ def watched(
     written: SettingsFile | None = None,
     library: PolicyLibrary | None = None,
 ) -> WatchedPolicies:
-    library = library or PolicyLibrary()
-    return WatchedPolicies(library, LoadedPolicies.first(library, default, written), metrics)
+    return WatchedPolicies(LoadedPolicies.first(library or PolicyLibrary(), default, written), metrics)
 
 
 class House:
@@ -349,6 +349,38 @@ def test_a_rule_cannot_name_a_policy_that_is_there_by_its_path_alone(house: Hous
     settle(policies)
     assert "there is no such policy" in policies.settings_fault()
     assert not policies.in_force.rules
+
+
+@pytest.mark.parametrize("path", ["~nosuchuser/x.toml", "a\\u0000b.toml"])
+def test_a_path_that_none_can_have_changes_nothing(house: House, path: str) -> None:
+    file = house.write("config", "policy = 'agent'\n")
+    settings, written = load_settings(config=file)
+    policies = watched(house.metrics, settings.policy, written)
+    house.write("config", f'policy = "{path}"\n')
+    settle(policies)
+    assert policies.in_force.named("").name == "agent"
+    assert policies.settings_fault()
+
+
+def test_a_new_worker_begins_as_its_supervisor_was_at_the_last_look(house: House, tmp_path: Path) -> None:
+    own = House(tmp_path / "policies")
+    own.directory.mkdir()
+    own.write("mine", RECENT.format(0.1))
+    file = house.write("config", "policy = 'agent'\n")
+    settings, written = load_settings(config=file)
+    kept = LoadedPolicies.first(PolicyLibrary(own.directory), settings.policy, written)
+    path = own.write("mine", "[keep\n")
+    assert kept.again().refused == {}, "a file may be half written"
+    path.unlink()
+    own.directory.rmdir()
+    house.write("config", "policy = 'nobody'\n")
+    for _ in range(2):
+        kept = kept.again()
+    begun = WatchedPolicies(pickle.loads(pickle.dumps(kept)), house.metrics)
+    assert recent(begun, "mine") == 0.1
+    assert begun.stale() == ["mine"]
+    assert begun.in_force.named("").name == "agent"
+    assert house.count("settings_stale") == 1
 
 
 def test_a_settings_file_that_is_gone_changes_nothing(house: House) -> None:
