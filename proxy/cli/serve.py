@@ -160,6 +160,7 @@ def _greet(settings: Settings, given: Settings, fault: str, proxy: str | None, *
     host = f"[{settings.host.strip('[]')}]" if ":" in settings.host else settings.host
     address = f"http://{host}:{settings.port}"
     made = settings.admin_token if given.admin_token is None else None
+    has_it = next((variable(name) for name in ADMIN_TOKEN_SETTINGS if name in variables()), given.config)
     facts_for_scripts = {
         "base_url": f"{address}/v1",
         "upstream": settings.upstream,
@@ -170,7 +171,7 @@ def _greet(settings: Settings, given: Settings, fault: str, proxy: str | None, *
         **({"store_fault": fault} if fault else {}),
         "page": f"{address}/unabridged/" + (f"?token={quote(made.get_secret_value())}" if made else ""),
         "admin": f"{address}/unabridged/v1",
-        "token": f"in {given.data_dir / ADMIN_TOKEN_FILE}" if made else f"as {_token_source(given)} has it",
+        "token": f"in {given.data_dir / ADMIN_TOKEN_FILE}" if made else f"as {has_it} has it",
     }
     if as_json:
         sys.stdout.write(json.dumps(facts_for_scripts) + "\n")
@@ -178,12 +179,6 @@ def _greet(settings: Settings, given: Settings, fault: str, proxy: str | None, *
         return
     for name, value in facts_for_scripts.items():  # no table: an address that wraps cannot be opened
         notes().print(f"{name:<14} {value}", soft_wrap=True)
-
-
-def _token_source(given: Settings) -> object:
-    """Return the variable, or the settings file, that has the admin token or names its file."""
-    named = (variable(name) for name in ADMIN_TOKEN_SETTINGS if name in variables())
-    return next(named, given.config)
 
 
 # --- several workers ---

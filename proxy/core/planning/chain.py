@@ -174,19 +174,16 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
 
     def is_spared_by(self, plan: Plan) -> bool:
         """Whether a plan leaves alone what the model has still to answer, and parts no late result's unit."""
-        if not (self._open_turn.is_apart(plan.depth) or self._keeps_units_whole(plan)):
-            return False
+        if not self._open_turn.is_apart(plan.depth):  # a late result has joined all up to its call
+            ends = {0, *(unit.end for unit in self.units)}
+            if any(gap.start not in ends or gap.end not in ends for gap in plan.gaps):
+                return False
         if plan.depth <= self.settled:
             return True
         clipped = [edit.position for edit in plan.replacements if not edit.why]
         gone = [(gap.start, gap.end) for gap in plan.gaps]
         gone += [(edit.position, edit.position + 1) for edit in plan.replacements if edit.why]
         return self._open_turn.is_spared(sorted(gone), clipped)
-
-    def _keeps_units_whole(self, plan: Plan) -> bool:
-        """Whether each gap begins and ends where units do: a late result has joined all up to its call."""
-        ends = {0, *(unit.end for unit in self.units)}
-        return all(gap.start in ends and gap.end in ends for gap in plan.gaps)
 
     @property
     def settled(self) -> int:

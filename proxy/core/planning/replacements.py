@@ -17,6 +17,7 @@ code points.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -24,7 +25,6 @@ from proxy.core.budget.budget import MESSAGE_TOKENS
 from proxy.core.conversation.messages import TOOL_ROLES, canonical_arguments
 from proxy.core.dialects.dialect import Content, Size
 from proxy.core.formats.json import dumps
-from proxy.core.lazy import lazy
 from proxy.core.planning.plan import Plan, Replacement, view_tokens
 from proxy.core.planning.situation import FIRST_USER, FIRST_USER_LEAST, FREE, Count, Situation
 from proxy.core.text.lexicon.words import UNCHANGED
@@ -90,19 +90,7 @@ def clearings(situation: Situation) -> list[Clearing]:
     if not policy.tool_results.clear_first:
         return []
     results, rules = _results(situation), Rules(policy.tools)
-    texts, valid, why = set[str](), dict[tuple[str, bytes], _Newest](), dict[int, str]()
-    for result in reversed(results):  # a newer one may repeat or supersede it
-        again = [result.is_text and text in texts for text in result.texts]
-        stale = list[bool]()
-        for call, text in zip(result.calls, result.texts, strict=True):
-            stale.append(call in valid and valid[call].supersedes(text))
-            if not stale[-1]:
-                valid[call] = _Newest(text)
-        if all(again):
-            why[result.position] = REPEATED
-        elif all(came or is_stale for came, is_stale in zip(again, stale, strict=True)):
-            why[result.position] = SUPERSEDED
-        texts.update(result.texts if result.is_text else ())
+    why = _outdated(results)
     cleared = {edit.position for edit in situation.plan.replacements if edit.why}
     found: list[Clearing] = []
     for result in sorted(results, key=lambda each: (each.position not in why, each.position)):
@@ -117,21 +105,29 @@ def clearings(situation: Situation) -> list[Clearing]:
     return found if sum(each.saves for each in found) >= enough else []
 
 
-@dataclass
-class _Newest:
-    """The newest result of a call that tells what the call brings."""
+def _outdated(results: Sequence[_Result]) -> dict[int, str]:
+    """Return, by position, why results say nothing that a later one does not.
 
-    text: str
-
-    @lazy
-    def _tells_of_itself(self) -> bool:
-        """Whether it neither failed nor refers to an earlier result ("unchanged since the last call")."""
-        is_short = len(self.text) <= _SHORT
-        return not is_error(self.text) and not (is_short and UNCHANGED.search(self.text))
-
-    def supersedes(self, older: str) -> bool:
-        """Whether it tells what an older result of the call did, as that is now."""
-        return self._tells_of_itself or is_error(older)
+    A later result of the same call supersedes it, unless that failed, or only says that nothing has changed.
+    """
+    times = Counter(call for result in results for call in result.calls)
+    tells = dict[tuple[str, bytes], bool]()
+    """By call, whether the newest result that stands for it tells what the call brings."""
+    texts, why = set[str](), dict[int, str]()
+    for result in reversed(results):
+        again = [result.is_text and text in texts for text in result.texts]
+        stale = list[bool]()
+        for call, text in zip(result.calls, result.texts, strict=True):
+            stale.append(call in tells and (tells[call] or is_error(text)))
+            if times[call] > 1 and not stale[-1]:
+                is_reference = len(text) <= _SHORT and UNCHANGED.search(text)
+                tells[call] = not (is_reference or is_error(text))
+        if all(again):
+            why[result.position] = REPEATED
+        elif all(came or is_stale for came, is_stale in zip(again, stale, strict=True)):
+            why[result.position] = SUPERSEDED
+        texts.update(result.texts if result.is_text else ())
+    return why
 
 
 def _results(situation: Situation) -> list[_Result]:

@@ -144,6 +144,8 @@ def dotted_keys(model: type[BaseModel] = Policy) -> tuple[str, ...]:
 # --- which policy a request gets: the one that it names, else that of the first rule that it meets ---
 
 _CLIENT = b"user-agent"
+_CODINGS = "utf-8", "latin-1"
+"""How a header's value may be written."""
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """RFC 9110, section 5.6.2."""
 
@@ -169,7 +171,9 @@ class Rule(Section):
         if self.client is not None:
             asked[_CLIENT] = self.client
         return all(
-            name in headers and _matches(_text_of(headers[name]), pattern) for name, pattern in asked.items()
+            name in headers
+            and any(_matches(headers[name].decode(coding, "replace").strip(), pattern) for coding in _CODINGS)
+            for name, pattern in asked.items()
         )
 
     @property
@@ -184,14 +188,6 @@ class Rule(Section):
 def _matches(text: str, pattern: str) -> bool:
     """Whether a text is what a rule asks for; `*` alone is special, since names of models have brackets."""
     return fnmatchcase(text, pattern.replace("[", "[[]").replace("?", "[?]"))
-
-
-def _text_of(value: bytes) -> str:
-    """Return a header's value, which is UTF-8 mostly, else Latin-1."""
-    try:
-        return value.decode().strip()
-    except UnicodeDecodeError:
-        return value.decode("latin-1").strip()
 
 
 class Candidate(msgspec.Struct, frozen=True):

@@ -245,7 +245,9 @@ def is_error(text: str) -> bool:
         or any(members.get(name) is False or members.get(name) == "false" for name in _SUCCESSES)
         or any(_number(members.get(name)) >= _BAD for name in _CODES)
         or any(_number(members.get(name)) != 0 for name in _EXITS)
-        or any(_is_bad_state(members.get(name)) for name in _STATES)
+        or any(
+            isinstance(state := members.get(name), str) and state.lower() in _BAD_STATES for name in _STATES
+        )
         or any(isinstance(member, str) and _BEGINS.match(member[:_LINE]) for member in members.values())
         for members in objects
     )
@@ -256,10 +258,6 @@ def _objects(value: object) -> list[Mapping[str, object]]:
     listed = cast("list[object]", value)[:_ELEMENTS] if isinstance(value, list) else [value]
     objects = [cast("Mapping[str, object]", each) for each in listed if isinstance(each, dict)]
     return [{name.lower(): member for name, member in each.items()} for each in objects]
-
-
-def _is_bad_state(value: object) -> bool:
-    return isinstance(value, str) and value.lower() in _BAD_STATES
 
 
 def _number(value: object) -> float:
