@@ -16,6 +16,7 @@ from urllib.parse import quote
 import httpx2
 
 from proxy.adapters.files.settings import kept_secret, settings_file
+from proxy.adapters.files.toml_file import FileError
 from proxy.cli.terminal import CommandError, UsageError, add_json_option
 from proxy.config import ONE_WORD, is_loopback, split_url
 from proxy.core.formats.json import as_mapping, members
@@ -272,15 +273,20 @@ def admin_token() -> str:
 
     Raises OperatorError where there is none, or one that no header can carry.
     """
-    values = variables()
-    if "admin_token" not in decided_by(values) and (written := settings_file()) is not None:
-        values = over(values, written.values)
+    values, fault = variables(), None
+    if "admin_token" not in decided_by(values):
+        try:
+            written = settings_file()
+        except FileError as error:  # the server may go on as the file was before, with the token it made
+            written, fault = None, error
+        values = values if written is None else over(values, written.values)
     given = {name: values[name] for name in ADMIN_TOKEN_SETTINGS if name in values}
     if not given:
         try:
             return kept_secret(Path(values.get("data_dir") or default_data_dir()) / ADMIN_TOKEN_FILE)
         except SettingsError as error:
-            raise CommandError(f"no admin token: {error}; set {variable('admin_token')}") from error
+            why = error if fault is None else fault
+            raise CommandError(f"no admin token: {why}; set {variable('admin_token')}") from error
     token = with_files_read(given)["admin_token"]
     if not ONE_WORD.fullmatch(token):
         raise CommandError(

@@ -226,16 +226,26 @@ def _ranges(word: str) -> str:
     return word
 
 
+def _confirm_deletion(api: AdminApi, name: str) -> None:
+    """Ask before a session is deleted; by its whole id also one that has had no turn. Raises CommandError."""
+    try:
+        found = api.session(name)
+        called, turns = one_line(str(found["name"])), words(found["turns"])
+        what = f"{called} ({turns} turns, last used {found['updated']})"
+    except CommandError:
+        if name.count(".") != 2:
+            raise
+        what = f"what is stored of {one_line(name)}, which has had no turn,"
+    confirm(f"Delete {what} for good?", "not deleted")
+
+
 def _change(args: argparse.Namespace, api: AdminApi) -> int:
     if args.verb == "export":
         export(api.export(args.session) + b"\n", args.output)
         return 0
     if args.verb == "delete":
         if not args.yes and sys.stdin.isatty():
-            found = api.session(args.session)
-            name, turns = one_line(str(found["name"])), words(found["turns"])
-            what = f"Delete {name} ({turns} turns, last used {found['updated']}) for good?"
-            confirm(what, "not deleted")
+            _confirm_deletion(api, args.session)
         answer = api.delete(args.session)
     else:
         body = {name: getattr(args, name, None) for name in ("at", "tip", "name", "messages", "epoch")}

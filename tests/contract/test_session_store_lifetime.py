@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from proxy.adapters.stores import in_process
-from proxy.adapters.stores.redis import keys
+from proxy.adapters.stores.redis import RedisStore, keys
 from proxy.ports import Found, SessionKey, SessionStore
 from tests.support.stores import (
     DAY,
@@ -23,6 +23,7 @@ from tests.support.stores import (
     found,
     hidden,
     pass_time,
+    run,
     turn,
 )
 
@@ -174,3 +175,19 @@ class TestDeletion:
         assert others == [{}, None, ()]
         assert told == (Found(was_here=True), {}, ())
         assert not await store.delete(KEY)
+
+
+class TestKeysWithoutAnEnd:
+    async def test_only_a_turn_gives_them_one_again(self, server_url: str, clock: HandClock) -> None:
+        """They come from a copy that was restored without its ends."""
+        store = RedisStore(server_url, clock, 2.0, 1.0)
+        await store.record(KEY, turn("u1", "a1"), DAY)
+        name = keys.session(KEY)
+        for key in run(server_url, "KEYS", f"{name}*"):
+            run(server_url, "PERSIST", key)
+        await store.pin(KEY, chain("u1"), 30 * DAY)
+        assert run(server_url, "TTL", name) == -1
+        await store.record(KEY, turn("u1", "a1", "u2", "a2", known=2), DAY)
+        assert run(server_url, "TTL", name) > 0
+        run(server_url, "FLUSHALL")
+        await store.aclose()

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from proxy.core.memory.records import About, Archived, EventKind, Item, Scope, ScopeKind, Thread, event_of
 from proxy.core.memory.texts import without
 from proxy.core.memory.utterances import FORMER_NAME, shown_name
-from proxy.engine.admin.inspection import AmbiguousSession
 from proxy.engine.admin.memories import ItemDetails, MemoryAdmin, ScopeDetails
 from proxy.engine.intake.naming import Naming
 from proxy.engine.memory.scope_cache import CachedScope
@@ -175,11 +174,10 @@ class Forgetting:
                 forgotten.append(learned)
         return sum(forgotten) if forgotten else None
 
-    async def ended_session(self, name: str, headers: Collection[str]) -> int | None:
-        """Forget what was learned from a session that is no longer stored, by the name that it had.
+    async def remembered_as(self, headers: Collection[str]) -> dict[SessionKey, str]:
+        """Return the sessions of a name of which anything is remembered, stored or not, with their tenants.
 
-        ``headers`` are the forms that the name may have in a header. Returns the number of items forgotten;
-        None if nothing is remembered of such a session. Raises AmbiguousSession if there were several.
+        ``headers`` are the forms that the name may have in a header.
         """
         found: dict[SessionKey, str] = {}
         for kept in await self.memories.all(_EVERY_SCOPE):
@@ -188,10 +186,7 @@ class Forgetting:
             for key in names:
                 if await self._threads_in(kept, {key: tenant}) is not None:
                     found[key] = tenant
-        if len(found) > 1:
-            ids = [key.id_for(tenant) for key, tenant in found.items()]
-            raise AmbiguousSession(name, [{"id": each, "name": name, "began_with": ""} for each in ids])
-        return await self.session(found)
+        return found
 
     async def _threads_in(
         self, kept: ScopeDetails, names: Mapping[SessionKey, str]

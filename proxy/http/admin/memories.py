@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from proxy.engine.admin.forgetting import Forgetting
-from proxy.engine.admin.inspection import Inspection
+from proxy.engine.admin.inspection import AmbiguousSession, Inspection
 from proxy.engine.admin.memories import MemoryAdmin
 from proxy.engine.intake.homes import MemoryHome, named_home
 from proxy.engine.intake.naming import Naming
@@ -188,19 +188,23 @@ class MemoryOperations:
         """Forget what was learned from a session; return the number of items, None if there is nothing.
 
         A session that is no longer stored is found by its complete id, or by its name. Raises NotFound and
-        AmbiguousSession.
+        AmbiguousSession: a name may be that of a session that is stored, and of another one that was.
         """
+        remembered = await self.forgetting.remembered_as({name, _as_bytes(name)})
         try:
             found = await self.inspection.find(name)
         except NotFound:
-            is_id = name.count(".") == 2
-            count = await self.forgetting.session(_names([name])) if is_id else None
-            if count is None:
-                count = await self.forgetting.ended_session(name, {name, _as_bytes(name)})
-            if count is None and not is_id:
+            if not remembered and name.count(".") != 2:
                 raise
-            return count
-        return await self.forgetting.session(_names([found.id, *found.session.former]))
+            stored = {} if remembered else _names([name])
+        else:
+            is_named = name in (found.id, found.session.name)  # else by the beginning of its id
+            stored = _names([found.id, *found.session.former]) if is_named or not remembered else {}
+        others = {key: tenant for key, tenant in remembered.items() if key not in stored}
+        if len(others) + bool(stored) > 1:
+            ids = [key.id_for(tenant) for key, tenant in (*[*stored.items()][:1], *others.items())]
+            raise AmbiguousSession(name, [{"id": each, "name": name, "began_with": ""} for each in ids])
+        return await self.forgetting.session(stored or others)
 
 
 def _names(ids: Iterable[str]) -> dict[SessionKey, str]:

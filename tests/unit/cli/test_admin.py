@@ -89,3 +89,14 @@ def test_a_token_and_its_file_together_are_an_error_as_they_are_to_the_server(
 def test_without_a_token_the_complaint_says_what_to_set() -> None:
     with pytest.raises(CommandError, match="set UNABRIDGED_ADMIN_TOKEN"):
         admin_token()
+
+
+def test_a_mistake_in_the_settings_file_hides_no_token_that_a_start_made(
+    config: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("UNABRIDGED_DATA_DIR", str(tmp_path))
+    config.write_text("nonsense = 1\n")
+    with pytest.raises(CommandError, match="unknown key `nonsense`"):
+        admin_token()
+    (tmp_path / ADMIN_TOKEN_FILE).write_text("made")
+    assert admin_token() == "made"

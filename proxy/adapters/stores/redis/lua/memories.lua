@@ -103,7 +103,8 @@ for part, most in pairs({[LOGGED] = MOST_LOGS, [DELETED] = MOST_DELETED_LOGS}) d
   for i = 1, #oldest, 2 do redis.call('HDEL', scope .. LOG, oldest[i]) end
 end
 
-local left = math.max(redis.call('PTTL', scope), 0)
+local left = redis.call('PTTL', scope)
+left = left < 0 and 0 or math.max(left, 1)  -- 0: it has no end
 renew_scope(scope, left)  -- no longer than it had, but with the parts that are new
 return {tonumber(version), left}
 

@@ -53,8 +53,9 @@ end
 -- turn all of it lives for `ttl`.
 local function keep(session, ttl)
   local left = redis.call('PTTL', session)
-  local has_turns = left > 0 and redis.call('HEXISTS', session, 'record') == 1
-  renew(session, has_turns and left or math.max(left, tonumber(ttl)))
+  local has_turns = redis.call('HEXISTS', session, 'record') == 1
+  if has_turns and left < 0 then return end  -- somebody took its end away: the next turn gives it one
+  renew(session, has_turns and math.max(left, 1) or math.max(left, tonumber(ttl)))
 end
 
 -- Add amounts to a bill: names and amounts, in turn, from the argument number `first` on. A writer numbers its
