@@ -31,17 +31,23 @@ async def written(url: str) -> None:
 
 
 @asynccontextmanager
-async def two_workers(durable: Server, model: Model) -> AsyncGenerator[tuple[Shim, Chat, str]]:
-    """A worker that can lose its way to the store, a conversation begun there, and another worker's URL."""
+async def two_workers(
+    durable: Server, model: Model, *, knows: bool = True
+) -> AsyncGenerator[tuple[Shim, Chat, str]]:
+    """A worker that can lose its way to the store, a conversation with it, and another worker's URL.
+
+    The first turn was at the first worker, or at the other one if the first does not know the conversation.
+    """
     async with (
         relaying(durable.socket) as relay,
         proxying(model.url, store=relay.url) as url,
         proxying(model.url, store=durable.url) as other,
     ):
-        chat = Chat(url)
+        chat = Chat(url if knows else other)
         chat.headers["X-Unabridged-Session"] = "s"
         await chat.ask("first")
         await written(other)
+        chat.url = url
         try:
             yield relay, chat, other
         finally:
@@ -180,16 +186,8 @@ async def test_a_session_that_was_deleted_at_another_worker_comes_back_with_its_
 async def test_a_deleted_session_does_not_come_back_from_a_worker_that_did_not_know_it(
     durable: Server, model: Model
 ) -> None:
-    async with (
-        relaying(durable.socket) as relay,
-        proxying(model.url, store=relay.url) as url,
-        proxying(model.url, store=durable.url) as other,
-    ):
-        chat = Chat(other)
-        chat.headers["X-Unabridged-Session"] = "s"
-        await chat.ask("first")
-        await written(other)
-        chat.url, relay.refuses = url, True
+    async with two_workers(durable, model, knows=False) as (relay, chat, other):
+        relay.refuses = True
         await relay.aclose()
         with logged() as lines:
             assert told(await chat.ask("second"), "degraded") == "store"
@@ -198,7 +196,6 @@ async def test_a_deleted_session_does_not_come_back_from_a_worker_that_did_not_k
             await eventually(lambda: any("a late turn could not be written" in line for line in lines))
         assert (await admin(other, "sessions"))["sessions"] == []
         assert durable.run("KEYS", "*:nodes") == []
-        await chat.client.aclose()
 
 
 async def test_a_conversation_that_begins_under_the_name_of_a_deleted_one_is_written_late(

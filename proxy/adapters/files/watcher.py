@@ -57,23 +57,30 @@ class LoadedPolicies:
 
         Raises FileError if `default` (a name or a path), or a policy that a rule names, cannot be used.
         """
-        empty = cls(library, default, "", {}, {}, {}, written, written)
-        stamps = empty.stamps_now()
+        stamps = _stamps(library, default, written)
         if written is not None:
             stamps[written.file.path] = written.stamp
             written.check(library)
         policy = library.load(default)
         usable, faulty = _read(library, default, policy.name)
-        by_name = {policy.name: policy, **usable}
-        now = {"default": policy.name, "by_name": by_name, "refused": faulty}
-        return replace(empty, stamps=stamps, seen=stamps, **now)
+        return cls(
+            library=library,
+            source=default,
+            default=policy.name,
+            by_name={policy.name: policy, **usable},
+            stamps=stamps,
+            seen=stamps,
+            written=written,
+            began_with=written,
+            refused=faulty,
+        )
 
     def again(self) -> LoadedPolicies:
         """Return what the files say, if they have changed and were the same at the last look.
 
         Blocks while files are read.
         """
-        stamps = self.stamps_now()
+        stamps = _stamps(self.library, self.source, self.written)
         if stamps == self.stamps or stamps != self.seen:
             return replace(self, seen=stamps)
         now, before = self._with_settings(), dict(self.by_name)
@@ -83,10 +90,6 @@ class LoadedPolicies:
         gone = {name: f"{name}: its file is gone" for name in before.keys() - loaded.keys() - faulty.keys()}
         by_name = {**before, **now.by_name, **loaded}
         return replace(now, by_name=by_name, stamps=stamps, refused=faulty | gone)
-
-    def stamps_now(self) -> dict[Path, Stamp | None]:
-        settings = () if self.written is None else (self.written.file.path,)
-        return self.library.stamps(self.source, *settings)
 
     def _with_settings(self) -> LoadedPolicies:
         """Return the rules and the server's policy of the settings file, if all that it names can be used.
@@ -109,6 +112,10 @@ class LoadedPolicies:
         if default is None:
             return same
         return replace(same, source=source, default=default.name, by_name={default.name: default})
+
+
+def _stamps(library: PolicyLibrary, source: str, written: SettingsFile | None) -> dict[Path, Stamp | None]:
+    return library.stamps(source, *(() if written is None else (written.file.path,)))
 
 
 def _read(library: PolicyLibrary, source: str, default: str) -> tuple[dict[str, Policy], dict[str, str]]:

@@ -157,8 +157,8 @@ class Reader:
                 other = dict[str, int]()
         try:
             found = CachedMessage(read_message(content), other)
-        except (RecursionError, ValueError) as error:  # to be written, or with a lone surrogate, it may be
-            # less deep than to be split
+        # What can still be split may be too deep to be read whole.
+        except (RecursionError, ValueError) as error:
             raise JSONTooDeep from error
         self._entries.put(digest, found)
         return found, content

@@ -270,9 +270,7 @@ class Maintenance:
         upkeep = ScopeMaintenance(self.writer, scope, policy.memory)
         done.rescored = await upkeep.rescore()
         await upkeep.forget_ended(policy.store.ttl)
-        done.deleted = (
-            await upkeep.delete_expired()
-        )  # before what calls a model, which may take long, or fail
+        done.deleted = await upkeep.delete_expired()  # before a model is asked, which may take long or fail
         if access is not None and policy.memory.enabled:
             done.threads = await self._read(scope, about, access, before or self.writer.clock.now())
         done.archived = await upkeep.put_away(access)  # last: what was read may have filled the scope
