@@ -5,7 +5,7 @@ never make one rule look like the withdrawal of another.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -146,7 +146,10 @@ def subject_of(sentence: str) -> Subject:
     text = untitled(sentence)
     facts = {_trimmed(fact): _KIND.get(fact.kind, fact.kind) for fact in facts_in(text)}
     facts.pop("", None)
-    plain, marks = _marked(text, sorted(facts, key=lambda value: -len(value)))
+    longest_first = sorted(facts, key=lambda value: -len(value))
+    marks, plain = {chr(_FIRST_MARK + place): value for place, value in enumerate(longest_first)}, text
+    for mark, value in marks.items():
+        plain = plain.replace(value, f" {mark} ")
     words = _Words(plain)
     for value, kind in facts.items():
         words.values.setdefault(kind, set()).add(value)
@@ -181,14 +184,6 @@ def subject_of(sentence: str) -> Subject:
         tells_change=bool(CHANGES.search(text)),
         replaces=bool(REPLACES.search(text)),
     )
-
-
-def _marked(text: str, values: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """Replace each value in the text by a mark; return that text, and the value of each mark."""
-    marks = {chr(_FIRST_MARK + place): value for place, value in enumerate(values)}
-    for mark, value in marks.items():
-        text = text.replace(value, f" {mark} ")
-    return text, marks
 
 
 class _Words:

@@ -180,8 +180,10 @@ def nearest_to_goal(
     is_counting = strategy.slides or acts_now  # such a strategy decides by count, not by tokens
     is_chosen_once = is_counting or strategy is BY_UNITS
     may_stand = not is_counting and most is None and notes_stand(situation)
-    ledger = _ledger_growth(situation, most, may_stand=may_stand)
-    to_come = _summary_set_aside(situation, stage) + growth
+    ledger, summary = _ledger_growth(situation, most, may_stand=may_stand), summary_room(situation, stage)
+    # Less than a summary's full room (down to half): so the view ends about as near its goal with a late or
+    # short summary as with one of full length.
+    to_come = summary - min(summary // 2, int(_AS_NEAR * budget.room)) + growth
     goal = budget.share(situation.policy.stages.target) - to_come
     set_aside = min(_NOTICES * NOTICE_TOKENS, budget.room // 10) + to_come
     results = (
@@ -278,13 +280,3 @@ def summary_room(situation: Situation, stage: Stage) -> int:
     if stage is not Stage.COMPACT or not situation.policy.summary.enabled:
         return 0
     return situation.summary_tokens
-
-
-def _summary_set_aside(situation: Situation, stage: Stage) -> int:
-    """Counted tokens to set aside for a summary.
-
-    This is less than its full room (down to half), so that the view ends about as near its goal with a late
-    or short summary as with one of full length.
-    """
-    room = summary_room(situation, stage)
-    return room - min(room // 2, int(_AS_NEAR * situation.budget.room))

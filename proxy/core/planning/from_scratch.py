@@ -122,8 +122,13 @@ class _Replay:
             if called_at == place:
                 self._starts.append(place)
         self._length = length
-        if self._is_late:
-            self._check_late_results()
+        if not self._is_late:
+            return
+        self._is_late, prefix = False, self.given.chain.prefix(length)
+        if not prefix.is_spared_by(self._plain):  # with a late result it cuts what must stay
+            self._plain, self._past, self._begun, self._written = EMPTY, NO_PAST, None, None
+            self._ledger, self._open, self._view_tokens = 0, 0, prefix.tokens.total
+            self._stuck_at = -1
 
     @property
     def _stage(self) -> Stage:
@@ -134,31 +139,17 @@ class _Replay:
         """Upper bound of the counted tokens of the next ledger, if it is not written."""
         return self._ledger + SPARE if self._begun else self.given.budget.limit
 
-    def _check_late_results(self) -> None:
-        """Discard the plan if, with a late result, it cuts what must stay in the current request."""
-        self._is_late = False
-        prefix = self.given.chain.prefix(self._length)
-        if not prefix.is_spared_by(self._plain):
-            self._plain, self._past, self._begun, self._written = EMPTY, NO_PAST, None, None
-            self._ledger, self._open, self._view_tokens = 0, 0, prefix.tokens.total
-            self._stuck_at = -1
-
-    @property
-    def _is_next_written(self) -> bool:
-        """Whether the ledger of the next epoch is written, from the whole chain, to know its size.
-
-        A replay stays linear because it writes the first eight ledgers, then four each time the number of
-        epochs doubles, and in the end one.
-        """
-        number = self.epochs + 1
-        return self.measures and number % (1 << max(number.bit_length() - _LEADING_BITS, 0)) == 0
-
     def _begin(self, decided: Draft) -> None:
-        """Begin an epoch; a ledger that is not written is assumed to be as large as ``_bound`` allows."""
+        """Begin an epoch; a ledger that is not written is assumed to be as large as ``_bound`` allows.
+
+        A ledger is written from the whole chain. A replay stays linear because it writes the first eight,
+        then four each time the number of epochs doubles, and in the end one.
+        """
         situation, plain = decided.situation, written(decided, {})
         self._past = self._past.after(self._length, self._stage)
-        is_written = self._is_next_written
         self.epochs += 1
+        step = 1 << max(self.epochs.bit_length() - _LEADING_BITS, 0)
+        is_written = self.measures and not self.epochs % step
         self._most = None if is_written else min(self._bound, room_of(situation, plain))
         self._written = add_ledger(situation.before_ledgers(), plain, fills=True) if is_written else None
         tokens = situation.chain.tokens

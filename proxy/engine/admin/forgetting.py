@@ -63,24 +63,6 @@ class _Deletion:
     def _messages(self) -> frozenset[bytes]:
         return frozenset(message for each in self.entries for message in each.item.source.messages)
 
-    @cached_property
-    def _threads(self) -> Mapping[SessionKey, Thread | None]:
-        threads: dict[SessionKey, Thread | None] = {
-            key: replace(thread, texts=left)
-            for key, thread in self.known.items()
-            if (left := without(thread.texts, self.sayings)) != thread.texts
-        }
-        return threads | dict.fromkeys(self.sessions)
-
-    @cached_property
-    def _archive(self) -> Mapping[str, Archived | None]:
-        archive: dict[str, Archived | None] = {
-            each.id: replace(each, original_content=each.item.text, item=_unquoted(each.item))
-            for each in self.kept.archive.values()
-            if not self._messages.isdisjoint(each.item.source.messages)
-        }
-        return archive | {each.archived.id: None for each in self.entries if each.archived is not None}
-
     def changes(self, copy: CachedScope, some: Sequence[ItemDetails], now: float) -> Changes:
         """Return the changes that delete some of the entries, with the lines about any of them."""
         gone = {each.item.id for each in self.entries}
@@ -92,14 +74,25 @@ class _Deletion:
             and not self._messages.isdisjoint(each.source.messages)
         }
         items |= {each.item.id: None for each in some}
+        archive: dict[str, Archived | None] = {
+            each.id: replace(each, original_content=each.item.text, item=_unquoted(each.item))
+            for each in self.kept.archive.values()
+            if not self._messages.isdisjoint(each.item.source.messages)
+        }
+        archive |= {each.archived.id: None for each in self.entries if each.archived is not None}
+        threads: dict[SessionKey, Thread | None] = {
+            key: replace(thread, texts=of_session)
+            for key, thread in self.known.items()
+            if (of_session := without(thread.texts, self.sayings)) != thread.texts
+        }
         left = without(copy.texts, self.sayings)
         events = [event_of(each.item, EventKind.DELETE, now, details="forgotten on request") for each in some]
         return Changes(
             about=_marked(copy, now),  # again, for runs that began meanwhile
             items=items,
-            archive=self._archive,
+            archive=archive,
             texts=None if left == copy.texts else left,
-            threads=self._threads,
+            threads=threads | dict.fromkeys(self.sessions),
             events=events,
         )
 

@@ -51,8 +51,11 @@ class Forks:
         start = root() if key.sid == NAMED else branch[0].parent
         nodes = await asyncio.to_thread(_chained, dialect, branch, start)
         there = await self.store.session(key)
-        if there is not None and (key == found.key or not _is_unused(there, nodes)):
-            raise SessionExists
+        if there is not None:
+            answers = sum(node.answer and node.complete for node in nodes)
+            as_forked = there.created, answers, nodes[-1].hash
+            if key == found.key or (there.updated, there.turns, there.tip) != as_forked:
+                raise SessionExists  # a fork with these messages that has had no turn may be written again
         ttl = self.inspection.policy_of(found.session).store.ttl
         copies = {old.hash: new.hash for old, new in zip(branch, nodes, strict=True)}
         in_lane = await self._copy_epochs(found, key, branch, copies, ttl)
@@ -172,12 +175,6 @@ def _up_to(dialect: Dialect, branch: Sequence[Node], at: int | None) -> Sequence
             param="at",
         )
     return branch[: at + 1]
-
-
-def _is_unused(fork: Session, nodes: Sequence[Node]) -> bool:
-    """Whether a session is a fork with these messages that has had no turn yet: it may be written again."""
-    answers = sum(node.answer and node.complete for node in nodes)
-    return (fork.updated, fork.turns, fork.tip) == (fork.created, answers, nodes[-1].hash)
 
 
 def _chained(dialect: Dialect, branch: Sequence[Node], start: bytes) -> tuple[Node, ...]:

@@ -73,7 +73,16 @@ class Notices:
         for reason, count in left_out.items():
             if count:
                 yield Notice(f"{count} of the newest sessions cannot be read.", f"They {_LEFT_OUT[reason]}.")
-        yield from self._of_files()
+        if stale := self.stale_policies():
+            yield Notice(
+                f"These policy files cannot be used as they are now: {', '.join(stale)}.",
+                "Their last valid version is in force. `unabridged check` names the line that is wrong.",
+            )
+        if fault := self.settings_fault():
+            yield Notice(
+                f"The settings file cannot be used as it is now. {fault}",
+                "Its last valid version is in force. A server would not start with it.",
+            )
         sessions = [each.session for each in found]
         models = {each.model for each in sessions if not each.budget and not each.window}
         unknown = [model or "requests without a model" for model in sorted(models)]
@@ -90,16 +99,4 @@ class Notices:
                 "Short notices stand in their place, and exact facts are kept without them. The log"
                 " says why each failed. Check the model that writes them: the conversation's own, or"
                 " `summary.model` of the policy.",
-            )
-
-    def _of_files(self) -> Iterator[Notice]:
-        if stale := self.stale_policies():
-            yield Notice(
-                f"These policy files cannot be used as they are now: {', '.join(stale)}.",
-                "Their last valid version is in force. `unabridged check` names the line that is wrong.",
-            )
-        if fault := self.settings_fault():
-            yield Notice(
-                f"The settings file cannot be used as it is now. {fault}",
-                "Its last valid version is in force. A server would not start with it.",
             )

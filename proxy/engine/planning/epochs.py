@@ -93,12 +93,15 @@ class Epochs:
     ) -> Decision:
         """Return the decision under a new epoch, if one begins now; else ``standing``."""
         if standing.epoch is None and standing.stage is Stage.EMERGENCY:
-            decided = await self._replayed(request, situation, standing), None
-        else:
-            decided = await self._drafted(request, situation, standing)
-        if decided is None:
+            # A session's first request is over its budget: its past is replayed.
+            plan, _ = await self._from_scratch.of(request.session.tenant, situation)
+            is_at_cost = await off_loop(request.chain, lambda: cuts_protected(situation, plan))
+            degraded, drafted = _PROTECTED_CUT if is_at_cost else (), None
+            decision = replace(standing, plan=plan, summary="none", degraded=degraded)
+        elif (decided := await self._drafted(request, situation, standing)) is None:
             return await self._completed(request, log, situation, standing, races)
-        decision, drafted = decided
+        else:
+            decision, drafted = decided
         if decision.plan == situation.plan:
             return standing
         must_pay = drafted is not None and drafted.must_pay
@@ -148,12 +151,6 @@ class Epochs:
             past=past_of(epochs, epoch, hashes) if epoch is not None else NO_PAST,
         )
         return situation, epoch
-
-    async def _replayed(self, request: Request, situation: Situation, standing: Decision) -> Decision:
-        """Decide on a session's first request if it is over its budget, by replaying its own past."""
-        plan, _ = await self._from_scratch.of(request.session.tenant, situation)
-        is_at_cost = await off_loop(request.chain, lambda: cuts_protected(situation, plan))
-        return replace(standing, plan=plan, summary="none", degraded=_PROTECTED_CUT if is_at_cost else ())
 
     async def _drafted(
         self, request: Request, situation: Situation, standing: Decision

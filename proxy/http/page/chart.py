@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from proxy.core.planning.explain import SentTurn
@@ -74,6 +74,12 @@ def chart(turns: Sequence[SentTurn], budget: int | None, stages: Stages, width: 
     places = _thinned(turns)
     sent = " ".join(f"{x(place)},{y(turns[place].sent)}" for place in places)
     within = next((at for at, place in enumerate(places) if turns[place].full > top), len(places))
+    shares = {"warn": stages.warn, "trim": stages.trim, "compact": stages.compact, "budget": stages.emergency}
+    edges = [y(share * (budget or 0)) for share in shares.values()]
+    bands = [
+        Band(name, edge, round(max(edge - upper, 0), 1), share)
+        for (name, share), edge, upper in zip(shares.items(), edges, [*edges[1:], _TOP], strict=True)
+    ]
     marks = [Mark(turn.epoch, x(place), y(turn.sent)) for place, turn in enumerate(turns) if turn.began]
     return Chart(
         width=width,
@@ -84,7 +90,7 @@ def chart(turns: Sequence[SentTurn], budget: int | None, stages: Stages, width: 
         full=" ".join(f"{x(place)},{y(turns[place].full)}" for place in places[: within + 1]),
         sent=sent,
         area=f"{x(places[0])},{bottom} {sent} {x(places[-1])},{bottom}",
-        bands=_bands(budget, stages, y) if budget else (),
+        bands=bands if budget else (),
         marks=marks,
         is_clipped=most_full > top,
     )
@@ -97,12 +103,3 @@ def _thinned(turns: Sequence[SentTurn]) -> list[int]:
     highest = {max(stretch, key=lambda place: turns[place].sent) for stretch in stretches}
     began = [place for place, turn in enumerate(turns) if turn.began]
     return sorted({0, len(turns) - 1, *highest, *began, *(max(place - 1, 0) for place in began)})
-
-
-def _bands(budget: int, stages: Stages, y: Callable[[float], float]) -> list[Band]:
-    shares = {"warn": stages.warn, "trim": stages.trim, "compact": stages.compact, "budget": stages.emergency}
-    edges = [y(share * budget) for share in shares.values()]
-    return [
-        Band(name, edge, round(max(edge - upper, 0), 1), share)
-        for (name, share), edge, upper in zip(shares.items(), edges, [*edges[1:], _TOP], strict=True)
-    ]

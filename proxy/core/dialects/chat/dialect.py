@@ -120,8 +120,10 @@ class ChatCompletions:
             merged[:2] = [_joined(prelude[0], prelude[1])]
         for place, raw in enumerate(view):
             is_note, is_after_prelude = place in notes, not place and bool(prelude)
-            if (is_note or is_after_prelude) and merged and _is_user(raw) and _is_result(merged[-1]):
-                merged.append(_WELL)
+            if (is_note or is_after_prelude) and merged and _is_user(raw):
+                last = element_slices(b"[%b]" % merged[-1])[-1]  # of several joined by commas
+                if Content.of(last).role in ("tool", "function"):
+                    merged.append(_WELL)
             if merged and (is_note or holds_note) and _is_user(merged[-1]) and _is_user(raw):
                 merged[-1] = _joined(merged[-1], raw)
                 holds_note = True
@@ -203,11 +205,6 @@ _WELL = dumps({"role": "assistant", "content": "OK."})
 
 def _is_user(raw: bytes) -> bool:
     return Content.of(raw).role == "user"
-
-
-def _is_result(raw: bytes) -> bool:
-    """Whether a message, or the last of several joined by commas, is the result of a call."""
-    return Content.of(element_slices(b"[%b]" % raw)[-1]).role in ("tool", "function")
 
 
 def _joined(first: bytes, second: bytes) -> bytes:
