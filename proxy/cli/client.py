@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from math import ceil
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpx2
 
@@ -96,7 +96,7 @@ class AdminApi:
             "".join(value for value in vars(args).values() if isinstance(value, str)).encode()
         except UnicodeEncodeError as error:
             raise UsageError("an argument is not UTF-8") from error
-        api = cls(args.server, admin_token())
+        api = cls(args.server, admin_token(address_of(args.server)))
         try:
             yield api
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -268,10 +268,11 @@ def _item_path(name: str) -> str:
     return f"/memory/{quote(name, safe='')}"
 
 
-def admin_token() -> str:
-    """Return the admin token of this user's server: the one in its settings, else the one that it made.
+def admin_token(server: str) -> str:
+    """Return the admin token for a server's address: the one in the settings, else the one that a start made.
 
-    Raises OperatorError where there is none, or one that no header can carry.
+    A server that made its own listens on this machine only, so no other gets that one. Raises OperatorError
+    where there is none, or one that no header can carry.
     """
     values, fault = variables(), None
     if "admin_token" not in decided_by(values):
@@ -281,6 +282,8 @@ def admin_token() -> str:
             written, fault = None, error
         values = values if written is None else over(values, written.values)
     given = {name: values[name] for name in ADMIN_TOKEN_SETTINGS if name in values}
+    if not given and not is_loopback(urlsplit(server).hostname or ""):
+        raise CommandError(f"no admin token for {server}; set {variable('admin_token')} to that server's")
     if not given:
         try:
             return kept_secret(Path(values.get("data_dir") or default_data_dir()) / ADMIN_TOKEN_FILE)
