@@ -73,6 +73,9 @@ class Found(msgspec.Struct, frozen=True):
     sid: str | None = None
     tag: str = ""
     """The session's tag if it differs from the one in the lookup."""
+    place: int | None = None
+    """How many of the lookup's ``newest`` come before the newest answer or joint that any session has; None
+    if none has any, or if the lookup has a sid. No session is found if several have it."""
     session: Session | None = None
     known: bytes | None = None
     """The newest chain hash of the lookup that the session holds."""

@@ -99,7 +99,7 @@ class TestRecognition:
     async def test_a_fork_joins_the_session_that_gave_the_answer(self, store: SessionStore) -> None:
         await store.record(KEY, turn("u1", "a1", "u2", "a2", headerless=True), DAY)
         answer = await found(store, "u1", "a1", "edited", sid=None)
-        assert (answer.sid, answer.known) == (KEY.sid, chain("u1", "a1")[-1])
+        assert (answer.sid, answer.known, answer.place) == (KEY.sid, chain("u1", "a1")[-1], 1)
 
     async def test_what_was_shown_of_an_answer_cut_off_is_recognised(self, store: SessionStore) -> None:
         await store.record(KEY, turn("u1", "a1", headerless=True, complete=False), DAY)
@@ -111,7 +111,7 @@ class TestRecognition:
         many = [SessionKey(KEY.tag, f"{number}") for number in range(10, 50)]
         for key in many:
             await store.record(key, turn("hi", "a", headerless=True), DAY)
-        assert await found(store, "hi", "a", "u2", sid=None) == Found()
+        assert await found(store, "hi", "a", "u2", sid=None) == Found(place=1)
         for key in many[:-1]:
             await store.delete(key)
         assert (await found(store, "hi", "a", "u2", sid=None)).sid == many[-1].sid
@@ -148,7 +148,7 @@ class TestJoints:
     ) -> None:
         told = turn("u1", "a1", "v2+", "a2", headerless=True, joint=joint("u1", "a1", "v2+", "a2"))
         await store.record(OTHER, told, DAY)
-        assert await found(store, "u1", "a1", "u2", "a2", "u3", sid=None) == Found()
+        assert await found(store, "u1", "a1", "u2", "a2", "u3", sid=None) == Found(place=1)
         await store.delete(OTHER)
         assert (await found(store, "u1", "a1", "u2", "a2", "u3", sid=None)).sid == KEY.sid
 

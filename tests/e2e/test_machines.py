@@ -167,6 +167,23 @@ async def test_a_session_that_no_header_names_is_found_at_the_other_machine(mach
     assert told(second, "session") == told(first, "session")
 
 
+async def test_two_people_who_got_the_same_answer_at_two_machines_never_hear_of_each_other(
+    machines: Machines,
+) -> None:
+    names = list[str | None]()
+    people = machines.chat(), machines.chat()
+    people[0].members["unabridged"] = {"inject": {"text": "The customer is called Ada, card 4711."}}
+    people[1].url = machines.urls[1]
+    for number, person in enumerate(people):
+        machines.model.replies.append({"role": "assistant", "content": "Hello! How can I help you?"})
+        names.append(told(await person.ask("Hi"), "session"))
+        while await machines.session(str(names[number]), at=number) is None:
+            pass  # a turn is written after its answer
+    later = told(await people[1].ask("What do you know of me?"), "session")
+    assert later not in names
+    assert "Ada" not in json.dumps(machines.model.views()[-1])
+
+
 async def test_a_session_that_is_deleted_at_one_machine_is_begun_anew_at_the_other(
     machines: Machines,
 ) -> None:

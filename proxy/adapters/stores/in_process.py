@@ -66,17 +66,16 @@ class InProcessStore:
         return None
 
     async def find(self, lookup: Lookup) -> Found:
-        sid, tag, joint = lookup.sid, "", b""
+        sid, tag, joint, place = lookup.sid, "", b"", None
         if sid is None:
-            recognised = self._recognise(lookup)
+            sid, joint, place = self._recognise(lookup)
             tags = {key.tag for key in self._firsts.get(lookup.first, ())}
-            if recognised is None and len(tags) == 1:
+            if place is None and len(tags) == 1:
                 tag = tags.pop()
                 lookup = replace(lookup, tag=tag)
-                recognised = self._recognise(lookup)
-            if recognised is None:
-                return Found()
-            sid, joint = recognised
+                sid, joint, place = self._recognise(lookup)
+            if sid is None:
+                return Found(place=place)
         key = SessionKey(lookup.tag, sid)
         stored = self._read(key)
         was_here = key in self._were and stored.session is None
@@ -88,6 +87,7 @@ class InProcessStore:
         return Found(
             sid=sid,
             tag=tag,
+            place=place,
             session=self._session(key, stored),
             known=next((chain_hash for chain_hash in lookup.newest if chain_hash in stored.nodes), None),
             counts={each: stored.nodes[each].tokens for each in lookup.uncounted if each in stored.nodes},
@@ -288,23 +288,25 @@ class InProcessStore:
     async def aclose(self) -> None:
         """Do nothing: there are no connections."""
 
-    def _recognise(self, lookup: Lookup) -> tuple[str, bytes] | None:
+    def _recognise(self, lookup: Lookup) -> tuple[str | None, bytes, int | None]:
         """Return the sid of the session that holds the newest known answer, and the joint that found it.
 
-        Returns None if several sessions hold that answer. A joint shared by several sessions finds none, and
-        ends the use of joints: older ones are not tried.
+        There is no sid if several sessions hold that answer. A joint shared by several sessions finds none,
+        and ends the use of joints: older ones are not tried. The place is that of the newest answer or joint
+        that any session has.
         """
         self._living()  # those that have expired are found no more
-        may_join = True
-        for chain_hash, joint in zip_longest(lookup.newest, lookup.joints, fillvalue=b""):
-            holders = self._tips.get((lookup.tag, chain_hash))
+        shared = None
+        for place, (answer, joint) in enumerate(zip_longest(lookup.newest, lookup.joints, fillvalue=b"")):
+            holders = self._tips.get((lookup.tag, answer))
             if holders:
-                return (next(iter(holders)), b"") if len(holders) == 1 else None
-            holders = self._tips.get((lookup.tag, joint)) if may_join and joint else None
+                sid = next(iter(holders)) if len(holders) == 1 else None
+                return sid, b"", place if shared is None else shared
+            holders = self._tips.get((lookup.tag, joint)) if shared is None and joint else None
             if holders and len(holders) == 1:
-                return next(iter(holders)), joint
-            may_join = may_join and not holders
-        return None
+                return next(iter(holders)), joint, place
+            shared = place if holders else shared
+        return None, b"", shared
 
     def _read(self, key: SessionKey) -> StoredSession:
         """Return the session for reading; an empty one if it does not exist."""

@@ -54,19 +54,21 @@ class Recognition:
         Raises StoreUnavailable where the request ``needs_store`` and the store is away.
         """
         tag = caller.key.tag if caller.key else self._naming.bucket(caller.tenant, history.first_user)
-        own, is_joined, is_newest = self._own(caller, tag, history)
-        key = own if is_newest else None  # else the store may know who gave the newest answer
+        own, is_joined, is_newest, place = self._own(caller, tag, history)
+        key = caller.key
         cached, entry = self.cache.of_lane(own, lane) if own else (CachedSession(), CachedLane(lane))
         held = entry.log
         lookup = self._lookup(caller, history, tag, key, own, cached, entry)
         revision = self._store.revision()
-        may_be_certain = key is not None and revision is not None
+        may_be_certain = own is not None and is_newest and revision is not None
         certain = cached.known(lookup, revision, self._clock.now()) if may_be_certain else None
-        found = certain or await self._find(lookup, caller, history, own, needs_store=needs_store)
+        found = certain or await self._found(lookup, caller, history, own, place, needs_store=needs_store)
         if key is None:
             key = own or SessionKey(tag, secrets.token_hex(8))
-            if found is not None and found.sid is not None:
+            if found is not None and found is not certain and found.sid is not None:
                 key = SessionKey(found.tag or tag, found.sid)
+            elif found is not None and found.place is not None:
+                key = SessionKey(tag, secrets.token_hex(8))  # several sessions gave the answer
             if key != own:
                 (cached, entry), held, is_joined = self.cache.of_lane(key, lane), None, False
         if found is not None and not (cached.holds(entry) and self.cache.follows(key, cached, found)):
@@ -118,45 +120,53 @@ class Recognition:
             first=self._naming.bucket(caller.tenant, first) if first else "",
         )
 
-    async def _find(
+    async def _found(
         self,
         lookup: Lookup,
         caller: Caller,
         history: History,
         own: SessionKey | None,
+        place: int,
         *,
         needs_store: bool,
     ) -> Found | None:
         """Return the store's answer; None if the store is away and the request can do without.
 
-        Where the store knows nobody who gave an answer of the chain, it is asked for this process's ``own``
-        session.
+        Where the store knows nobody who gave an answer of the chain at ``place`` or later, it is asked for
+        this process's ``own`` session, which gave the one there. If another gave that one too, none is found.
         """
-        is_being_written = lookup.sid is not None and caller.key is None  # already under its new name
         try:
-            for _ in range(_TRIES):
-                found = await self._store.find(lookup)
-                if found.session is None and not is_being_written:
-                    first = history.first_joint() if lookup.first else b""
-                    if await self.moved(caller, lookup.tag, history.first_user, first):
-                        found = await self._store.find(lookup)
-                if found.known is None and len(history.hashes) > _ASKED:
-                    older = history.hashes[:-_ASKED].newest(len(history.hashes))
-                    found = await self._store.find(replace(lookup, newest=older, joints=(), first=""))
-                if not found.joint or self._goes_on(history, found):
-                    break
-                newer = lookup.joints.index(found.joint) + 1
-                lookup = replace(lookup, joints=(b"",) * newer + lookup.joints[newer:])
-            else:
-                found = Found()
-            if found.sid is None and lookup.sid is None and own is not None:
-                lookup = replace(lookup, tag=own.tag, sid=own.sid, joints=(), first="")
-                found = replace(await self._store.find(lookup), tag=own.tag)
+            found = await self._find(lookup, caller, history)
+            if own is not None and lookup.sid is None:
+                if found.place == place and found.sid != own.sid:
+                    return Found(place=place)
+                if found.place is None or found.place > place:
+                    lookup = replace(lookup, tag=own.tag, sid=own.sid, joints=(), first="")
+                    found = replace(await self._store.find(lookup), tag=own.tag)
         except StoreUnavailable:
             if needs_store:
                 raise
             return None
         return found
+
+    async def _find(self, lookup: Lookup, caller: Caller, history: History) -> Found:
+        """Return the store's answer to a look-up by sid or by chain."""
+        for _ in range(_TRIES):
+            found = await self._store.find(lookup)
+            if found.session is None:
+                first = history.first_joint() if lookup.first else b""
+                if await self.moved(caller, lookup.tag, history.first_user, first):
+                    found = await self._store.find(lookup)
+            are_several = found.sid is None and found.place is not None
+            if found.known is None and len(history.hashes) > _ASKED and not are_several:
+                older = history.hashes[:-_ASKED].newest(len(history.hashes))
+                found = await self._store.find(replace(lookup, newest=older, joints=(), first=""))
+                found = replace(found, place=None if found.place is None else found.place + _ASKED)
+            if not found.joint or self._goes_on(history, found):
+                return found
+            newer = lookup.joints.index(found.joint) + 1
+            lookup = replace(lookup, joints=(b"",) * newer + lookup.joints[newer:])
+        return Found()
 
     async def moved(
         self, caller: Caller, tag: str, first_user: bytes = b"", first_joint: bytes = b""
@@ -184,21 +194,22 @@ class Recognition:
             held = EpochLog(held.epochs, 0)
         return self.cache.keep_log(key, lane, held)
 
-    def _own(self, caller: Caller, tag: str, history: History) -> tuple[SessionKey | None, bool, bool]:
+    def _own(self, caller: Caller, tag: str, history: History) -> tuple[SessionKey | None, bool, bool, int]:
         """Find the session that a header names, else that in which this process gave an answer of the chain.
 
         It is the one in which it gave the newest of its answers. Also returns whether only the answer's place
-        identified it, and whether no newer answer stands in the chain, which another process may have given.
-        Where there is none, this is needed since a client may send an answer back before its turn is in the
-        store, or while the store is away.
+        identified it, whether no newer answer stands in the chain, which another process may have given, and
+        how many messages come after that answer. This is needed since a client may send an answer back before
+        its turn is in the store, or while the store is away.
         """
         if caller.key is not None:
-            return caller.key, False, True
+            return caller.key, False, True, 0
         tenant, may_join, is_newest, last = caller.tenant, True, True, len(history.hashes) - 1
         for back, chain_hash in enumerate(history.hashes.newest(_ASKED)):
             key = self._answered.get((tag, chain_hash))
             if key is not None:
-                return (SessionKey(tag, secrets.token_hex(8)) if key == _SEVERAL else key), False, is_newest
+                own = SessionKey(tag, secrets.token_hex(8)) if key == _SEVERAL else key
+                return own, False, is_newest, back
             joint = history.joint_at(last - back) if may_join else None
             key = self._answered.get((tenant, joint.hash)) if joint else None
             may_join = key != _SEVERAL and may_join
@@ -207,9 +218,9 @@ class Recognition:
                 if newest.joint != joint.hash:
                     break  # only the store knows which messages stand there
                 if _has_only_lost(history, joint.user, newest.question):
-                    return key, True, is_newest
+                    return key, True, is_newest, back
             is_newest = is_newest and history.entries[last - back].message.role != "assistant"
-        return None, False, False
+        return None, False, False, 0
 
     def _goes_on(self, history: History, found: Found) -> bool:
         """Whether a chain continues from the answer by whose place its session was found.

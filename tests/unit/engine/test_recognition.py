@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 
 import msgspec
+import pytest
 
 from proxy.adapters.stores.in_process import InProcessStore
 from proxy.cache import Lru, Memory
@@ -74,12 +75,15 @@ async def conversation(*texts: str) -> History:
     return await Reader(CHAT, COUNTER, Memory()).read(body, root())
 
 
-def headerless(history: History) -> Turn:
-    """The turn of a session that no header names, with these messages and answers of ours in turn."""
+def headerless(history: History, *, ours: int = 0) -> Turn:
+    """The turn of a session that no header names, with these messages; its answers begin at ``ours``."""
     names = [f"{'ua'[place % 2]}{place}" for place in range(len(history.hashes))]
     late = turn(*names, headerless=True)
     places = zip(late.nodes, history.hashes, (b"", *history.hashes), strict=False)
-    nodes = [msgspec.structs.replace(node, hash=own, parent=parent) for node, own, parent in places]
+    nodes = [
+        msgspec.structs.replace(node, hash=own, parent=parent, answer=node.answer and number >= ours)
+        for number, (node, own, parent) in enumerate(places)
+    ]
     tip = msgspec.structs.replace(late.session, tip=history.hashes[-1])
     return msgspec.structs.replace(late, nodes=tuple(nodes), session=tip)
 
@@ -101,7 +105,7 @@ async def test_who_gave_the_newest_answer_decides_though_this_process_gave_one_b
     begun = await answered(there, "Hello", "Hi.", "How are you?", "Fine.")
     assert begun.key != lost.key
     whole = await conversation("Hello", "Hi.", "How are you?", "Fine.")
-    await store.record(begun.key, headerless(whole), DAY)
+    await store.record(begun.key, headerless(whole, ours=2), DAY)
     longer = await conversation("Hello", "Hi.", "How are you?", "Fine.", "Good.")
     found, _ = await here.recognise(caller, longer, "l", needs_store=False)
     assert found.key == begun.key
@@ -133,9 +137,7 @@ async def test_a_session_that_is_deleted_while_the_store_is_asked_leaves_no_epoc
     assert log == EpochLog()
 
 
-async def test_where_nobody_knows_whose_the_newest_answer_is_this_process_goes_on_with_its_own_session() -> (
-    None
-):
+async def test_where_several_gave_the_newest_answer_none_goes_on_though_this_process_gave_another() -> None:
     store, naming = Interrupted(), Naming("secret", Memory())
     caller = naming.caller({})
     recognition = Recognition(store, naming, SessionCache(Memory()), HandClock(), Memory())
@@ -147,5 +149,23 @@ async def test_where_nobody_knows_whose_the_newest_answer_is_this_process_goes_o
         await store.record(key, headerless(whole), DAY)
     longer = await conversation("Hello", "Hi.", "How are you?", "Fine.", "Good.")
     found, _ = await recognition.recognise(caller, longer, "l", needs_store=False)
-    assert found.key == session.key
-    assert (found.found.known, found.is_store_away) == (whole.hashes[-1], False)
+    assert found.key not in (session.key, SessionKey(session.key.tag, "another"))
+    assert (found.found.session, found.is_store_away) == (None, False)
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+async def test_what_another_process_answered_alike_is_joined_to_none_of_the_two(*, is_written: bool) -> None:
+    store, naming = Interrupted(), Naming("secret", Memory())
+    caller, sessions = naming.caller({}), list[SessionState]()
+    asked, answered = await conversation("Hi"), await conversation("Hi", "Hello!")
+    processes = [Recognition(store, naming, SessionCache(Memory()), HandClock(), Memory()) for _ in range(2)]
+    for recognition in processes:
+        session, _ = await recognition.recognise(caller, asked, "l", needs_store=False)
+        recognition.answered(session, asked, answered.entries[-1].message, answered.hashes[-1])
+        sessions.append(session)
+        if is_written or len(sessions) == 1:
+            await store.record(session.key, headerless(answered), DAY)
+    longer = await conversation("Hi", "Hello!", "What do you know of me?")
+    found, _ = await processes[1].recognise(caller, longer, "l", needs_store=False)
+    assert found.key not in [session.key for session in sessions]
+    assert found.found.session is None

@@ -36,7 +36,7 @@ UNREADABLE: Final[Fields] = [b"" for _ in keys.FIELDS]
 
 def found(codec: Codec, answer: Sequence[Any], lookup: Lookup) -> Found:
     """Decode the answer to a lookup."""
-    sid, fields, known, counts, stored, was_here, hides, injected, encoded, first_in_queue, asked = answer
+    sid, fields, known, counts, stored, was_here, hides, injected, encoded, first_in_queue, asked, at = answer
     record = session(codec, fields, first_in_queue)
     if record is None and not (stored or hides or injected):
         return Found(was_here=bool(was_here))
@@ -45,6 +45,7 @@ def found(codec: Codec, answer: Sequence[Any], lookup: Lookup) -> Found:
     counted = zip(lookup.uncounted, cast("list[bytes | None]", counts), strict=True)
     return Found(
         sid=sid.decode(errors="replace"),
+        place=at,
         session=record,
         known=known,
         counts={chain_hash: number(int, count) for chain_hash, count in counted if count is not None},

@@ -102,11 +102,11 @@ class RedisStore:
             return Found()
         lookup = replace(lookup, tag=tags[0])
         found = await self._found(lookup, await self._scripts.find(lookup))
-        return replace(found, tag=lookup.tag) if found.sid else Found()
+        return replace(found, tag=lookup.tag) if found.sid else Found(place=found.place)
 
     async def _found(self, lookup: Lookup, answer: Sequence[Any] | None) -> Found:
-        if answer is None:
-            return Found()
+        if answer is None or answer[0] is None:
+            return Found(place=answer[1] if answer else None)
         key = SessionKey(lookup.tag, answer[0].decode(errors="replace"))
         try:
             found = reading.found(self._codec(key), answer, lookup)
@@ -114,8 +114,8 @@ class RedisStore:
             await reading.discard_damaged(self._connection, self._codec(key), key, lookup.lane)
             raise
         if found.joint and not found.user:  # its node is a link: a long question was asked twice (rare)
-            _, place, _ = answer[-1]
-            found = replace(found, user=(await self.nodes(key)).get(place))
+            _, asked, _ = answer[-2]
+            found = replace(found, user=(await self.nodes(key)).get(asked))
         return found
 
     async def _tags(self, first: str) -> list[str]:

@@ -3,8 +3,9 @@
 -- given, else by the newest of the request's chain hashes that the tips know as an answer, or by its joint.
 -- If several sessions gave the same answer to the same words, none is found: the request may belong to any of
 -- them. If several have the same joint, that joint and all before it are ignored. Of a session found by a joint,
--- the user message that was answered there is returned too. The script writes nothing, so it also runs on a
--- server whose memory is full, and on a replica.
+-- the user message that was answered there is returned too. Where none is found, only the place of the newest answer
+-- or joint that several have is returned. The script writes nothing, so it also runs on a server whose memory is
+-- full, and on a replica.
 local tips, bucket = KEYS[1], KEYS[2]
 local sid, lane = ARGV[1], ARGV[2]
 local held_sid = ARGV[3]              -- the session of which the caller has something already:
@@ -26,22 +27,29 @@ local function values(key, hashes)
   return all
 end
 
-local joint, user_message = false, false
+local joint, user_message, place = false, false, false
 if sid == '' then
   local by_joint = values(tips, joints)
   for i, holders in ipairs(values(tips, newest)) do
     local living = alive(bucket, holders, 2)
     if #living == 1 then sid = living[1] end
-    if #living > 0 then break end
+    if #living > 0 then
+      place = place or i - 1
+      break
+    end
     living = alive(bucket, by_joint[i], 2)
     if #living == 1 then
       joint = string.sub(joints, (i - 1) * HASH + 1, i * HASH)
       sid, user_message = string.match(living[1], '^([^/]*)/(%x*)')
+      place = place or i - 1
       break
     end
-    if #living > 0 then by_joint = {} end  -- ambiguous, and so are those before it
+    if #living > 0 then  -- ambiguous, and so are those before it
+      by_joint = {}
+      place = place or i - 1
+    end
   end
-  if sid == '' then return false end
+  if sid == '' then return place and {false, place} end
 end
 
 local session = bucket .. sid
@@ -74,4 +82,5 @@ return {
   is_new_injection and redis.call('HGET', session, 'injection'),
   redis.call('LINDEX', session .. LINE, 0),  -- the first ticket of its queue
   user_message,                       -- if found by a joint: the joint, the message's chain hash, and its node
+  place,                              -- in `newest`, from 0: of the newest answer or joint that any session has
 }
