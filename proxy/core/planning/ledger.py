@@ -111,7 +111,7 @@ def room_for(situation: Situation, plain: Plan | None) -> int:
     standing = "" if plain is None else plain.ledger
     details = details_room(situation, view, standing)
     most = min(rules.tokens, int(_CONSTRAINTS * situation.budget.room)) - _size(situation, standing)
-    needed = _needed(situation, plain) if rules.constraints and most > details else 0
+    needed = needed_by_rules(situation, plain) if rules.constraints and most > details else 0
     room = max(details, min(most, needed))
     room = min(room, int((tokens.total if plain is None else _cut_tokens(situation, plain)) * _OF_CUT))
     return room if room >= _LEAST else 0
@@ -120,7 +120,7 @@ def room_for(situation: Situation, plain: Plan | None) -> int:
 def is_short(situation: Situation) -> bool:
     """Whether the budget, not the policy, leaves too little room for the constraints in force."""
     rules, most = situation.policy.ledger, int(_CONSTRAINTS * situation.budget.room)
-    return rules.constraints and 0 < most <= rules.tokens and most < _needed(situation)
+    return rules.constraints and 0 < most <= rules.tokens and most < needed_by_rules(situation)
 
 
 def lacking_room(situation: Situation, plain: Plan) -> int:
@@ -128,7 +128,7 @@ def lacking_room(situation: Situation, plain: Plan) -> int:
     room, left = room_for(situation, plain), _left(situation, plain)
     if room <= left or not situation.policy.ledger.constraints:
         return 0
-    return max(min(room, _needed(situation, plain)) - left, 0)
+    return max(min(room, needed_by_rules(situation, plain)) - left, 0)
 
 
 def _left(situation: Situation, plain: Plan) -> int:
@@ -165,7 +165,7 @@ def _size(situation: Situation, standing: str) -> int:
     return situation.count(standing) if standing else 0
 
 
-def _needed(situation: Situation, plain: Plan | None = None) -> int:
+def needed_by_rules(situation: Situation, plain: Plan | None = None) -> int:
     """Counted tokens of a ledger with every constraint in force, without what is only stated.
 
     Beside ledgers that stand in the plan ``plain``, it needs only those that its view does not have.
@@ -250,7 +250,7 @@ def _with_ledger(situation: Situation, plain: Plan, room: int, details: int) -> 
     # Reserve room for the introductions of the ledger's parts.
     allowed = room - count(ledger_lines(("",), "", language)) - count(ledger_lines((), " ", language)) - 2
     last = best = plain.gaps[-1]
-    before = _needed(situation, plain) if situation.policy.ledger.constraints else 0
+    before = needed_by_rules(situation, plain) if situation.policy.ledger.constraints else 0
     results = _fresh_results(situation, plain, min(details, room - before), language)
     taken = count(results) if results else 0
     allowed, details = allowed - taken, details - taken

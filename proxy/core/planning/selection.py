@@ -15,7 +15,7 @@ from collections.abc import Container, Iterator, Sequence
 from proxy.core.budget.budget import Stage
 from proxy.core.conversation.messages import HEAD_ROLES
 from proxy.core.conversation.notes import quote
-from proxy.core.planning.ledger import is_short
+from proxy.core.planning.ledger import is_short, needed_by_rules
 from proxy.core.planning.plan import Replacement, Span, runs_of
 from proxy.core.planning.replacements import Clearing
 from proxy.core.planning.situation import FIRST_USER, FIRST_USER_LEAST, FIXED, FREE, RECENT, Situation
@@ -273,13 +273,16 @@ class Selection:
                     self._take(index)
 
     def _yield_protections(self) -> None:
-        """If the view without its ledger is over the budget, cut protected units down to the trim line.
+        """If the view is over the budget without the details of its ledgers, cut protected units.
 
-        Levels yield in order, and within a level the oldest unit first.
+        They are cut down to the trim line: levels in order, and within a level the oldest unit first.
         """
         situation = self.situation
-        most = situation.budget.share(1)
-        if self.view_tokens - self._ledger <= most:
+        most = situation.budget.share(1) + self._ledger
+        if self.view_tokens > most:  # a ledger in force yields first, but for what rules need of it
+            standing = sum(situation.count(gap.ledger) for gap in situation.plan.gaps if gap.ledger)
+            most += max(standing - needed_by_rules(situation), 0)
+        if self.view_tokens <= most:
             return
         enough = situation.budget.share(situation.policy.stages.trim)
         for level in self._levels:
@@ -291,7 +294,7 @@ class Selection:
                 request = situation.size_at(situation.units[index].start)  # the unit may hold more messages
                 request -= self._saved(index)
                 spared = max(request - FIRST_USER_LEAST, 0) if level == FIRST_USER else 0
-                if spared and self.view_tokens - self._ledger - spared <= most:
+                if spared and self.view_tokens - spared <= most:
                     self.to_clip = spared
                     return
                 self._take(index)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from proxy.core.budget.budget import UNKNOWN_WINDOW, Budget, Window, WindowSource
@@ -161,6 +163,22 @@ def test_nor_has_it_yielded_to_such_a_message_once_that_is_of_the_past():
     budget = Budget(2_000, 1.0, 0, last_user_tokens=chain.last_user_tokens)
     plan, _ = from_scratch(chain, Policy(), budget, count)
     assert [plan.covers(place) for place in (0, 8)] == [False, True]
+
+
+@pytest.mark.parametrize(("seed", "tokens"), [(1, 1_300), (3, 1_500), (5, 1_300)])
+def test_the_details_of_a_ledger_yield_before_the_first_user_message(seed: int, tokens: int):
+    sizes, messages = Random(seed), [user("Mend PROJ-48151 in the harbour's repository.")]
+    for number in range(60):
+        if number % 7 == 6:
+            messages += [assistant("Done so far."), user(f"Go on with part {number}.")]
+        calls = [f"c{number}_{place}" for place in range(1 + number % 3)]
+        messages.append(calling(*calls, arguments=f'{{"path": "src/mod_{number}.py"}}'))
+        for call in calls:
+            names = " ".join(f"f{call}_{name}" for name in range(20))
+            messages.append(result(call, f"{names} {prose('en', sizes.choice((20, 40, 150, 250)), number)}"))
+    turns = [*session(chain_from(messages), BALANCED, Budget(tokens, 1.0, 0))]
+    assert [done.tokens for done in turns if done.tokens > tokens] == []
+    assert not any(done.plan.covers(0) for done in turns)
 
 
 def yielding(words: int = 1_400) -> tuple[list[Sent], Turn, Budget]:
