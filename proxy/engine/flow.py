@@ -191,6 +191,8 @@ class Exchange(msgspec.Struct, kw_only=True):
     """Whether the request was sent again without that key, because it may have been refused."""
     is_tool_refused: bool = False
     """Whether the request was sent again without the proxy's tool, which was its only tool."""
+    may_be_refused: bool = False
+    """Whether the answer was passed on, with status 200, before it told whether it is one."""
     tools: ToolCache = NOTHING_FRESH
     """Tool results that are still fresh at the end of the request's history."""
     degraded: list[str] = []
@@ -267,3 +269,9 @@ class Sent(msgspec.Struct, frozen=True):
         if not self.is_over:
             async for chunk in self.response.chunks():
                 yield chunk
+
+
+def reserve_of(history: History, policy: Policy) -> int | None:
+    """Return the output tokens to keep free: the request's own limit, else the policy's reserve."""
+    limit = history.body.output_limit
+    return policy.budget.reserved if limit is None else limit

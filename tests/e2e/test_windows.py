@@ -12,7 +12,7 @@ import pytest
 
 from proxy.engine.answers import sending
 from tests.support.append_client import Appenders
-from tests.support.clients import Chat, Chats, proxying, question, tokens_of, user
+from tests.support.clients import Chat, Chats, proxying, question, tokens_of, user, window_from
 from tests.support.servers import Exchange
 from tests.support.upstreams import (
     DONE,
@@ -126,6 +126,8 @@ REFUSALS: dict[str, Refusal] = {
         400,
         {"error": {"message": f"litellm.ContextWindowExceededError: {PROMPT_TOO_LONG}", "code": "400"}},
     ),
+    "a gateway to which it is a failure": (502, {"error": {"message": PROMPT_TOO_LONG, "code": 502}}),
+    "a gateway with no other model": (503, {"error": {"message": PROMPT_TOO_LONG, "code": 503}}),
 }
 STATES_NOTHING = ("Ollama", "Ollama, local")
 
@@ -259,6 +261,56 @@ async def test_comments_are_passed_on_where_nothing_follows_them_soon(
                 seen.set()
     assert text.startswith(": PROCESSING\n\ndata: ")
     assert text.endswith("data: [DONE]\n\n")
+
+
+def at_last(error: Message) -> Behaviour:
+    """The error after a comment that has been passed on by then."""
+
+    async def behave(exchange: Exchange) -> None:
+        await exchange.start(200, [EVENTS])
+        await exchange.chunk(b": PROCESSING\n\n")
+        await asyncio.sleep(0.1)
+        await exchange.chunk(sse(error))
+        await exchange.end()
+
+    return behave
+
+
+ERROR = {"error": {"message": LENGTH + "your messages resulted in 1900 tokens.", "code": 400}}
+NOTHING = {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": "error"}
+TOLD_LATE: dict[str, Behaviour] = {
+    "an object": plainly(200, [JSON], json.dumps(ERROR).encode()),
+    "an event": at_last(ERROR),
+    "an event with an empty choice": at_last({"id": "gen-1", "choices": [NOTHING], **ERROR}),
+}
+
+
+@pytest.mark.parametrize("how", TOLD_LATE)
+async def test_a_refusal_that_only_the_end_of_an_answer_tells_prunes_the_next_turn(
+    model: Model, chats: Chats, url: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sending, "_COMMENTS", 0.02)
+    chat = long_chat(chats, url, stream=how != "an object")
+    model.replies.append(TOLD_LATE[how])
+    chat.messages.append(user(question(30)))
+    response = await chat.send()
+    assert (response.status_code, len(model.chats)) == (200, 1)
+    assert b"1900 tokens" in response.content
+    response = await chat.send()
+    assert (tokens_of(response)["window"], window_from(response)) == (WINDOW, "refusal")
+    assert count_tokens(model.bodies()[1]) <= tokens_of(response)["budget"] == WINDOW - WINDOW // 8
+
+
+async def test_an_answer_that_runs_out_of_room_teaches_no_window(
+    model: Model, chats: Chats, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sending, "_COMMENTS", 0.02)
+    chat = long_chat(chats, url, stream=True)
+    begun = {"choices": [{**NOTHING, "delta": {"content": "Once upon"}, "finish_reason": None}]}
+    model.replies.append(at_last({**begun, "error": {"message": "Context size has been exceeded."}}))
+    chat.messages.append(user(question(30)))
+    assert b"Once upon" in (await chat.send()).content
+    assert window_from(await chat.send()) == "unknown"
 
 
 async def test_a_refusal_that_comes_compressed_is_understood(model: Model, chats: Chats, url: str) -> None:

@@ -77,6 +77,10 @@ class Overflow(msgspec.Struct, frozen=True):
     prompt_tokens: int | None = None
 
 
+REFUSED = frozenset({400, 413, 422, 500, 502, 503})
+"""Statuses of refusals that a changed request may avoid."""
+
+
 class Refusal(msgspec.Struct, frozen=True):
     """The reasons for a refusal that a changed request can avoid; all unset for any other reason."""
 

@@ -15,19 +15,18 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from proxy.core.budget.budget import Budget, Stage
-from proxy.core.dialects.answers import Refusal
+from proxy.core.dialects.answers import REFUSED, Refusal
 from proxy.core.dialects.dialect import Dialect
 from proxy.core.formats.sse import Decoder
 from proxy.core.formats.unpacking import CODINGS, Unpacker, UnpackingError
 from proxy.core.planning.plan import EMPTY
-from proxy.engine.flow import Exchange, Incoming, Sent
+from proxy.engine.flow import Exchange, Incoming, Sent, reserve_of
 from proxy.engine.intake.naming import BODY_DIGESTS
 from proxy.engine.models.models import Models
-from proxy.engine.planning.decisions import Decisions, reserve_of
+from proxy.engine.planning.decisions import Decisions
 from proxy.ports import Clock, Upstream, UpstreamResponse, coding_of, is_stream
 
 _OK = 200
-_REFUSALS = frozenset({400, 413, 422, 500})
 _BEGUN_BYTES = 2**20
 _IDEMPOTENCY = b"idempotency-key"
 _COMMENTS = 1.0
@@ -86,7 +85,8 @@ class Sender:
             try:
                 if sent.response.status == _OK:
                     self._answered(exchange)
-                    if not sent.opening:
+                    exchange.may_be_refused = not sent.opening
+                    if exchange.may_be_refused:
                         return sent
                 is_changed = await self._change(exchange, sent, budget)
             except BaseException:
@@ -117,7 +117,7 @@ class Sender:
             begun = bytearray()
             async for chunk in response.chunks():
                 begun += chunk
-                if response.status not in _REFUSALS or len(begun) > _BEGUN_BYTES:
+                if response.status not in REFUSED or len(begun) > _BEGUN_BYTES:
                     return Sent(response, bytes(begun), is_over=False)
             opening, coding = bytes(begun), coding_of(response)
             if coding in CODINGS:  # a refusal that was compressed, though nobody had asked for that

@@ -16,8 +16,7 @@ from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import EMPTY, Plan, view_tokens
 from proxy.core.planning.reasoning import signed_in
 from proxy.core.planning.strategies import acts_by_usage
-from proxy.core.policy.policy import Policy
-from proxy.engine.flow import Decision, Exchange, Incoming, Request
+from proxy.engine.flow import Decision, Exchange, Incoming, Request, reserve_of
 from proxy.engine.intake.history import History
 from proxy.engine.intake.reader import Reader
 from proxy.engine.models.models import Model, Models
@@ -204,9 +203,3 @@ def _log_usage(request: Request, decision: Decision) -> None:
         full=request.budget.real(request.counted_tokens - request.budget.tool),
         budget=request.budget.tokens,
     )
-
-
-def reserve_of(history: History, policy: Policy) -> int | None:
-    """Return the output tokens to keep free: the request's own limit, else the policy's reserve."""
-    limit = history.body.output_limit
-    return policy.budget.reserved if limit is None else limit

@@ -24,7 +24,7 @@ from proxy.core.economics.bill import Bill
 from proxy.core.planning.plan import EMPTY
 from proxy.core.text.cutting import one_line
 from proxy.engine.background import Background
-from proxy.engine.flow import Exchange
+from proxy.engine.flow import Exchange, reserve_of
 from proxy.engine.intake.history import Appended
 from proxy.engine.intake.naming import readable
 from proxy.engine.intake.reader import PIECE
@@ -41,6 +41,7 @@ from proxy.tracing import current
 
 _FIRST_WORDS = 80
 """Characters that are kept of a session's first user message."""
+_OK = 200
 UNREAD = "answer-unread"
 """The degradation reported where an answer, or some of it, could not be read."""
 _OVERTAKEN = "The turn was answered, but not saved: another request has continued the session. Send it again."
@@ -160,6 +161,8 @@ class Recorder:
             if answer.complete and answer.choices == 1 and not is_of_several:
                 growth, shown = session.lane.growth, request.chain.shown
                 self.models.learn_usage(request.model, growth, exchange.counted_tokens, usage, shown)
+            elif exchange.may_be_refused and answer.error is not None and not is_of_several:
+                self._learn_window(exchange, answer)
             turn = await self._turn(exchange, answered)
             ttl = exchange.request.ttl
             self._bill(exchange, answer, turn, ttl)
@@ -171,6 +174,17 @@ class Recorder:
             self.writing[key].discard(exchange.recording)
             if not self.writing[key]:
                 del self.writing[key]
+
+    def _learn_window(self, exchange: Exchange, answer: Answer) -> None:
+        """Learn from an answer that was a refusal for length, though nothing but its end told so."""
+        request = exchange.request
+        dialect, said = request.chain.dialect, answer.message or b""
+        if dialect.read(said).countable() or dialect.holds_reasoning(said):
+            return  # it was answered, and ran out of room
+        overflow = dialect.refusal(_OK, b'{"error":%b}' % (answer.error or b"null"), exchange.body).overflow
+        if overflow is not None:
+            reserve = reserve_of(request.history, request.incoming.policy) or 0
+            self.models.learn_refusal(request.model, exchange.counted_tokens, reserve, overflow)
 
     def _bill(self, exchange: Exchange, answer: Answer, turn: Turn, ttl: float) -> None:
         if answer.message is None and answer.usage is None:

@@ -13,14 +13,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from proxy.core.dialects.answers import Overflow, Refusal
+from proxy.core.dialects.answers import REFUSED, Overflow, Refusal
 from proxy.core.formats.json import elements, integer, members, string
 
 # --- a context window that was exceeded ---
 
 
 _OK = 200
-_STATUSES = frozenset({_OK, 400, 413, 422, 500, 502, 503})
 _CODES = frozenset({"context_length_exceeded", "exceed_context_size_error", "model_context_window_exceeded"})
 _READ_AT_MOST = 16 * 1024
 """Characters of a refusal that are searched; the telling sentence is at its start."""
@@ -183,7 +182,7 @@ def read_refusal(status: int, body: bytes, request: bytes = b"") -> Refusal:
     """See :meth:`proxy.core.dialects.dialect.Dialect.refusal`."""
     if status == _OK and b'"choices"' in body and b'"error"' not in body:  # part of an answer
         return Refusal()
-    text = _error_text(body, status) if status in _STATUSES and body else None
+    text = _error_text(body, status) if (status == _OK or status in REFUSED) and body else None
     is_invalid = status in _INVALID
     return Refusal(
         overflow=None if text is None else _overflow_of(text, request),
