@@ -139,6 +139,14 @@ STATED = {
         1048576,
         None,
     ),
+    "vertex": (
+        (
+            "Unable to submit request because the input token count is 1251952 but model only supports up to "
+            "1048576. Reduce the input token count and try again."
+        ),
+        1048576,
+        1251952,
+    ),
     "xai": (
         "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
         131072,
@@ -192,9 +200,79 @@ STATED = {
         4081,
         4292,
     ),
+    "cohere, 2024": (
+        (
+            "too many tokens: size limit exceeded by 105000 tokens. Try using shorter or fewer inputs. The "
+            "limit for this model is 8992 tokens."
+        ),
+        8992,
+        None,
+    ),
+    "cohere, without the limit": (
+        (
+            "too many tokens: size limit exceeded by 11326 tokens. Try using shorter or fewer inputs, or "
+            "setting prompt_truncation='AUTO'."
+        ),
+        None,
+        None,
+    ),
+    "github models": ("Request body too large for gpt-4o model. Max size: 8000 tokens.", 8000, None),
+    "poolside": (
+        "Input length 131393 exceeds the maximum allowed input length of 131040 tokens.",
+        131040,
+        131393,
+    ),
+    "deepinfra": ("Requested input length 39818 exceeds maximum input length 32767", 32767, 39818),
+    "siliconflow": ("length of prompt_tokens (57535) must be less than max_seq_len (32768).", 32768, 57535),
+    "siliconflow, 2026": (
+        "number of input tokens (83121) have exceeded max_prompt_tokens (65536) limit.",
+        65536,
+        83121,
+    ),
+    "cloudflare": (
+        (
+            "AiError: The estimated number of input and maximum output tokens (35000) exceeded this model "
+            "context window limit (24000). (85d6d2d8-2c3b)"
+        ),
+        24000,
+        None,
+    ),
+    "sambanova": (
+        (
+            "Requested generation length 1 is not possible! The provided prompt is 4309 tokens long, so "
+            "generating 1 tokens requires a sequence length of 4310, but the maximum supported sequence "
+            "length is just 4096!"
+        ),
+        4096,
+        4309,
+    ),
+    "watsonx": (
+        (
+            "Invalid input argument for Model 'meta-llama/llama-2-70b-chat': the number of input tokens 4098 "
+            "cannot exceed the total tokens limit 4096 for this model"
+        ),
+        4096,
+        4098,
+    ),
     "dashscope": ("Range of input length should be [1, 98304]", 98304, None),
     "ollama": ("prompt too long; exceeded max context length by 17 tokens", None, None),
     "openai, responses": ("Your input exceeds the context window of this model.", None, None),
+    "bedrock, titan": (
+        "400 Bad Request: Too many input tokens. Max input tokens: 8192, request input token count: 9279 ",
+        8192,
+        9279,
+    ),
+    "bedrock, nova": (
+        (
+            "The model returned the following errors: Input Tokens Exceeded: Number of input tokens exceeds "
+            "maximum length. Please update the input to try again."
+        ),
+        None,
+        None,
+    ),
+    "zhipu": ("Prompt exceeds max length", None, None),
+    "doubao": ("Total tokens of image and text exceed max message tokens. Request id: 0217", None, None),
+    "novita": ("The input is longer than the model's context length trace_id: bbb02d9c", None, None),
     "bedrock": ("Input is too long for requested model.", None, None),
     "minimax": ("invalid params, context window exceeds limit", None, None),
     "litellm": ("litellm.ContextWindowExceededError: AnthropicException", None, None),
@@ -207,8 +285,9 @@ def test_the_wording_of_an_upstream_teaches_the_window_and_the_prompt(upstream: 
     assert read_overflow(400, said(message, code=400, type="BadRequestError")) == Overflow(window, prompt)
 
 
-def test_the_code_alone_is_enough() -> None:
-    assert read_overflow(400, said("Too long.", code="context_length_exceeded")) == Overflow()
+@pytest.mark.parametrize("code", ["context_length_exceeded", "1261"])
+def test_the_code_alone_is_enough(code: str) -> None:
+    assert read_overflow(400, said("Too long.", code=code)) == Overflow()
 
 
 def test_llama_cpp_states_its_numbers_beside_the_message() -> None:
@@ -230,6 +309,14 @@ def test_llama_cpp_states_its_numbers_beside_the_message() -> None:
             b'{"raw": "{\\"message\\": \\"prompt is too long: 9 tokens > 8 maximum\\"}"}}}'
         ),
         b"prompt is too long: 9 tokens > 8 maximum",
+        b'{"success": false, "errors": [{"message": "prompt is too long: 9 tokens > 8 maximum"}]}',
+        b'{"detail": {"error": {"message": "prompt is too long: 9 tokens > 8 maximum"}}}',
+        b'{"detail": [{"type": "value_error", "msg": "prompt is too long: 9 tokens > 8 maximum"}]}',
+        (
+            b'{"object": "error", "message": {"detail": [{"loc": ["body"], "msg": '
+            b'"prompt is too long: 9 tokens > 8 maximum"}]}, "type": "invalid_request_error"}'
+        ),
+        b'{"error": {"message": {"detail": [{"msg": "prompt is too long: 9 tokens > 8 maximum"}]}}}',
     ],
 )
 def test_the_error_is_found_in_whatever_shape_it_comes(body: bytes) -> None:
@@ -257,6 +344,15 @@ def test_an_error_event_in_a_stream_counts() -> None:
         "max_tokens must be at least 1, got -186.",
         "max_tokens=140000 cannot be greater than max_model_len=max_total_tokens=131072.",
         "Invalid 'tools[0].function.name': string too long. Expected a string with maximum length 64.",
+        "max_completion_tokens is too large: 262144. This model supports at most 256000 completion tokens.",
+        "The maximum tokens you requested exceeds the model limit of 4096. Try again with a lower value.",
+        "Range of max_tokens should be [1, 8192]",
+        "too many tokens: max tokens must be less than or equal to 4096, the maximum output - received 8192.",
+        "Input Tokens per minute exceeded: number of input tokens exceeds maximum length of your quota.",
+        "Prompt tokens limit exceeded: 9000 > 1234. To increase, add credits and upgrade your account.",
+        "Request body too large. Max size: 4000000 bytes.",
+        "Input exceeds maximum input length of 1048576 characters.",
+        "Rate limit of 150 per 86400s exceeded for UserByModelByDay. Max size: 8000 tokens.",
         "The server had an error while processing your request.",
         "",
     ],
@@ -281,6 +377,8 @@ def test_other_statuses_mean_what_they_say(status: int) -> None:
         b'{"error": {"message": 5}}',
         b"<html><h1>413 Request Entity Too Large</h1></html>",
         b'{"error": {"message": "\\ud83d"}}',
+        b'{"detail": [{"msg": "Field required", "input": "prompt is too long: 9 tokens > 8 maximum"}]}',
+        b'{"detail": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     ],
 )
 def test_a_body_that_says_nothing_is_no_overflow(body: bytes) -> None:

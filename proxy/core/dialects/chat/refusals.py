@@ -9,9 +9,10 @@ it exceeds a limit of the completion alone, and is one if prompt and completion 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
+from msgspec import Raw
 
 from proxy.core.dialects.answers import REFUSED, Overflow, Refusal
 from proxy.core.formats.json import elements, integer, members, string
@@ -20,9 +21,20 @@ from proxy.core.formats.json import elements, integer, members, string
 
 
 _OK = 200
-_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error", "model_context_window_exceeded"})
+_CODES = frozenset(
+    {
+        "context_length_exceeded",
+        "exceed_context_size_error",
+        "model_context_window_exceeded",
+        "1261",  # Zhipu, whose message is English or Chinese
+    }
+)
 _READ_AT_MOST = 16 * 1024
 """Characters of a refusal that are searched; the telling sentence is at its start."""
+_TELLING = ("message", "detail", "msg", "error", "errors")
+"""Members of an error that say what is wrong; others may quote the request."""
+_DEPTH = 5
+"""Objects and lists that may be around such a text: Mistral's stands in four."""
 
 
 class _ErrorText(msgspec.Struct):
@@ -69,8 +81,9 @@ _WORDINGS = [
         r"exceed context limit: PROMPT \+ # > WINDOW",
         # Fireworks
         r"prompt is too long: PROMPT,? model maximum context length: WINDOW",
-        # Gemini, with and without the count, and behind AI Studio
+        # Gemini, with and without the count, at Vertex AI, and behind AI Studio
         r"input token count(?: \(PROMPT\))? exceeds the maximum number of tokens allowed \(?WINDOW",
+        r"input token count is PROMPT but model only supports up to WINDOW",
         r"cannot truncate to WINDOW, required PROMPT",
         # xAI
         r"maximum prompt length is WINDOW but the request contains PROMPT tokens",
@@ -87,20 +100,38 @@ _WORDINGS = [
         r"prompt token count of PROMPT exceeds the limit of WINDOW",
         # OpenAI, a limit set for the deployment
         r"input tokens exceed the configured limit of WINDOW tokens\. your .{1,20}? in PROMPT tokens",
-        # Poolside
-        r"input length PROMPT exceeds the maximum allowed input length of WINDOW tokens",
+        # GitHub Models
+        r"request body too large for .{1,80}? model\. max size: WINDOW tokens",
+        # Poolside and DeepInfra
+        r"input length PROMPT exceeds (?:the )?maximum (?:allowed )?input length (?:of )?WINDOW",
         # Text Generation Inference
         r"inputs` tokens \+ `max_new_tokens` must be <= WINDOW\. given: PROMPT `inputs` tokens",
         r"inputs` must have less than WINDOW tokens\. given: PROMPT",
-        # Cohere
+        # Cohere, by its two APIs
         r"tokens in the prompt cannot exceed WINDOW - received PROMPT",
+        r"size limit exceeded by # tokens\..{0,80}? limit for this model is WINDOW tokens",
+        r"too many tokens: size limit exceeded by",
         # DashScope
         r"range of input length should be \[\d+, WINDOW\]",
         # Cerebras and Groq
         r"reduce the length of the messages or completion\. current length is # while limit is WINDOW",
         r"reduce the length of the messages",
-        # Bedrock
+        # SiliconFlow, in two forms
+        r"length of prompt_tokens \(PROMPT\) must be less than max_seq_len \(WINDOW\)",
+        r"number of input tokens \(PROMPT\) have exceeded max_prompt_tokens \(WINDOW\)",
+        # Cloudflare, by prompt and answer together
+        r"input and maximum output tokens \(#\) exceeded this model context window limit \(WINDOW\)",
+        # SambaNova
+        r"prompt is PROMPT tokens long,.{0,80}? maximum supported sequence length is just WINDOW",
+        # watsonx
+        r"number of input tokens PROMPT cannot exceed the total tokens limit WINDOW",
+        # Bedrock, for Claude, Titan and Nova
         r"input is too long for (?:the )?requested model",
+        r"max input tokens: WINDOW, request input token count: PROMPT",
+        r"number of input tokens exceeds maximum length",
+        # Zhipu and Doubao, then Novita
+        r"prompt exceeds max length|total tokens of image and text exceed max message tokens",
+        r"input is longer than the model's context length",
         # Ollama; MiniMax
         r"exceeded max context length|input length exceeds the context length|context window exceeds limit",
         # LiteLLM, and servers that quote one of the above without its numbers
@@ -117,19 +148,28 @@ _RATE_LIMIT = re.compile(
 _PART = re.compile(r"(?<!\d)(\d{1,9}) (?:of |in |for )?(?:the |your )?([a-z ]+)", re.IGNORECASE)
 
 
+def _texts(said: bytes | Raw, depth: int = _DEPTH) -> Iterator[str]:
+    """Yield what an error says: a text, or what the telling members of an object or a list say."""
+    if text := string(said):
+        yield text
+    elif depth:
+        fields = members(said) or {}
+        for each in elements(said) or [fields[name] for name in _TELLING if name in fields]:
+            yield from _texts(each, depth - 1)
+
+
 def _error_text(body: bytes, status: int) -> _ErrorText | None:
     """Read the error in a body: OpenAI's form, a list of one (Gemini), an object, text (Ollama: a string)."""
-    top = members((elements(body) or [body])[0])
+    whole = (elements(body) or [body])[0]
+    top = members(whole)
     if top is None:
         return _ErrorText(body[:_READ_AT_MOST].decode("utf-8", "replace"), set()) if status != _OK else None
-    error = members(top["error"]) if "error" in top else top
-    if error is None:
-        error = {"message": top["error"]}
-    texts = [string(error.get(name)) for name in ("message", "detail", "msg")]
+    said = top.get("error", whole)
+    error = members(said) or {}
     details = members(error["metadata"]) if "metadata" in error else None
-    texts.append(string((details or {}).get("raw")))  # OpenRouter quotes the provider
+    quoted = string((details or {}).get("raw"))  # OpenRouter quotes the provider
     return _ErrorText(
-        " ".join(filter(None, texts))[:_READ_AT_MOST],
+        " ".join((*_texts(said), quoted or ""))[:_READ_AT_MOST],
         {code for name in ("code", "type", "status") if (code := string(error.get(name)))},
         integer(error.get("n_ctx")),
         integer(error.get("n_prompt_tokens")),
