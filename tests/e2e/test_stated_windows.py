@@ -23,6 +23,7 @@ from tests.support.upstreams import (
     Behaviour,
     Message,
     Model,
+    count_tokens,
     in_pieces,
     plainly,
     running,
@@ -52,6 +53,31 @@ async def test_an_upstream_that_lists_its_window_is_never_overrun_from_the_secon
         for number in range(30, 40):
             assert (await chat.ask(question(number))).status_code == 200
     assert (model.refused, len(model.others)) == (0, 1)
+
+
+async def test_a_busy_moment_of_a_server_whose_requests_share_a_cache_prunes_no_other_request(
+    model: Model, chats: Chats, url: str
+) -> None:
+    """llama.cpp refuses all requests that it is answering, once they fill its cache together."""
+    model.listing = {"data": [{"id": "gpt-test", "meta": {"n_ctx": 32_768}}]}
+    chat = chats(url)
+    async with asyncio.timeout(PATIENCE):
+        while tokens_of(await chat.ask("Hello")).get("window") != 32_768:
+            pass
+    for number in range(20):
+        chat.messages += [user(question(number)), {"role": "assistant", "content": "It is done."}]
+    await chat.ask(question(20))
+    said = {"error": {"code": 500, "message": "Context size has been exceeded.", "type": "server_error"}}
+    model.replies.append(plainly(500, [JSON], json.dumps(said).encode()))
+    response = await chat.ask(question(21))
+    assert (response.status_code, window_from(response)) == (200, "refusal")
+    assert count_tokens(model.bodies()[-1]) < count_tokens(model.bodies()[-2])
+    other = chats(url, X_Unabridged_Session="other")
+    other.messages = list(chat.messages)
+    for each in (chat, other):
+        response = await each.ask(question(22))
+        assert (tokens_of(response)["window"], window_from(response)) == (32_768, "upstream")
+    assert model.views()[-1] == other.messages[:-1]
 
 
 @dataclass

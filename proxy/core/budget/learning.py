@@ -2,6 +2,7 @@
 
 A stated window may be wrong; the upstream's behaviour is not. So a refusal or a silent truncation lowers
 every stated window, even a policy's, and an answered prompt shows that the window is at least that large.
+A refusal that states no number may be about that moment alone, and lowers nothing to what surely fits.
 Such a lower bound never causes a cut: where it is all that is known, or has refuted the stated window, the
 view may grow until the upstream refuses. The newest evidence counts.
 
@@ -77,11 +78,21 @@ class WindowEvidence(msgspec.Struct):
         source = WindowSource.UPSTREAM if upstream else WindowSource.PRICES
         return Window(max(stated, self.answered), source, is_least=self.answered > stated)
 
-    def learn_refusal(self, stated: int | None, sent: int, now: float) -> None:
-        """Take the window that a refusal states, or guess it from the number of tokens sent."""
-        if stated is None or stated < LEAST:
-            stated = max(int(min(sent, self.refused or sent) * _SHRUNK), LEAST)
-        self._lower(stated, WindowSource.REFUSAL, now)
+    def learn_refusal(self, stated: int | None, sent: int, now: float, upstream: int | None = None) -> int:
+        """Take the window that a refusal states, or guess it from the number of tokens sent.
+
+        Returns the window that the refused request is to be pruned to. A guess lowers the window for others
+        neither below what was answered nor below half of what the ``upstream`` states: a server whose
+        requests share one cache refuses what it takes a moment later.
+        """
+        if stated is not None and stated >= LEAST:
+            self._lower(stated, WindowSource.REFUSAL, now)
+            return stated
+        guessed = max(int(min(sent, self.refused or sent) * _SHRUNK), LEAST)
+        taken = max(self.answered, (upstream or 0) // 2)
+        if taken < sent:
+            self._lower(max(guessed, taken), WindowSource.REFUSAL, now)
+        return guessed
 
     def learn_truncation(self, counted: int, now: float) -> None:
         """Take note that the upstream silently drops what exceeds ``counted`` tokens."""

@@ -149,9 +149,9 @@ class Sender:
         """
         refusal = self.refusal(exchange, sent)
         may_change = not exchange.request.incoming.is_shadow
-        if self.learn_window(exchange, refusal):
+        if window := self.learn_window(exchange, refusal):
             may_prune = may_change and exchange.request.budget is budget
-            is_pruned = may_prune and await self.decisions.prune_harder(exchange)
+            is_pruned = may_prune and await self.decisions.prune_harder(exchange, window)
             if is_pruned:
                 self.add_parameters(exchange)
             return is_pruned
@@ -165,13 +165,13 @@ class Sender:
     def refusal(self, exchange: Exchange, sent: Sent) -> Refusal:
         return self.dialect.refusal(sent.response.status, sent.opening, exchange.body)
 
-    def learn_window(self, exchange: Exchange, refusal: Refusal, more: int = 0) -> bool:
-        """Learn the window from a refusal for length; return whether anything was learned.
+    def learn_window(self, exchange: Exchange, refusal: Refusal, more: int = 0) -> int | None:
+        """Learn the window from a refusal for length; return the one to prune the request to, if any.
 
         ``more`` are counted tokens that were sent after the view.
         """
         if refusal.overflow is None:
-            return False
+            return None
         request, counted = exchange.request, exchange.counted_tokens + more
         reserve = reserve_of(request.history, request.incoming.policy) or 0
         return self.models.learn_refusal(request.model, counted, reserve, refusal.overflow)

@@ -149,23 +149,25 @@ class Models:
             )
         return window
 
-    def learn_refusal(self, model: Model, counted: int, reserve: int, refusal: Overflow) -> bool:
+    def learn_refusal(self, model: Model, counted: int, reserve: int, refusal: Overflow) -> int | None:
         """Learn from a refusal for length what it says, or that there was one.
 
-        Returns False and learns nothing where the refusal cannot be about length: upstreams quote what they
-        do not understand, and a request may contain the words of such a refusal. ``counted`` are the tokens
-        that were sent, ``reserve`` those that were asked for.
+        Returns the window, in tokens, that the request is to be pruned to. Returns None and learns nothing
+        where the refusal cannot be about length: upstreams quote what they do not understand, and a request
+        may contain the words of such a refusal. ``counted`` are the tokens that were sent, ``reserve`` those
+        that were asked for.
         """
         sent = model.ratio.calibrated(counted)
         if refusal.window and refusal.window > _PLAUSIBLE * sent + reserve:
-            return False
+            return None
         seemed_to_fit = refusal.window is not None and sent + reserve <= refusal.window
         if refusal.prompt_tokens or seemed_to_fit:
             model.ratio.refused(counted, refusal.prompt_tokens)
-        model.evidence.learn_refusal(refusal.window, sent, self._clock.monotonic())
+        now, upstream = self._clock.monotonic(), model.stated.window
+        window = model.evidence.learn_refusal(refusal.window, sent, now, upstream)
         fits_alone = refusal.window is not None and (refusal.prompt_tokens or sent) <= refusal.window
         model.evidence.counts_answer = fits_alone
-        return True
+        return window
 
     def learn_usage(
         self, model: Model, growth: Growth, counted: int, usage: Usage | None, shown: int = 0

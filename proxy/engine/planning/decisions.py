@@ -11,7 +11,7 @@ from math import ceil
 
 from msgspec.structs import replace
 
-from proxy.core.budget.budget import Budget, Stage, budget_tokens, stage_of
+from proxy.core.budget.budget import Budget, Stage, Window, WindowSource, budget_tokens, stage_of
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import EMPTY, Plan, view_tokens
 from proxy.core.planning.reasoning import signed_in
@@ -77,12 +77,23 @@ class Decisions:
     """Makes the answerer for the tool with which the model reads messages that a plan has cut."""
 
     async def budget(
-        self, incoming: Incoming, history: History, chain: Chain, model: Model, tool: bytes
+        self,
+        incoming: Incoming,
+        history: History,
+        chain: Chain,
+        model: Model,
+        tool: bytes,
+        refused: int | None = None,
     ) -> Budget:
-        """Return the request's budget: what the policy allows, or less where the client asks for less."""
+        """Return the request's budget: what the policy allows, or less where the client asks for less.
+
+        It is made for no larger window than was just ``refused`` to this request.
+        """
         policy, asked = incoming.policy, incoming.lower_budget
         reserve = reserve_of(history, policy)
         window, ratio = self.models.window(model, policy), model.ratio.value
+        if refused is not None and (window.limit is None or refused < window.limit):
+            window = Window(refused, WindowSource.REFUSAL)
         limit = None if window.is_least else window.tokens
         added = await self.reader.member_tokens(tool) if tool else 0
         head, last_user = await self.reader.head_tokens(history) + added, chain.last_user_tokens
@@ -147,11 +158,11 @@ class Decisions:
         decision = await self.epochs.without_reasoning(exchange.request, exchange.decision)
         return decision is not None and self._take(exchange, exchange.request, decision)
 
-    async def prune_harder(self, exchange: Exchange) -> bool:
-        """Decide again with the window just learned; return False if the body stays the same."""
-        before = exchange.request
-        budget = await self.budget(before.incoming, before.history, before.chain, before.model, before.tool)
-        request = replace(before, budget=budget, log=exchange.decision.log)
+    async def prune_harder(self, exchange: Exchange, window: int) -> bool:
+        """Decide again with a window in tokens, after a refusal; return False if the body stays the same."""
+        old = exchange.request
+        budget = await self.budget(old.incoming, old.history, old.chain, old.model, old.tool, window)
+        request = replace(old, budget=budget, log=exchange.decision.log)
         return self._take(exchange, request, await self.decide(request))
 
     def _take(self, exchange: Exchange, request: Request, decision: Decision) -> bool:

@@ -61,6 +61,32 @@ def test_a_refusal_without_numbers_leaves_three_quarters_of_what_was_sent():
     assert known(evidence, None, None, None) == (6_000, "refusal")
 
 
+def test_a_refusal_without_numbers_lowers_no_window_below_what_was_answered():
+    evidence = WindowEvidence()
+    evidence.learn_answer(7_500)
+    assert evidence.learn_refusal(None, sent=8_000, now=0.0) == 6_000, "what the refused request may have"
+    assert (known(evidence, None, None, None), evidence.answered) == ((7_500, "refusal"), 7_500)
+    evidence = WindowEvidence()
+    evidence.learn_answer(9_000)
+    assert evidence.learn_refusal(None, sent=8_000, now=0.0) == 6_000
+    assert (known(evidence, None, None, PRICES), evidence.answered) == ((PRICES, "prices"), 9_000)
+
+
+def test_a_refusal_without_numbers_far_below_what_the_upstream_states_lowers_no_window():
+    evidence = WindowEvidence()
+    assert evidence.learn_refusal(None, sent=8_000, now=0.0, upstream=UPSTREAM) == 6_000
+    assert known(evidence, None, UPSTREAM, PRICES) == (UPSTREAM, "upstream")
+    evidence.learn_refusal(None, sent=12_000, now=0.0, upstream=UPSTREAM)
+    assert known(evidence, None, UPSTREAM, PRICES) == (9_000, "refusal")
+
+
+def test_a_refusal_with_a_number_lowers_what_was_answered_and_what_is_stated():
+    evidence = WindowEvidence()
+    evidence.learn_answer(7_500)
+    assert evidence.learn_refusal(4_096, sent=8_000, now=0.0, upstream=128_000) == 4_096
+    assert (known(evidence, None, 128_000, None), evidence.answered) == ((4_096, "refusal"), 4_096)
+
+
 def test_an_answer_raises_what_upstream_or_price_list_state_and_then_nothing_is_cut_by_it():
     evidence = WindowEvidence()
     evidence.learn_answer(21_000)
