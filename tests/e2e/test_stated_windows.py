@@ -35,6 +35,12 @@ LISTED: dict[str, Message] = {
     "OpenRouter": {"id": "gpt-test", "context_length": 1000, "top_provider": {"context_length": 900}},
     "vLLM": {"id": "gpt-test", "object": "model", "owned_by": "vllm", "max_model_len": 1000},
     "llama.cpp": {"id": "gpt-test", "meta": {"n_ctx_train": 131_072, "n_ctx": 1000, "n_vocab": 128_256}},
+    "Groq": {"id": "gpt-test", "context_window": 1000, "max_completion_tokens": 32_768},
+    "LiteLLM": {"id": "gpt-test", "max_input_tokens": 1000, "max_output_tokens": 4096},
+    "LiteLLM, before a larger window": {"id": "gpt-test", "max_input_tokens": 1000, "context_length": 9000},
+    "DeepInfra": {"id": "gpt-test", "metadata": {"context_length": 1000, "max_tokens": 1000}},
+    "a number as text": {"id": "gpt-test", "context_length": "1000"},
+    "a name with a prefix": {"id": "models/gpt-test", "context_length": 1000},
 }
 
 
@@ -184,6 +190,7 @@ LOCAL: dict[str, dict[str, object]] = {
     "llama.cpp": {"/props": PROPS},
     "LM Studio": {"/api/v0/models": LM_STUDIO},
     "Mistral": {"/v1/models": {"data": [{"id": "gpt-test", "max_context_length": 4096}]}},
+    "Together": {"/v1/models": [{"id": "other"}, {"id": "gpt-test", "context_length": 4096}]},
 }
 
 

@@ -4,8 +4,9 @@ Many servers state them, each at its own endpoint. ``/v1/models`` is asked first
 local servers have, outside the API: there the context of the running model counts, not the largest that it
 could have. An endpoint that the server does not have (404, 405, 410) is not asked again. Sources:
 
-- ``/v1/models``: OpenRouter (``context_length``), vLLM (``max_model_len``), llama.cpp (``meta.n_ctx``),
-  Mistral (``max_context_length``)
+- ``/v1/models``: OpenRouter and Together (``context_length``), Groq (``context_window``), vLLM
+  (``max_model_len``), Mistral (``max_context_length``), LiteLLM (``max_input_tokens``), llama.cpp
+  (``meta.n_ctx``), DeepInfra (``metadata.context_length``)
 - Ollama, ``GET /api/ps`` and ``POST /api/show``: https://docs.ollama.com/api
 - llama.cpp, ``GET /props``: https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md
 - LM Studio, ``GET /api/v0/models``: https://lmstudio.ai/docs/developer/rest/endpoints
@@ -40,8 +41,15 @@ _OK = 200
 _TOO_MANY = 429
 _ABSENT = (404, 405, 410)
 """Status codes of an endpoint that the server does not have. Any other 4xx may be about the caller alone."""
+_DIGITS = 10
+"""A number of so many digits is no window."""
 _NUM_CTX = re.compile(r"^num_ctx\s+(\d+)", re.MULTILINE)
-_LISTED = ("context_length", "max_model_len", "max_context_length")
+_LISTED = ("context_length", "context_window", "max_model_len", "max_context_length", "max_input_tokens")
+"""Members of a listed model. The last is a limit of the input alone, so the window may be larger.
+
+OpenRouter's ``top_provider`` is left out: a longer prompt goes to another provider.
+"""
+_NESTED = (("meta", "n_ctx"), ("metadata", "context_length"))
 
 Headers = Sequence[Header]
 
@@ -177,9 +185,11 @@ class StatedWindows:
         elif status >= 400:
             raise _Unanswered(_FORBIDDEN)
         try:
-            return as_mapping(await asyncio.to_thread(loads, content or b"")) if status == _OK else {}
+            said = await asyncio.to_thread(loads, content or b"") if status == _OK else None
         except ValueError:
             return {}
+        is_bare = isinstance(said, list)  # as Together's list is
+        return {"data": cast("list[object]", said)} if is_bare else as_mapping(said)
 
 
 def _asker(stated: Stated, headers: Headers) -> tuple[int, int]:
@@ -187,12 +197,17 @@ def _asker(stated: Stated, headers: Headers) -> tuple[int, int]:
 
 
 def _listed(listing: Mapping[str, object]) -> Iterator[tuple[str, int]]:
-    """Yield the models of a list and their windows; of several numbers the smallest applies."""
+    """Yield the models of a list and their windows; of several numbers the smallest applies.
+
+    Gemini lists names with a prefix that requests may leave out.
+    """
     for model in _models(listing, "data"):
-        stated = [*(model.get(member) for member in _LISTED), as_mapping(model.get("meta")).get("n_ctx")]
+        stated = [model.get(member) for member in _LISTED]
+        stated += [as_mapping(model.get(member)).get(name) for member, name in _NESTED]
         windows = list(filter(None, map(_window, stated)))
         if windows and (name := text_or_empty(model.get("id"))):
             yield name, min(windows)
+            yield name.removeprefix("models/"), min(windows)
 
 
 def _models(listing: Mapping[str, object], member: str) -> list[Mapping[str, object]]:
@@ -201,7 +216,9 @@ def _models(listing: Mapping[str, object], member: str) -> list[Mapping[str, obj
 
 
 def _window(value: object) -> int | None:
-    """Return a number of tokens that may be a context window, else None."""
+    """Return a number of tokens that may be a context window, else None; some servers write it as text."""
+    if isinstance(value, str) and value.isdecimal() and len(value) < _DIGITS:
+        value = int(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return int(value) if value >= LEAST else None
