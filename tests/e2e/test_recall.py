@@ -393,6 +393,19 @@ async def test_where_what_was_recalled_is_refused_the_model_answers_without_it(
     assert model.invalid == []
 
 
+async def test_reasoning_beside_a_call_of_ours_is_left_out_where_the_upstream_refuses_it(
+    model: Model, url: str
+) -> None:
+    words = "messages.2.assistant.reasoning_content: property 'reasoning_content' is unsupported"
+    refused = plainly(400, [JSON], json.dumps({"message": words}).encode())
+    model.replies += [{**recalls(), "reasoning_content": "hm"}, refused, said("In cash.")]
+    answer = await ask(url, long_talk())
+    assert answer.choices[0].message.content == "In cash."
+    _, second, third = model.bodies()
+    assert second["messages"][-2].pop("reasoning_content") == "hm"
+    assert third == second
+
+
 @both
 @pytest.mark.parametrize(
     "words",

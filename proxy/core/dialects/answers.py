@@ -92,6 +92,8 @@ class Refusal(msgspec.Struct, frozen=True):
     """The upstream accepts no tools, or fewer."""
     is_of_reasoning: bool = False
     """The upstream rejects signed reasoning in the messages: it was made in another conversation."""
+    refused_members: frozenset[str] = frozenset()
+    """Members of messages, of reasoning that is not signed, that the upstream does not take."""
     is_invalid: bool = False
     """The upstream calls the request invalid; something that the proxy added may be the reason."""
     is_of_parameter: bool = False

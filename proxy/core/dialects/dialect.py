@@ -303,6 +303,10 @@ class Dialect(Protocol):
         """Append messages to those of a request's body."""
         ...
 
+    def without_members(self, raw: bytes, names: Collection[str]) -> bytes:
+        """Remove members with these names from the messages of a request's body."""
+        ...
+
     def without_tools(self, raw: bytes, is_meant: Callable[[str], bool]) -> bytes:
         """Remove the tools whose names ``is_meant`` accepts from a request's body.
 

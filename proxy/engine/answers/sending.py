@@ -158,6 +158,7 @@ class Sender:
         return may_change and (
             self._let_alternate(exchange, refusal)
             or (refusal.is_of_reasoning and await self.decisions.leave_out_reasoning(exchange))
+            or self._leave_out_members(exchange, refusal)
             or self._withdraw_tool(exchange, refusal)
             or self._withdraw_parameters(exchange, refusal)
         )
@@ -188,6 +189,23 @@ class Sender:
         body = self.decisions.body(request, exchange.decision)
         is_changed = body != exchange.plain_body
         exchange.set_request(request, exchange.decision, body)
+        return is_changed
+
+    def _leave_out_members(self, exchange: Exchange, refusal: Refusal) -> bool:
+        """If members of messages were refused that some have, leave them out from now on.
+
+        Returns whether that changes the body. A client that appends never sent them: they are of answers.
+        """
+        request, known = exchange.request, exchange.request.model.refused_members
+        if refusal.refused_members <= known:
+            return False
+        request.model.refused_members = known | refusal.refused_members
+        body = self.decisions.body(request, exchange.decision)
+        is_changed = body != exchange.plain_body
+        if is_changed:
+            exchange.set_request(request, exchange.decision, body)
+        else:
+            request.model.refused_members = known
         return is_changed
 
     def _withdraw_tool(self, exchange: Exchange, refusal: Refusal) -> bool:

@@ -108,10 +108,16 @@ class _Course:
         return following
 
     async def _sent(self, body: bytes) -> tuple[Sent, Refusal]:
-        sender, incoming = self.loop.sender, self.exchange.request.incoming
+        sender, request = self.loop.sender, self.exchange.request
+        taken = self.rounds.dialect.without_members(body, request.model.refused_members)
         with step(ROUND):
-            sent = _unpacked(await sender.forward(incoming, body, is_first=False))
-        return sent, sender.refusal(self.exchange, sent)
+            sent = _unpacked(await sender.forward(request.incoming, taken, is_first=False))
+        refusal = sender.refusal(self.exchange, sent)
+        if refusal.refused_members <= request.model.refused_members:
+            return sent, refusal
+        await sent.response.aclose()  # what an answer of these rounds has may be refused for the first time
+        request.model.refused_members |= refusal.refused_members
+        return await self._sent(body)
 
     async def conclude(self, editor: AnswerEditor) -> None:
         """Record the upstream messages of the answer, where the client gets another message instead."""

@@ -68,6 +68,8 @@ class Model(msgspec.Struct, kw_only=True):
     """Whether it was logged that head and last message exceed the window."""
     alternates: bool = False
     """Whether the model has refused two user messages in a row."""
+    refused_members: frozenset[str] = frozenset()
+    """Members of messages that the upstream does not take, such as reasoning that it wrote itself."""
     refuses_cache_key: bool = False
     """Whether the upstream does not take ``prompt_cache_key``."""
     refuses_tools: bool = False

@@ -137,16 +137,17 @@ class Decisions:
         return decision
 
     def body(self, request: Request, decision: Decision) -> bytes:
-        """Return the body to send: the client's own bytes, unless something is cut or added."""
+        """Return the body to send: the client's own bytes, unless something is cut, added or was refused."""
         history, plan, epoch = request.history, decision.plan, decision.epoch
         if decision.is_unsigned or (epoch is None and plan != EMPTY):
             unsigned = signed_in(request.chain)  # no epoch says what was made before the plan (law 9)
         else:
             unsigned = epoch.without_reasoning if epoch is not None else ()
         tool = request.tool_under(plan)
-        if not (plan != EMPTY or history.hidden or history.injection is not None or unsigned or tool):
-            return history.body.raw
-        return history.edited_body(plan, unsigned, alternates=request.alternates(epoch), tool=tool)
+        body = history.body.raw
+        if plan != EMPTY or history.hidden or history.injection is not None or unsigned or tool:
+            body = history.edited_body(plan, unsigned, alternates=request.alternates(epoch), tool=tool)
+        return request.chain.dialect.without_members(body, request.model.refused_members)
 
     def answerers(self, request: Request, decision: Decision) -> list[Answerer]:
         """Return the answerers for tools that the proxy added to this request or to its history."""

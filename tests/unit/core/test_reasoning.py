@@ -139,3 +139,14 @@ def test_a_refusal_of_signed_reasoning_is_understood(status: int, body: bytes):
 )
 def test_no_other_is_taken_for_one(status: int, body: bytes, request_body: bytes):
     assert not CHAT.refusal(status, body, request_body).is_of_reasoning
+
+
+def test_members_that_a_model_refuses_are_cut_out_of_a_body_and_every_other_byte_stays():
+    bare = (
+        b'{"model" : "m", "messages":[{"role":"user","content":"reasoning_content"},'
+        b'{"role":"assistant", "content":"\\ud83d y" }], "reasoning_content": 1}'
+    )
+    raw = bare.replace(b'"role":"assistant", ', b'"role":"assistant", "reasoning_content" : "so", ')
+    assert CHAT.without_members(raw, ["reasoning_content"]) == bare
+    assert CHAT.without_members(raw, ["reasoning"]) == raw
+    assert CHAT.without_members(bare, ["reasoning_content"]) == bare

@@ -163,6 +163,17 @@ class ChatCompletions:
     def followed_by(self, raw: bytes, messages: Sequence[bytes]) -> bytes:
         return read_body(raw, len(raw)).followed_by(messages) if messages else raw
 
+    def without_members(self, raw: bytes, names: Collection[str]) -> bytes:
+        hints = [b'"%b"' % name.encode() for name in names]
+        if not any(hint in raw for hint in hints):
+            return raw
+        read, changes = read_body(raw, len(raw)), dict.fromkeys(names)
+        left = [
+            JSONObject.read(each).changed(changes).raw if any(hint in each for hint in hints) else each
+            for each in read.messages
+        ]
+        return raw if left == [*read.messages] else read.with_messages(left)
+
     def without_tools(self, raw: bytes, is_meant: Callable[[str], bool]) -> bytes:
         written = JSONObject.read(raw)
         tools = elements(bytes(written.members.get("tools", b""))) or []

@@ -1,4 +1,4 @@
-"""Recognises refusals about the context window, order of roles, signed reasoning, tools, and parameters.
+"""Recognises refusals about the context window, order of roles, reasoning, tools, and parameters.
 
 Upstreams do not agree on error codes, so most refusals are recognised by their wording. The rows of
 `_WORDINGS` find an exceeded context window and its size: each row is one upstream's sentence, and the first
@@ -215,6 +215,13 @@ _OF_REASONING = re.compile(
     r"|encrypted content .{0,200}could not be (?:verified|decrypted)",
     re.IGNORECASE | re.DOTALL,
 )
+_OF_MEMBER = re.compile(
+    # Mistral, which takes nothing that it does not know; Groq and Cerebras, which have a name of their own.
+    # DeepSeek refuses messages that lack it: what is wanted back must not match.
+    rb"messages\b[^{}]{0,80}?\b(reasoning(?:_content)?)\b[^{}]{0,80}?"
+    rb"(?:unsupported|not (?:supported|permitted|allowed)|extra_forbidden)",
+    re.IGNORECASE,
+)
 _ENCRYPTED = "invalid_encrypted_content"
 
 
@@ -230,6 +237,9 @@ def read_refusal(status: int, body: bytes, request: bytes = b"") -> Refusal:
         takes_no_tools=status in _TOOLLESS and _NO_TOOLS.search(body) is not None,
         is_of_reasoning=text is not None
         and (_ENCRYPTED in text.codes or _matched(text, (_OF_REASONING,), request) is not None),
+        refused_members=frozenset(
+            each.decode().lower() for each in (_OF_MEMBER.findall(body) if is_invalid else ())
+        ),
         is_invalid=is_invalid,
         is_of_parameter=is_invalid and _UNKNOWN_PARAMETER.search(body) is not None,
         is_of_cache_key=is_invalid and b"prompt_cache_key" in body,
