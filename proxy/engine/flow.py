@@ -105,6 +105,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         """Counted tokens of the request if nothing were cut, head included."""
         return self.budget.head + self.chain.tokens.total
 
+    @property
+    def shown(self) -> int | None:
+        """How many of the tokens are of images, audio and files; None where nobody can count all tokens."""
+        return None if self.history.body.is_added_to else self.chain.shown
+
     def tool_under(self, plan: Plan) -> bytes:
         """Return the proxy's tool where it goes out with the request under this plan; else empty."""
         is_sent = self.tool and carries_tool(plan, self.incoming.policy, self.history.ours())

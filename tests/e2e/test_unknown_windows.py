@@ -236,6 +236,47 @@ async def test_pictures_that_cost_more_than_counted_raise_the_count(
     assert tokens_of(responses[-1])["sent"] >= 3_500 * 12
 
 
+FOUND: dict[str, tuple[Message, int]] = {
+    "a web search": ({"plugins": [{"id": "web"}]}, 400),
+    "a short web search": ({"web_search_options": {}}, 1_500),
+    "what nobody announces": ({}, 9_000),
+}
+
+
+@pytest.mark.parametrize("how", FOUND)
+async def test_tokens_that_are_not_in_the_request_count_for_nobody_else(
+    model: Model, chats: Chats, url: str, how: str
+) -> None:
+    members, extra = FOUND[how]
+    whole_story = chats(url)
+    whole_story.members["model"] = "gpt-4o"
+    before = [tokens_of(await whole_story.ask(question(number) * 10))["sent"] for number in range(12)]
+    model.replies.extend([counting(lambda prompt: prompt + extra)] * 12)
+    for number in range(12):
+        searching = chats(url, X_Unabridged_Session=str(number))
+        searching.members |= {"model": "gpt-4o", **members}
+        await searching.ask(question(number) * 4)
+    after = tokens_of(await whole_story.ask("And now?"))["sent"]
+    assert before[-1] < after < before[-1] + 500
+
+
+async def test_searches_that_find_less_each_time_look_like_no_truncation(
+    model: Model, chats: Chats, url: str
+) -> None:
+    long = chats(url)
+    long.members["model"] = "gpt-4o"
+    for number in range(40):
+        await long.ask(question(number) * 5)
+    found = iter([9_000, 8_700, 8_600, 8_800])
+    model.replies.extend([counting(lambda _: next(found))] * 4)
+    searching = chats(url, X_Unabridged_Session="searching")
+    searching.members["model"] = "gpt-4o"
+    responses = [await searching.ask(question(number)) for number in range(4)]
+    responses.append(await long.ask("And now?"))
+    assert {window_from(response) for response in responses} == {"prices"}
+    assert whole(long, model)
+
+
 async def test_a_truncation_is_noticed_though_an_early_message_had_a_picture(
     model: Model, chats: Chats, url: str
 ) -> None:

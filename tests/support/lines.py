@@ -97,6 +97,7 @@ class LinesBody:
     output_limit: int | None = None
     is_streamed: bool = False
     names_cache: bool = True
+    is_added_to: bool = False
 
     @property
     def raw(self) -> bytes:

@@ -56,6 +56,8 @@ class WindowEvidence(msgspec.Struct):
     """Time until which ``refused`` holds, in monotonic seconds."""
     answered: int = 0
     """Tokens of the longest prompt that was answered."""
+    answered_at: float = 0.0
+    """When a prompt of that length was last answered, in monotonic seconds."""
     is_tracked: bool = False
     """Whether the upstream's count has ever grown with what was sent; before that no truncation is believed.
 
@@ -94,9 +96,15 @@ class WindowEvidence(msgspec.Struct):
             self._lower(max(guessed, taken), WindowSource.REFUSAL, now)
         return guessed
 
-    def learn_truncation(self, counted: int, now: float) -> None:
-        """Take note that the upstream silently drops what exceeds ``counted`` tokens."""
+    def learn_truncation(self, counted: int, now: float) -> bool:
+        """Take note that the upstream silently drops what exceeds ``counted`` tokens.
+
+        Returns False and learns nothing where the last hour's answers included one to a longer prompt.
+        """
+        if excess(self.answered, counted) >= 0 and now <= self.answered_at + FADES:
+            return False
         self._lower(counted, WindowSource.TRUNCATED, now)
+        return True
 
     def _lower(
         self, window: int, by: Literal[WindowSource.REFUSAL, WindowSource.TRUNCATED], now: float
@@ -104,9 +112,10 @@ class WindowEvidence(msgspec.Struct):
         self.refused, self.by, self.believed_until = window, by, now + FADES
         self.answered = min(self.answered, window)
 
-    def learn_answer(self, prompt: int) -> None:
+    def learn_answer(self, prompt: int, now: float = 0.0) -> None:
         """Take note that a prompt of this many tokens, by the upstream's count, was answered."""
-        self.answered = max(self.answered, prompt)
+        if prompt >= self.answered:
+            self.answered, self.answered_at = prompt, now
         if self.refused is not None and prompt > self.refused:
             self.refused = None
 
@@ -119,7 +128,7 @@ class Sample(StrEnum):
     PLAIN = "plain"
     """The count may be compared with what was sent."""
     ODD = "odd"
-    """Some of the request was not counted."""
+    """Some of the request was not counted, or something else was."""
 
 
 class Growth(msgspec.Struct):
@@ -127,7 +136,9 @@ class Growth(msgspec.Struct):
 
     A server that truncates silently counts only what it keeps: about as much each time. Other servers also
     count less than was sent: some leave out cached tokens, and some templates drop the reasoning of earlier
-    exchanges. But there the count falls far below the largest, or keeps growing between requests.
+    exchanges. But there the count falls far below the largest, or keeps growing between requests. And some
+    count more than was sent, such as a remote video or what a web search found; that may be less each time,
+    but has been sent whole as long as the count exceeds what the request itself can have.
     """
 
     sent: int = 0
@@ -142,10 +153,11 @@ class Growth(msgspec.Struct):
     shown: int = 0
     """How many of the tokens sent are of images, audio and files, which only estimates tell."""
 
-    def observe(self, sent: int, count: int, shown: int = 0) -> Sample:
+    def observe(self, sent: int, count: int, shown: int = 0, ratio: float = 1.0) -> Sample:
         """Take note that the upstream counted ``count`` tokens for ``sent`` counted tokens.
 
-        Where much else is ``shown`` than before, the counts so far say nothing of what was sent.
+        Where much else is ``shown`` than before, the counts so far say nothing of what was sent. ``ratio`` is
+        the learned one: with it the request itself has ``ratio * sent`` of the upstream's tokens.
         """
         if 2 * sent < self.sent:
             return Sample.PLAIN  # a side request, such as a subagent's, tells nothing about the conversation
@@ -170,7 +182,7 @@ class Growth(msgspec.Struct):
         is_without_cached = abs(count - brought * rate) <= max(count, brought * rate) / 10 + _CACHE_BLOCK
         if is_growing or is_without_cached or _PINNED * count < (_PINNED - 1) * self.count:
             self.stalls = 0
-        elif excess(sent, self.sent) >= 0:
+        elif excess(sent, self.sent) >= 0 and ratio * sent > self.count:
             self.stalls += 2 if count == self.count else 1  # exactly the same count is stronger evidence
         return Sample.ODD
 
@@ -193,7 +205,7 @@ def excess(sent: int, before: int) -> int:
 STEPS = 20
 """Grid points in 1.0: the ratio is a whole number of steps of 5 %."""
 LOWEST, HIGHEST = 16, 60
-"""0.8 and 3.0, in steps."""
+"""0.8 and 3.0, in steps. A sample above that is ignored: it counts what was not in the request."""
 UNKNOWN = 26
 """1.3 in steps: the initial ratio of an unknown model."""
 SMALL = 200
@@ -262,7 +274,7 @@ class Ratio(msgspec.Struct):
         self.steps = min(raised, HIGHEST)
 
     def _sampled(self, counted: int, real: int) -> bool:
-        if counted < SMALL or real <= 0:
+        if counted < SMALL or not 0 < real * STEPS <= HIGHEST * counted:
             return False
         self.samples += 1
         self.recent = [*self.recent[1 - WINDOW :], real * STEPS / counted]

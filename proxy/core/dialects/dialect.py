@@ -137,6 +137,8 @@ class Body(ABC):
     """Whether several alternative answers are requested."""
     names_cache: bool = False
     """Whether the body sets a key for the provider's prompt cache."""
+    is_added_to: bool = False
+    """Whether the provider adds to the prompt, such as what a web search finds, which nobody can count."""
     output_limit: int | None = None
     """Limit of the answer in tokens; None where the body sets none."""
     has_tools: bool = False

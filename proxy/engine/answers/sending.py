@@ -61,7 +61,7 @@ class Sender:
             asks_usage = False
         else:
             asks_usage = body.is_streamed and not body.wants_usage
-        counted, shown = exchange.counted_tokens, request.chain.shown
+        counted, shown = exchange.counted_tokens, request.shown
         if asks_usage and request.model.wants_usage(counted, window, shown):
             exchange.body = self.dialect.asking_for_usage(exchange.body)
             exchange.adds_usage = True

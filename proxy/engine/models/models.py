@@ -84,17 +84,17 @@ class Model(msgspec.Struct, kw_only=True):
         """The model's name in logs and traces, shortened: clients choose names of any length."""
         return self.name[:_LABEL]
 
-    def wants_usage(self, counted: int, window: Window, shown: int = 0) -> bool:
+    def wants_usage(self, counted: int, window: Window, shown: int | None = 0) -> bool:
         """Whether the usage of a request of so many ``counted`` tokens would teach something.
 
-        ``shown`` are those of images, audio and files in its conversation.
+        ``shown`` are those of images, audio and files in its conversation: None where nobody can count all.
 
         That is so while there are too few samples, or while the window is unknown and no request of this
         length was answered yet. Short requests, which are no samples, are asked as often among themselves.
         """
         sent = self.ratio.calibrated(counted)
         samples, longest = self.ratio.samples, self.evidence.answered
-        if shown > SHOWN * counted:
+        if shown is None or shown > SHOWN * counted:
             samples, longest = self.estimates, max(longest, self.longest)
         samples = samples if counted >= SMALL else self.short_samples
         is_longest = sent >= COUNTED and excess(sent, longest) >= 0
@@ -172,37 +172,39 @@ class Models:
         return window
 
     def learn_usage(
-        self, model: Model, growth: Growth, counted: int, usage: Usage | None, shown: int = 0
+        self, model: Model, growth: Growth, counted: int, usage: Usage | None, shown: int | None = 0
     ) -> None:
         """Compare our count of a request's tokens with the upstream's; ``growth`` is that of its lane.
 
         Where many tokens of its conversation are ``shown`` (images, audio, files), our count is an estimate:
-        it can be too low for this model, but says nothing of its tokenizer.
+        it can be too low for this model, but says nothing of its tokenizer. Where ``shown`` is None the
+        provider has added tokens, so a count that is higher says nothing either.
         """
         if usage is None or not usage.prompt_tokens:
             return
         model.shows_cache |= bool(usage.cached_tokens)
         model.short_samples += counted < SMALL
         prompt, sent, evidence = usage.prompt_tokens, model.ratio.calibrated(counted), model.evidence
+        now = self._clock.monotonic()
         # Whether any recent sample is close enough to our own count to be another tokenizer's.
         is_plausible = model.is_estimate_plausible or max(model.ratio.recent, default=0.0) >= PLAUSIBLE
         has_agreed = is_plausible and evidence.is_tracked
-        sample = growth.observe(counted, prompt, shown)
-        if shown > SHOWN * counted >= SHOWN * SMALL:
+        sample = Sample.ODD if shown is None else growth.observe(counted, prompt, shown, model.ratio.value)
+        is_estimate = shown is None or shown > SHOWN * counted
+        if is_estimate and counted >= SMALL:
             model.estimates += 1
             model.is_estimate_plausible |= prompt * STEPS >= PLAUSIBLE * counted
             model.longest = max(model.longest, sent)
-        if sample is not Sample.ODD and (prompt > sent or shown <= SHOWN * counted):
+        if sample is not Sample.ODD and (prompt > sent or not is_estimate):
             model.ratio.observe(counted, prompt)
         evidence.is_tracked |= sample is Sample.TRACKED
         if prompt <= _PLAUSIBLE * model.ratio.calibrated(counted):
-            evidence.learn_answer(prompt)
+            evidence.learn_answer(prompt, now)
         window = growth.window if has_agreed else None
-        if window is not None and evidence.refused != window:
+        if window is not None and evidence.refused != window and evidence.learn_truncation(window, now):
             log_warning(
                 "the upstream truncates in silence: it counts no more than its window, whatever is sent",
                 model=model.label,
                 window=window,
                 sent=model.ratio.calibrated(counted),
             )
-            evidence.learn_truncation(window, self._clock.monotonic())

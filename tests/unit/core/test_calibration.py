@@ -63,10 +63,20 @@ def test_one_strange_sample_moves_it_by_one_step_at_most() -> None:
     fresh, settled = Ratio.of("gpt-4o"), Ratio.of("gpt-4o")
     for _ in range(3):
         settled.observe(1_000, 1_000)
-    fresh.observe(1_000, 9_000)
-    settled.observe(1_000, 9_000)
+    fresh.observe(1_000, 2_900)
+    settled.observe(1_000, 2_900)
     assert fresh.value == 1.05
     assert settled.value == 1.0
+
+
+def test_a_count_that_no_tokenizer_makes_of_the_text_is_no_sample() -> None:
+    ratio = Ratio.of("gpt-4o")
+    for _ in range(5):
+        ratio.observe(300, 9_000)
+    assert ratio == Ratio.of("gpt-4o")
+    for _ in range(5):
+        ratio.observe(300, 900)
+    assert ratio.value == 3.0
 
 
 def test_an_estimate_that_rocks_within_a_step_moves_nothing() -> None:

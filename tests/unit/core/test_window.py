@@ -115,6 +115,16 @@ def test_the_newest_evidence_counts():
 # --- truncation ---
 
 
+def test_where_a_longer_prompt_was_answered_within_the_hour_nothing_is_truncated():
+    evidence = WindowEvidence()
+    evidence.learn_answer(17_000, now=5.0)
+    assert not evidence.learn_truncation(9_000, now=FADES)
+    assert known(evidence, *[None] * 3) == (None, "unknown")
+    assert evidence.learn_truncation(16_000, now=FADES), "a truncating server counts about as much each time"
+    evidence.learn_answer(17_000, now=6.0)
+    assert evidence.learn_truncation(9_000, now=FADES + 7.0), "it was restarted with another window"
+
+
 def counted(*requests: tuple[int, int]) -> Growth:
     growth = Growth()
     for sent, count in requests:
@@ -126,6 +136,15 @@ def test_a_count_that_stops_growing_in_two_requests_is_a_truncation():
     assert counted((1_000, 1_000), (2_000, 2_000), (3_000, 2_048)).window is None
     assert counted((1_000, 1_000), (2_000, 2_000), (3_000, 2_048), (3_300, 2_048)).window == 2_048
     assert counted((2_000, 2_000), (2_050, 2_048), (2_300, 2_048)).window == 2_048
+
+
+def test_what_was_sent_is_more_than_the_window_in_the_tokens_of_the_model():
+    fine, coarse = Growth(), Growth()
+    for sent in (1_000, 1_500, 1_700, 1_900):
+        fine.observe(sent, min(2 * sent, 3_000), ratio=2.0)
+    for sent in (1_000, 2_000, 3_000):
+        coarse.observe(sent, min(sent, 2_000), ratio=0.6)
+    assert (fine.window, coarse.window) == (3_000, None)
 
 
 def test_requests_aside_do_not_hide_a_truncation():
@@ -147,6 +166,7 @@ def test_an_upstream_that_drops_whole_messages_counts_a_little_less_each_time():
         ([(1_500, 1_500), (2_900, 1_400), (4_300, 1_400), (5_700, 1_400)], "so they are, from the start"),
         ([(1_800, 1_800), (4_800, 1_500), (7_800, 1_500)], "the answer is cached as well"),
         ([(2_000, 2_000), (3_000, 3_000), (2_500, 2_500), (2_800, 2_800)], "the view was cut"),
+        ([(4_000, 9_000), (4_500, 8_900), (5_000, 8_950), (5_600, 8_990)], "there is a remote video"),
         (
             [(1_000, 1_000), (2_000, 2_000), (3_000, 3_000), (4_000, 4_000), (4_500, 1_500), (5_500, 2_500),
              (6_500, 3_500), (7_500, 3_990), (8_000, 1_900), (9_000, 2_900), (10_000, 3_900)],
@@ -180,7 +200,7 @@ def test_a_tenth_more_to_the_token_is_more():
     assert {counted((each, each)).observe(each * 11 // 10 - 1, each * 11 // 10) for each in grown} == {
         Sample.PLAIN
     }
-    stalled = (counted((each, 2_048), (each * 11 // 10, 2_048)) for each in grown)
+    stalled = (counted((each, 1_000), (each * 11 // 10, 1_000)) for each in grown)
     assert {growth.stalls for growth in stalled} == {2}
 
 

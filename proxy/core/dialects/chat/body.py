@@ -48,6 +48,8 @@ _PARAMETERS = (
 )
 """Members that are read from every body, besides the model."""
 _HEAD_MEMBERS = ("tools", "functions", "response_format")
+_ADDING = frozenset({"plugins", "web_search_options", "search_parameters"})
+"""Members by which OpenRouter, OpenAI and xAI put into a prompt what they find."""
 _LEFT_TO_THE_MODEL = (None, "auto", "required")
 _NO_CALL_NEEDED = (None, "auto", "none")
 
@@ -68,6 +70,7 @@ class Body(dialect.Body):
         self.wants_usage = bool(as_mapping(said("stream_options")).get("include_usage"))
         self.wants_several = isinstance(several, int) and several > 1
         self.names_cache = "prompt_cache_key" in members
+        self.is_added_to = not _ADDING.isdisjoint(members)
         limits = said("max_completion_tokens"), said("max_tokens")
         self.output_limit = next((each for each in limits if type(each) is int and each > 0), None)
         self.has_tools = bytes(members.get("tools", b"null")) not in (b"null", b"[]")
