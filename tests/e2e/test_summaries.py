@@ -20,6 +20,7 @@ async def test_a_summary_carries_the_callers_credentials_and_nothing_else_of_the
         await small(BUDGET),
         OpenAI_Organization="org",
         OpenAI_Project="project",
+        X_LiteLLM_Api_Key="Bearer sk-mine",
         Cookie="session=1",
         X_Title="my app",
         User_Agent="agent/1",
@@ -31,6 +32,7 @@ async def test_a_summary_carries_the_callers_credentials_and_nothing_else_of_the
     assert headers[b"authorization"] == b"Bearer sk-test"
     assert headers[b"openai-organization"] == b"org"
     assert headers[b"openai-project"] == b"project"
+    assert headers[b"x-litellm-api-key"] == b"Bearer sk-mine"
     for theirs in (b"cookie", b"x-title", b"x-unabridged-session", b"x-stainless-lang"):
         assert theirs not in headers
     assert headers.get(b"user-agent") != b"agent/1"

@@ -31,8 +31,16 @@ BOUNDARY_HEADER = b"x-unabridged-boundary"
 CHANNEL_HEADER = b"x-unabridged-channel"
 WORKSPACE_HEADER = b"x-unabridged-workspace"
 
-CREDENTIALS = (b"authorization", b"api-key", b"x-api-key", b"x-goog-api-key")
-"""Headers by which upstreams identify their callers."""
+CREDENTIALS = (
+    *(b"authorization", b"api-key", b"x-api-key", b"x-goog-api-key"),
+    *(b"x-litellm-api-key", b"x-portkey-api-key", b"x-portkey-virtual-key", b"cf-aig-authorization"),
+    *(b"helicone-auth", b"ocp-apim-subscription-key", b"apikey"),
+)
+"""Headers by which upstreams identify their callers: providers, then gateways, some beside a provider's key.
+
+The gateways are LiteLLM, Portkey, Cloudflare, Helicone, Azure API Management, Kong and APISIX. Those that a
+request has name its tenant, in this order: a new one goes to the end.
+"""
 _DIGITS = 40
 """Most digits of a budget; a longer number is not a number of tokens."""
 BODY_DIGESTS = frozenset({b"content-md5", b"content-digest", b"digest", b"repr-digest"})

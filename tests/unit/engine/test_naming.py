@@ -42,6 +42,34 @@ def test_a_scheme_is_the_same_however_it_is_spelled_and_a_key_is_not(former: str
     assert len(set(apart)) == 2
 
 
+GATEWAYS = (
+    *(b"x-litellm-api-key", b"x-portkey-api-key", b"x-portkey-virtual-key", b"cf-aig-authorization"),
+    *(b"helicone-auth", b"ocp-apim-subscription-key", b"apikey"),
+)
+
+
+@pytest.mark.parametrize("beside", [{}, KEY, {b"authorization": b"Bearer dummy"}])
+@pytest.mark.parametrize("header", GATEWAYS)
+def test_keys_that_gateways_read_tell_callers_apart_alone_and_beside_another(
+    header: bytes, beside: Headers
+) -> None:
+    naming = Naming("secret", Memory())
+    ann, bob, nobody = (
+        naming.caller({**beside, **each}).tenant for each in ({header: b"sk-a"}, {header: b"sk-b"}, {})
+    )
+    assert len({ann, bob, nobody}) == 3
+
+
+def test_who_sends_a_providers_key_alone_has_the_name_of_ever() -> None:
+    naming = Naming("secret", Memory())
+    tenants = [naming.caller(headers).tenant for headers in (KEY, {b"api-key": b"sk-1"}, {})]
+    assert tenants == [
+        "0c6e3fa38b9ff58edc6af2ff7b1d4879",
+        "6ca6b01a0ade97fe7d8087c6a31754cb",
+        "f9f3f5b9c4dbfe134ce51bc5ad7b0638",
+    ]
+
+
 def test_behind_a_gateway_its_header_alone_says_who_calls() -> None:
     naming = Naming("secret", Memory(), "x-tenant")
     first, same, other = (
