@@ -215,17 +215,42 @@ async def test_a_local_server_is_asked_for_the_context_that_it_runs_with(
             pass
     assert (tokens_of(response)["window"], window_from(response)) == (4_096, "upstream")
     asked = [request.target for request in model.others]
-    await chats(url, Authorization="Bearer another").ask("Hello")
+    await chats(url).ask("Hello")
     assert [request.target for request in model.others] == asked, "each is asked once"
 
 
 async def test_a_404_is_an_answer(model: Model, chats: Chats, url: str) -> None:
     local_server(model, {})
     for number in range(5):
-        await chats(url, Authorization=f"Bearer {number}").ask("Hello")
-        await eventually(lambda: len(model.others) == 4)
+        for _ in range(3):
+            await chats(url, Authorization=f"Bearer {number}").ask("Hello")
+        await eventually(lambda number=number: len(model.others) == 4 + number)
     targets = [request.target for request in model.others]
-    assert targets == ["/v1/models", "/api/ps", "/props", "/api/v0/models"]
+    assert targets == ["/v1/models", "/api/ps", "/props", "/api/v0/models", *["/v1/models"] * 4]
+
+
+async def test_what_one_caller_is_told_holds_for_no_other(model: Model, chats: Chats, url: str) -> None:
+    """Each key has a list of its own, which may lack the model, or be missing altogether."""
+    windows = {b"Bearer trial": 1_024, b"Bearer paying": 32_768}
+
+    async def lists(exchange: Exchange) -> None:
+        if (key := exchange.request.value("authorization")) == b"Bearer lost":
+            await exchange.answer_json({"error": "default backend"}, 404)
+        else:
+            listed = [{"id": "gpt-test", "max_model_len": windows[key]}] if key in windows else []
+            await exchange.answer_json({"data": listed})
+
+    local_server(model, {})
+    model.elsewhere["/v1/models"] = lists
+    for key in ("lost", "restricted", "trial", "paying"):
+        chat = chats(url, Authorization=f"Bearer {key}")
+        await chat.ask("Hello")
+        caller = chat.headers["Authorization"].encode()
+        await eventually(lambda c=caller: c in [each.value("authorization") for each in model.others])
+        async with asyncio.timeout(PATIENCE):
+            while tokens_of(await chat.ask("Hello")).get("window") != windows.get(caller):
+                pass
+    assert "window" not in tokens_of(await chats(url, Authorization="Bearer lost").ask("Hello"))
 
 
 async def test_a_model_that_is_still_loading_is_asked_for_again(

@@ -133,7 +133,7 @@ class Models:
                 name=name,
                 ratio=Ratio.of(name),
                 priced=self._windows(name),
-                stated=self.stated.of(name),
+                stated=self.stated.of(tenant, name),
             ),
         )
 

@@ -2,7 +2,8 @@
 
 Many servers state them, each at its own endpoint. ``/v1/models`` is asked first, then the endpoints that only
 local servers have, outside the API: there the context of the running model counts, not the largest that it
-could have. An endpoint that the server does not have (404, 405, 410) is not asked again. Sources:
+could have. Where no endpoint knows the model, or one is missing (404, 405, 410), they are asked again, later
+and later: a model may be pulled, or a server may have been starting. Sources:
 
 - ``/v1/models``: OpenRouter and Together (``context_length``), Groq (``context_window``), vLLM
   (``max_model_len``), Mistral (``max_context_length``), LiteLLM (``max_input_tokens``), llama.cpp
@@ -34,7 +35,8 @@ _SECONDS = 5.0
 _PAUSE = 60.0
 """Seconds after which a failed call is repeated."""
 _FORBIDDEN = 3_600.0
-"""Seconds after which a caller is asked for again if it may not see an answer; other callers may."""
+"""Seconds after which a caller is asked for again if it may not see an answer; other callers may. Also the
+longest pause after which what is not there is asked for again."""
 _LOADING = 1.0
 """Seconds after which a server that has not loaded the model yet is asked again."""
 _OK = 200
@@ -43,6 +45,8 @@ _ABSENT = (404, 405, 410)
 """Status codes of an endpoint that the server does not have. Any other 4xx may be about the caller alone."""
 _DIGITS = 10
 """A number of so many digits is no window."""
+_LINE = 150
+"""Estimated bytes of a model's line in a list that is kept."""
 _NUM_CTX = re.compile(r"^num_ctx\s+(\d+)", re.MULTILINE)
 _LISTED = ("context_length", "context_window", "max_model_len", "max_context_length", "max_input_tokens")
 """Members of a listed model. The last is a limit of the input alone, so the window may be larger.
@@ -65,13 +69,14 @@ class _Unanswered(Exception):  # noqa: N818 - it says nothing of the window
 
 
 class Stated(msgspec.Struct):
-    """What the upstream says about one model's window."""
+    """What the upstream says about one model's window to one caller."""
 
     name: str
+    tenant: str = ""
     window: int | None = None
     """Tokens; None where the upstream has not said."""
-    is_silent: bool = False
-    """Whether the upstream has no answer."""
+    pause: float = _PAUSE
+    """Seconds after which it is asked again if it does not say."""
 
 
 class StatedWindows:
@@ -80,24 +85,27 @@ class StatedWindows:
     def __init__(self, upstream: Upstream, clock: Clock, memory: Memory) -> None:
         self._upstream = upstream
         self._clock = clock
-        self._stated: Lru[str, Stated] = Lru(memory, lambda stated: 200 + len(stated.name))
-        self._missing: set[str] = set()
-        """Endpoints that the server does not have."""
+        self._stated: Lru[tuple[str, str], Stated] = Lru(memory, lambda stated: 200 + len(stated.name))
+        self._missing: dict[str, tuple[float, float]] = {}
+        """Endpoints outside the API that the server does not have, whoever asks: when they are asked again
+        (monotonic seconds), and for how long not if they are still missing (seconds)."""
         self._logged: set[int] = set()
         """Statuses of the list that were logged."""
         self._ask_after: Lru[tuple[int, int], float] = Lru(memory)
         """When a caller may ask about a model again; monotonic seconds."""
-        self._list_again: Lru[int, float] = Lru(memory)
-        """When a caller's list is read again (monotonic seconds): clients choose the models that they
-        name."""
+        self._lists: Lru[tuple[int, int], tuple[float, Mapping[str, int]]] = Lru(
+            memory, lambda read: 200 + _LINE * len(read[1])
+        )
+        """When a caller's list is read again (monotonic seconds), for clients choose the models that they
+        name; and the windows in it."""
 
-    def of(self, name: str) -> Stated:
-        """Return what the upstream says about a model."""
-        return self._stated.get_or_make(name, lambda: Stated(name))
+    def of(self, tenant: str, name: str) -> Stated:
+        """Return what the upstream says about a model to a caller."""
+        return self._stated.get_or_make((tenant, name), lambda: Stated(name, tenant))
 
     def may_tell(self, stated: Stated, headers: Headers) -> bool:
         """Whether asking for a model's window with this caller's headers may give a new answer."""
-        if stated.window is not None or stated.is_silent:
+        if stated.window is not None:
             return False
         return self._clock.monotonic() >= (self._ask_after.get(_asker(stated, headers)) or 0.0)
 
@@ -105,12 +113,12 @@ class StatedWindows:
         """Ask for a model's window. A caller who may not see it does not stop others from asking."""
         if not self.may_tell(stated, headers):
             return
-        name, asker = stated.name, _asker(stated, headers)
+        asker = _asker(stated, headers)
         self._ask_after.put(asker, self._clock.monotonic() + _PAUSE)
         pauses: list[float] = []
         for place in (self._list, self._ollama, self._llama_cpp, self._lm_studio):
             try:
-                found = await place(name, headers)
+                found = await place(stated, headers)
             except _Unanswered as error:
                 pauses.append(error.pause)
                 if error.is_gone:
@@ -119,22 +127,22 @@ class StatedWindows:
             if found is not None:
                 stated.window = found
                 return
-        if pauses:
-            self._ask_after.put(asker, self._clock.monotonic() + min(pauses))
-        else:
-            stated.is_silent = True
+        self._ask_after.put(asker, self._clock.monotonic() + min(pauses, default=stated.pause))
+        if not pauses:
+            stated.pause = min(2 * stated.pause, _FORBIDDEN)
 
-    async def _list(self, name: str, headers: Headers) -> int | None:
+    async def _list(self, stated: Stated, headers: Headers) -> int | None:
         """Look up the window in the list of models, which covers all of them at once."""
-        asker, now = hash(tuple(headers)), self._clock.monotonic()
-        if now >= (self._list_again.get(asker) or 0.0):
+        asker, now = (hash(stated.tenant), hash(tuple(headers))), self._clock.monotonic()
+        read_again, windows = self._lists.get(asker) or (0.0, {})
+        if now >= read_again:
             listing = await self._answer("GET", _LIST, headers, at_root=False)
-            self._list_again.put(asker, now + _PAUSE)
-            for model, window in (await asyncio.to_thread(lambda: dict(_listed(listing)))).items():
-                self.of(model).window = window
-        return self.of(name).window
+            windows = await asyncio.to_thread(lambda: dict(_listed(listing)))
+            self._lists.put(asker, (now + _PAUSE, windows))
+        return windows.get(stated.name)
 
-    async def _ollama(self, name: str, headers: Headers) -> int | None:
+    async def _ollama(self, stated: Stated, headers: Headers) -> int | None:
+        name = stated.name
         running = await self._answer("GET", "/api/ps", headers)
         if "models" not in running:
             return None
@@ -147,14 +155,14 @@ class StatedWindows:
             raise _Unanswered(_LOADING)
         return _window(int(set_to[1])) if set_to else None
 
-    async def _llama_cpp(self, name: str, headers: Headers) -> int | None:
+    async def _llama_cpp(self, _: Stated, headers: Headers) -> int | None:
         settings = (await self._answer("GET", "/props", headers)).get("default_generation_settings")
         return _window(as_mapping(settings).get("n_ctx"))
 
-    async def _lm_studio(self, name: str, headers: Headers) -> int | None:
+    async def _lm_studio(self, stated: Stated, headers: Headers) -> int | None:
         listing = await self._answer("GET", "/api/v0/models", headers)
         for model in _models(listing, "data"):
-            if model.get("id") == name:
+            if model.get("id") == stated.name:
                 if model.get("state") != "loaded":
                     raise _Unanswered(_LOADING)
                 return _window(model.get("loaded_context_length", model.get("max_context_length")))
@@ -164,7 +172,8 @@ class StatedWindows:
         self, method: str, place: str, headers: Headers, body: bytes | None = None, *, at_root: bool = True
     ) -> Mapping[str, object]:
         """Return an endpoint's JSON object, empty where there is none. Raises _Unanswered."""
-        if place in self._missing:
+        missing_until, pause = self._missing.get(place, (0.0, _PAUSE))
+        if self._clock.monotonic() < missing_until:
             return {}
         try:
             async with asyncio.timeout(_SECONDS):
@@ -180,8 +189,8 @@ class StatedWindows:
         if status >= 500 or status == _TOO_MANY:
             raise _Unanswered(_PAUSE)
         if status in _ABSENT:
-            if body is None:
-                self._missing.add(place)
+            if at_root and body is None:
+                self._missing[place] = self._clock.monotonic() + pause, min(2 * pause, _FORBIDDEN)
         elif status >= 400:
             raise _Unanswered(_FORBIDDEN)
         try:
@@ -193,7 +202,7 @@ class StatedWindows:
 
 
 def _asker(stated: Stated, headers: Headers) -> tuple[int, int]:
-    return hash(stated.name), hash(tuple(headers))
+    return hash((stated.tenant, stated.name)), hash(tuple(headers))
 
 
 def _listed(listing: Mapping[str, object]) -> Iterator[tuple[str, int]]:

@@ -61,11 +61,43 @@ async def test_a_larger_one_is_left(server: FakeUpstream, upstream: Upstream) ->
 async def test_an_endless_list_of_models_states_no_window(server: FakeUpstream, upstream: Upstream) -> None:
     server.script = endless
     stated = StatedWindows(upstream, HandClock(), Memory())
-    model = stated.of("gpt-test")
+    model = stated.of("", "gpt-test")
     await stated.ask(model, [])
     assert model.window is None
     assert not stated.may_tell(model, [])
     await eventually(lambda: server.open_connections == 0)
+
+
+async def test_what_is_not_there_is_asked_for_later_and_later_until_it_is(
+    server: FakeUpstream, upstream: Upstream
+) -> None:
+    """Ollama, before and after its model is pulled."""
+    asked, pulled, clock = list[str](), dict[str, object](), HandClock()
+
+    async def ollama(exchange: Exchange) -> None:
+        await exchange.body()
+        asked.append(exchange.request.target)
+        known = exchange.request.target == "/api/ps"
+        await exchange.answer_json(
+            {"models": [pulled] if pulled else []} if known else {}, 200 if known else 404
+        )
+
+    server.script = ollama
+    stated = StatedWindows(upstream, clock, Memory())
+    model, times = stated.of("", "qwen3"), list[int]()
+    for minute in range(8 * 60):
+        if stated.may_tell(model, []):
+            times.append(minute)
+            await stated.ask(model, [])
+        clock.time += 60.0
+    assert times == [0, 1, 3, 7, 15, 31, 63, 123, 183, 243, 303, 363, 423]
+    assert asked.count("/api/ps") == asked.count("/props") == len(times)
+    pulled |= {"name": "qwen3", "context_length": 4_096}
+    await stated.ask(model, [])
+    assert model.window is None, "not before the hour is over"
+    clock.time += 3_600.0
+    await stated.ask(model, [])
+    assert model.window == 4_096
 
 
 DATE = (b"Date", b"Sun, 06 Nov 1994 08:49:37 GMT")
