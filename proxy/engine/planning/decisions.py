@@ -147,7 +147,8 @@ class Decisions:
         body = history.body.raw
         if plan != EMPTY or history.hidden or history.injection is not None or unsigned or tool:
             body = history.edited_body(plan, unsigned, alternates=request.alternates(epoch), tool=tool)
-        return request.chain.dialect.without_members(body, request.model.refused_members)
+        refused = request.model.refused_members
+        return request.chain.dialect.without_members(body, refused) if refused else body
 
     def answerers(self, request: Request, decision: Decision) -> list[Answerer]:
         """Return the answerers for tools that the proxy added to this request or to its history."""
