@@ -78,13 +78,13 @@ def read_message(content: Content) -> Message:
     """Return the :class:`Message` for a decoded message."""
     exact = content if content.is_exact else content.exact
     said = exact.text if content.role == "assistant" else ""
-    rest = _without_thoughts(said)
+    rest = without_thoughts(said)
     spoken = _identity(exact.with_text(rest)) if rest != said else b""
     calls = tuple([call_id for call_id, _, _ in content.calls])
     return Message(content.role, _identity(exact), calls, tuple(content.result_of), spoken)
 
 
-def _without_thoughts(text: str) -> str:
+def without_thoughts(text: str) -> str:
     """Return a text without reasoning in tags at its beginning, which many clients do not send back.
 
     Where the model's template has written the opening tag, the text has only the closing one.
@@ -92,6 +92,11 @@ def _without_thoughts(text: str) -> str:
     opened = _THINKING.match(text)
     _, is_closed, rest = text.partition(f"</{opened[1]}>" if opened else "</think>")
     return rest if is_closed else text
+
+
+def begins_with_thought(text: str) -> bool:
+    """Whether a text begins with the opening tag of reasoning."""
+    return _THINKING.match(text) is not None
 
 
 def _identity(exact: Content) -> bytes:

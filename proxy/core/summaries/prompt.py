@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Self
 
+from proxy.core.conversation.messages import begins_with_thought, without_thoughts
 from proxy.core.dialects.answers import Answer, Ask
 from proxy.core.dialects.dialect import Dialect
 from proxy.core.formats.json import as_mapping, loads_writable, text_or_empty
@@ -158,16 +159,27 @@ class Untrue(Refused):
     """The summary says what its source does not; an extractive summary replaces it."""
 
 
-def text_of(answer: Answer, dialect: Dialect) -> str:
-    """Return the text of an answer: the member ``summary`` if it is JSON, else all of it.
+def said_in(answer: Answer, dialect: Dialect) -> str:
+    """Return the text of an answer without reasoning in tags at its beginning.
 
-    Raises Refused if it was cut short or is a tool call.
+    Raises Refused if there is no message, if it is a tool call, or if the reasoning does not end.
     """
-    if answer.tool_calls:
-        raise Refused("tool_call")
+    if answer.tool_calls or answer.message is None:
+        raise Refused("tool_call" if answer.tool_calls else "empty")
+    text = without_thoughts(dialect.read(answer.message).text)
+    if begins_with_thought(text):
+        raise Refused("cut_short")
+    return text
+
+
+def text_of(answer: Answer, dialect: Dialect) -> str:
+    """Return the summary in an answer: the member ``summary`` if its text is JSON, else all of that.
+
+    Raises Refused as :func:`said_in` does, and if it was cut short.
+    """
+    text = said_in(answer, dialect).strip()
     if answer.finish_reason == "length" or not answer.complete:
         raise Refused("cut_short")
-    text = dialect.read(answer.message or b"{}").text.strip()
     if not text.startswith("{"):
         return text
     try:

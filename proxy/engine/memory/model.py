@@ -17,7 +17,7 @@ from proxy.core.memory.statements import Statements
 from proxy.core.memory.texts import TextRequest
 from proxy.core.memory.utterances import Utterance, language_of_utterances, newest
 from proxy.core.policy.policy import Policy
-from proxy.core.summaries.prompt import Refused
+from proxy.core.summaries.prompt import Refused, said_in
 from proxy.engine.foreground import Foreground
 from proxy.engine.models.asking import Asking, Caller, Unanswered
 from proxy.errors import UnabridgedError
@@ -83,9 +83,7 @@ class MemoryModel:
         caller = replace(access.caller, purpose="memory")
         with step(MEMORY, is_aside=True):
             answer = await self.foreground.run(lambda: self.asking.answer(caller, ask), caller.headers, hurry)
-        if answer.tool_calls or answer.message is None:
-            raise Refused("tool_call" if answer.tool_calls else "empty")
-        return self.asking.dialect.read(answer.message).text
+        return said_in(answer, self.asking.dialect)
 
 
 def pieces_of(lines: Sequence[Utterance], counter: TokenCounter, most: int) -> list[Sequence[Utterance]]:

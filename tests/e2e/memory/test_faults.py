@@ -17,9 +17,11 @@ from tests.support.clients import Chat, Chats, admin
 from tests.support.remembering import (
     ITEMS,
     LIVES,
+    OSLO,
     TEXTS,
     RememberingModel,
     ana_speaks,
+    note,
     opening,
     person,
     prelude,
@@ -99,6 +101,21 @@ async def test_a_call_that_fails_costs_what_it_was_for_and_what_was_known_stays(
             return "Bergen" in (await texts(url))[0]
 
         await until(True, merged)
+
+
+async def test_what_a_model_thought_before_it_answered_is_not_remembered(
+    model: RememberingModel, tmp_path: Path, chats: Chats
+) -> None:
+    draft = json.dumps({**note("Ana likes nuts."), "from": [1]})
+    thought = f"<think>\n{OSLO}\n{draft}\n</think>\n\n"
+    model.answers = {
+        ITEMS: said(thought + json.dumps({"items": [note(LIVES)]})),
+        TEXTS: said(f"{thought}- {LIVES}"),
+    }
+    async with remembering(model, tmp_path) as url:
+        await ana_speaks(model, url, chats)
+        assert await items(url) == {LIVES}
+        assert await texts(url) == (f"- {LIVES}", f"- {LIVES}")
 
 
 async def answered(chat: Chat, text: str) -> None:
