@@ -20,6 +20,8 @@ class Usage(msgspec.Struct, frozen=True):
     cached_tokens: int | None = None
     written_tokens: int | None = None
     """Prompt tokens that were written to the provider's cache, if it bills them."""
+    reasoning_tokens: int | None = None
+    """Those of the completion that the model thought with."""
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

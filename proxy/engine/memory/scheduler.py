@@ -83,8 +83,8 @@ class MemoryScheduler:
 
     async def _noted(self, home: MemoryHome, request: Request, turn: Turn) -> None:
         policy, session = request.incoming.policy, request.session.key
-        credentials = request.incoming.envelope.credentials
-        caller = Caller.for_summaries(policy.summary, request.model.name, credentials)
+        credentials, window = request.incoming.envelope.credentials, request.budget.window.limit
+        caller = Caller.for_summaries(policy.summary, request.model.name, credentials, window)
         name, at = (session, home.scope), turn.session.updated
         access, thread = ModelAccess(caller, policy), self._threads.get(name)
         try:

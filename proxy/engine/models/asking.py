@@ -3,8 +3,8 @@
 The exception is a question that follows a conversation, which includes the messages that the provider has
 cached.
 
-A model that refuses a schema or temperature is asked again without them. When a call may be made is decided
-by :mod:`proxy.engine.foreground`.
+A model that refuses a schema or temperature is asked again without them, and one whose thoughts take up the
+tokens of its answer with more of them. When a call may be made is decided by :mod:`proxy.engine.foreground`.
 """
 
 import asyncio
@@ -14,9 +14,12 @@ from email.utils import parsedate_to_datetime
 from typing import Literal, NamedTuple, Protocol, Self
 
 from proxy.cache import Lru, Memory
+from proxy.core.conversation.messages import begins_with_thought
 from proxy.core.dialects.answers import Answer, Ask, Usage
 from proxy.core.dialects.dialect import Dialect
 from proxy.core.policy.sections import Summary
+from proxy.core.summaries.prompt import TOKEN_CHARACTERS
+from proxy.core.text.cutting import size
 from proxy.ports import Header, SessionKey, Upstream, UpstreamResponse, header_of
 from proxy.tracing import current
 
@@ -25,6 +28,8 @@ _REFUSED_PARAMETERS = (400, 422)
 _TOO_MANY, _UNAVAILABLE = 429, 503
 _PASSING = frozenset({408, 409, 425})
 """Status codes below 500 with which the same request may succeed a minute later."""
+_THOUGHTS = 8_000
+"""Output tokens on top for a model whose thoughts count towards its limit."""
 _LONGEST_LIMIT = 3_600.0
 """Most seconds of a Retry-After that are obeyed."""
 _NAME = 256
@@ -46,15 +51,23 @@ class Caller:
     """The session whose bill the calls go to, if they are for one session alone."""
     ttl: float = 0.0
     """Seconds that this session lives."""
+    window: int | None = None
+    """The model's context window in tokens, if it is known."""
 
     def billed_to(self, session: SessionKey, ttl: float) -> Self:
         """Return this caller for work that is for one session alone."""
         return replace(self, session=session, ttl=ttl)
 
     @classmethod
-    def for_summaries(cls, rules: Summary, model: str, credentials: Sequence[Header] = ()) -> Self:
-        """Return the caller for summaries of a conversation with this model, as the policy says."""
-        return cls(rules.model or model, credentials, rules.timeout)
+    def for_summaries(
+        cls, rules: Summary, model: str, credentials: Sequence[Header] = (), window: int | None = None
+    ) -> Self:
+        """Return the caller for summaries of a conversation with this model, as the policy says.
+
+        ``window`` is that of the conversation's model.
+        """
+        is_same = rules.model in ("", model)
+        return cls(rules.model or model, credentials, rules.timeout, window=window if is_same else None)
 
 
 class Unanswered(Exception):  # noqa: N818 - no bad answer, which may be better a second time
@@ -96,23 +109,52 @@ class Asking:
         self._upstream = upstream
         self._plain: Lru[str, bool] = Lru(memory)
         """Models that refused a schema or temperature."""
+        self._thinks: Lru[str, bool] = Lru(memory)
+        """Models whose thoughts took up their answers, and whether room for both was of any help."""
 
     async def answer(self, caller: Caller, ask: Ask, after: bytes = b"") -> Answer:
         """Return the model's answer, asked ``after`` the messages of another request's body if there is one.
 
         Raises Unanswered, TimeoutError and what the upstream port raises.
         """
-        plain = bool(self._plain.get(caller.model[:_NAME]))
+        name = caller.model[:_NAME]
+        thinks, roomier = self._thinks.get(name), _with_room_for_thoughts(ask, caller.window, len(after))
         async with asyncio.timeout(caller.timeout):
-            while True:
-                if after:
-                    body = self.dialect.question_after(after, ask, plain=plain)
-                else:
-                    body = self.dialect.question(ask, caller.model, plain=plain)
-                answer = await self._post(caller, body, may_refuse=not plain)
-                if answer is not None:
-                    break
-                plain = True
+            answer = await self._asked(caller, roomier if thinks else ask, after)
+            if thinks is not None or roomier.max_tokens <= ask.max_tokens or not self._has_run_out(answer):
+                return answer
+            self._thinks.put(name, value=True)  # before it is known, as the time may run out
+            try:
+                answer = await self._asked(caller, roomier, after)
+            except Unanswered as refusal:
+                if refusal.is_passing:
+                    raise
+            if self._has_run_out(answer):
+                self._thinks.put(name, value=False)
+            return answer
+
+    def _has_run_out(self, answer: Answer) -> bool:
+        """Whether an answer ended for its length because the model was thinking."""
+        message = answer.message
+        if answer.finish_reason != "length" or answer.tool_calls or message is None:
+            return False
+        if answer.usage is not None and answer.usage.reasoning_tokens:
+            return True
+        text = self.dialect.read(message).text
+        return not text.strip() or begins_with_thought(text) or self.dialect.holds_reasoning(message)
+
+    async def _asked(self, caller: Caller, ask: Ask, after: bytes) -> Answer:
+        """Return the answer to a question, asked without schema and temperature where these are refused."""
+        plain = bool(self._plain.get(caller.model[:_NAME]))
+        while True:
+            if after:
+                body = self.dialect.question_after(after, ask, plain=plain)
+            else:
+                body = self.dialect.question(ask, caller.model, plain=plain)
+            answer = await self._post(caller, body, may_refuse=not plain)
+            if answer is not None:
+                break
+            plain = True
         if plain:  # if this is refused too, the parameters were not the cause
             self._plain.put(caller.model[:_NAME], value=True)
         return answer
@@ -142,6 +184,18 @@ class Asking:
         if (trace := current()) is not None:
             trace.answered(answer)
         return answer
+
+
+def _with_room_for_thoughts(ask: Ask, window: int | None, before: int) -> Ask:
+    """Return a question whose answer may have more tokens, as many as the model's window has room for.
+
+    ``before`` are the bytes of the request that it follows.
+    """
+    room = _THOUGHTS
+    if window is not None:
+        sent = (before + size(ask.task) + size(ask.text)) // TOKEN_CHARACTERS
+        room = min(room, max(window - sent - ask.max_tokens, 0))
+    return replace(ask, max_tokens=ask.max_tokens + room)
 
 
 class Fetched(NamedTuple):

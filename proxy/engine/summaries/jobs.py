@@ -50,7 +50,8 @@ class Owner(NamedTuple):
     def of_request(cls, request: Request, last: CachedView | None = None) -> Self:
         """Return the owner of the summaries for a request."""
         session, rules = request.session, request.incoming.policy.summary
-        caller = Caller.for_summaries(rules, request.model.name, request.incoming.envelope.credentials)
+        credentials, window = request.incoming.envelope.credentials, request.budget.window.limit
+        caller = Caller.for_summaries(rules, request.model.name, credentials, window)
         return cls(session.tenant, session.key, session.lane.id, caller, last)
 
 

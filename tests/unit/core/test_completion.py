@@ -316,23 +316,25 @@ def test_what_was_cached_is_read_as_each_server_tells_it(
 
 
 @pytest.mark.parametrize(
-    ("of_usage", "output"),
+    ("of_usage", "output", "reasoning"),
     [
-        ({"total_tokens": 311, "completion_tokens_details": {"reasoning_tokens": 300}}, 302),
-        ({"total_tokens": 311}, 302),
-        ({"total_tokens": 11, "completion_tokens_details": {"reasoning_tokens": 2}}, 2),
-        ({"total_tokens": 99, "completion_tokens_details": {"reasoning_tokens": 2}}, 2),
-        ({"total_tokens": 99, "cache_creation_input_tokens": 88}, 2),
-        ({"total_tokens": 3}, 2),
+        ({"total_tokens": 311, "completion_tokens_details": {"reasoning_tokens": 300}}, 302, 300),
+        ({"total_tokens": 311}, 302, 300),
+        ({"total_tokens": 11, "completion_tokens_details": {"reasoning_tokens": 2}}, 2, 2),
+        ({"total_tokens": 99, "completion_tokens_details": {"reasoning_tokens": 2}}, 2, 2),
+        ({"total_tokens": 99, "cache_creation_input_tokens": 88}, 2, None),
+        ({"total_tokens": 3}, 2, None),
     ],
     ids=["xAI", "Gemini", "OpenAI", "a total of something else", "cached tokens beside", "too small a total"],
 )
-def test_reasoning_that_is_in_the_total_alone_is_output(of_usage: dict[str, Any], output: int) -> None:
+def test_reasoning_that_is_in_the_total_alone_is_output(
+    of_usage: dict[str, Any], output: int, reasoning: int | None
+) -> None:
     usage = {"prompt_tokens": 9, "completion_tokens": 2, **of_usage}
     body = {"choices": [{"message": {"role": "assistant", "content": "a"}}], "usage": usage}
     found = read_completion(json.dumps(body).encode()).usage
     assert found is not None
-    assert found.completion_tokens == output
+    assert (found.completion_tokens, found.reasoning_tokens) == (output, reasoning)
 
 
 def test_of_several_usages_numbers_are_added_up_and_flags_stay_flags() -> None:

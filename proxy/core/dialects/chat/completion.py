@@ -272,8 +272,8 @@ def _usage(usage: bytes | Raw, timings: bytes | Raw = NULL) -> Usage | None:
     reasoning = _count(as_mapping(reported.get("completion_tokens_details")).get("reasoning_tokens"))
     is_told = reasoning == beside or (reasoning is None and written is None and beside != cached)
     if output is not None and beside > 0 and is_told:
-        output += beside
-    return Usage(prompt, output, cached, written)
+        output, reasoning = output + beside, beside
+    return Usage(prompt, output, cached, written, reasoning)
 
 
 def _object(raw: bytes | Raw) -> Mapping[str, Any]:
