@@ -10,7 +10,7 @@ import pytest
 from tests.support.clients import Chats, Small, question, result_counts, tokens_of, told
 from tests.support.servers import Exchange, Received
 from tests.support.summaries import BUDGET, notes, until_counted, until_cut
-from tests.support.upstreams import Model, calling, completion, count_tokens, fault_in, said
+from tests.support.upstreams import Model, calling, completion, count_tokens, events, fault_in, said
 
 
 async def test_a_summary_carries_the_callers_credentials_and_nothing_else_of_theirs(
@@ -83,6 +83,18 @@ async def test_a_model_that_refuses_the_schema_is_asked_in_plain_words(
             await exchange.answer_json(completion(said("All items were sent.")))
 
     model.summary = picky
+    await until_cut(chats(await small(BUDGET)), model)
+    assert "All items were sent." in notes(model.views()[-1])
+
+
+async def test_a_model_that_only_streams_writes_summaries(model: Model, chats: Chats, small: Small) -> None:
+    async def streaming(exchange: Exchange) -> None:
+        if json.loads(exchange.request.body).get("stream"):
+            await exchange.stream_events(events(said("All items were sent.")))
+        else:
+            await exchange.answer_json({"error": {"message": "This model only support stream mode"}}, 400)
+
+    model.summary = streaming
     await until_cut(chats(await small(BUDGET)), model)
     assert "All items were sent." in notes(model.views()[-1])
 

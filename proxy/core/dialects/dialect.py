@@ -293,6 +293,10 @@ class Dialect(Protocol):
         """A client's request for the proxy to repeat: not streamed, without a user, not to be stored."""
         ...
 
+    def streamed(self, raw: bytes) -> bytes:
+        """A request's body that asks for its answer as a stream, and for the usage of that."""
+        ...
+
     def asking_for_usage(self, raw: bytes) -> bytes:
         """A streamed request's body that also asks for the usage of its answer, if that can be added."""
         ...

@@ -3,11 +3,13 @@
 The exception is a question that follows a conversation, which includes the messages that the provider has
 cached.
 
-A model that refuses a schema or temperature is asked again without them, and one whose thoughts take up the
-tokens of its answer with more of them. When a call may be made is decided by :mod:`proxy.engine.foreground`.
+A model that refuses a schema or temperature is asked again without them, one whose thoughts take up the
+tokens of its answer with more of them, and one that only streams for a stream. When a call may be made is
+decided by :mod:`proxy.engine.foreground`.
 """
 
 import asyncio
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
@@ -20,11 +22,14 @@ from proxy.core.dialects.dialect import Dialect
 from proxy.core.policy.sections import Summary
 from proxy.core.summaries.prompt import TOKEN_CHARACTERS
 from proxy.core.text.cutting import size
-from proxy.ports import Header, SessionKey, Upstream, UpstreamResponse, header_of
+from proxy.ports import Header, SessionKey, Upstream, UpstreamResponse, header_of, is_stream
 from proxy.tracing import current
 
-_ANSWER_BYTES = 2**20
+_ANSWER_BYTES = 2**23
+"""Most bytes of an answer: in a stream, each token may have some hundreds."""
 _REFUSED_PARAMETERS = (400, 422)
+_ABOUT_STREAMS = re.compile(rb"\bstream", re.IGNORECASE)
+"""As in "only support stream mode" and "for non-streaming calls"."""
 _TOO_MANY, _UNAVAILABLE = 429, 503
 _PASSING = frozenset({408, 409, 425})
 """Status codes below 500 with which the same request may succeed a minute later."""
@@ -111,6 +116,8 @@ class Asking:
         """Models that refused a schema or temperature."""
         self._thinks: Lru[str, bool] = Lru(memory)
         """Models whose thoughts took up their answers, and whether room for both was of any help."""
+        self._streams: Lru[str, bool] = Lru(memory)
+        """Models that answer in streams alone."""
 
     async def answer(self, caller: Caller, ask: Ask, after: bytes = b"") -> Answer:
         """Return the model's answer, asked ``after`` the messages of another request's body if there is one.
@@ -169,21 +176,36 @@ class Asking:
 
     async def _post(self, caller: Caller, body: bytes, *, may_refuse: bool = False) -> Answer | None:
         """Return the answer and bill it; None where parameters were refused, if that ``may_refuse``."""
-        request = "POST", self.dialect.path, caller.headers, body
-        status, content, limit = await fetch(self._upstream, *request, _ANSWER_BYTES)
-        if limit is not None:
-            raise RateLimited(limit)
-        if content is None:
-            raise Unanswered("too_long")
+        name = caller.model[:_NAME]
+        streams = bool(self._streams.get(name))
+        while True:
+            sent = self.dialect.streamed(body) if streams else body
+            request = "POST", self.dialect.path, caller.headers, sent
+            status, content, limit, is_streamed = await fetch(self._upstream, *request, _ANSWER_BYTES)
+            if limit is not None:
+                raise RateLimited(limit)
+            if content is None:
+                raise Unanswered("too_long")
+            if streams or status not in _REFUSED_PARAMETERS or not _ABOUT_STREAMS.search(content):
+                break
+            streams = True
         if status in _REFUSED_PARAMETERS and may_refuse:
             return None
         if status != 200:
             raise Unanswered("refused", is_passing=status >= 500 or status in _PASSING)
-        answer = self.dialect.read_answer(content)
+        if streams:
+            self._streams.put(name, value=True)
+        read = self._read_stream if is_streamed else self.dialect.read_answer
+        answer = await asyncio.to_thread(read, content)
         self.accounts.called(caller, answer.usage)
         if (trace := current()) is not None:
             trace.answered(answer)
         return answer
+
+    def _read_stream(self, body: bytes) -> Answer:
+        collector = self.dialect.answer_stream()
+        collector.feed(body)
+        return collector.answer()
 
 
 def _with_room_for_thoughts(ask: Ask, window: int | None, before: int) -> Ask:
@@ -206,6 +228,8 @@ class Fetched(NamedTuple):
     """The body; None if it is too large."""
     limit: float | None
     """The result of :func:`rate_limit`."""
+    is_stream: bool = False
+    """Whether the body is a stream of events."""
 
 
 async def fetch(
@@ -232,7 +256,7 @@ async def fetch(
                 return Fetched(response.status, None, rate_limit(response))
     finally:
         await response.aclose()
-    return Fetched(response.status, bytes(content), rate_limit(response))
+    return Fetched(response.status, bytes(content), rate_limit(response), is_stream(response))
 
 
 def rate_limit(response: UpstreamResponse) -> float | None:

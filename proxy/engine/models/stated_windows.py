@@ -178,7 +178,7 @@ class StatedWindows:
         try:
             async with asyncio.timeout(_SECONDS):
                 question = method, place, headers, body
-                status, content, _ = await fetch(self._upstream, *question, _ANSWER_BYTES, at_root=at_root)
+                status, content, *_ = await fetch(self._upstream, *question, _ANSWER_BYTES, at_root=at_root)
         except UnabridgedError as error:
             raise _Unanswered(_PAUSE, is_gone=True) from error
         except TimeoutError as error:

@@ -1,7 +1,8 @@
-"""What the upstream answers to questions of our own is read up to a bound, and no further."""
+"""What the upstream answers to questions of our own is read up to a bound and no further, streamed or not."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
@@ -9,11 +10,13 @@ import pytest
 
 from proxy.adapters.upstream import HttptoolsUpstream
 from proxy.cache import Memory
-from proxy.engine.models.asking import fetch
+from proxy.engine.models.asking import Caller, Unanswered, fetch
 from proxy.engine.models.stated_windows import StatedWindows
 from proxy.ports import Upstream
+from tests.support.asking import asking
 from tests.support.servers import Exchange, FakeUpstream, Header, eventually
 from tests.support.stores import HandClock
+from tests.support.upstreams import Behaviour, Message, completion, events, said
 
 
 @pytest.fixture
@@ -45,7 +48,7 @@ async def test_an_answer_up_to_the_bound_is_read_and_its_connection_kept(
     server.script = answer
     for _ in range(2):
         asked = "POST", "/ask", [(b"a", b"b")], body
-        assert await fetch(upstream, *asked, 1_000) == (201, b"a" * 1_000, None)
+        assert await fetch(upstream, *asked, 1_000) == (201, b"a" * 1_000, None, False)
     assert server.connections == 1
     request = server.requests[0]
     assert (request.value("a"), bytes(request.body)) == (b"b", body or b"")
@@ -54,7 +57,7 @@ async def test_an_answer_up_to_the_bound_is_read_and_its_connection_kept(
 
 async def test_a_larger_one_is_left(server: FakeUpstream, upstream: Upstream) -> None:
     server.script = endless
-    assert await fetch(upstream, "GET", "/ask", [], None, 1_000) == (200, None, None)
+    assert await fetch(upstream, "GET", "/ask", [], None, 1_000) == (200, None, None, False)
     await eventually(lambda: server.open_connections == 0)
 
 
@@ -127,3 +130,74 @@ async def test_an_upstream_that_wants_to_be_left_alone_says_for_how_long(
 
     server.script = answer
     assert (await fetch(upstream, "GET", "/ask", [], None, 1_000)).limit == seconds
+
+
+# --- models that answer in streams alone ---
+
+WORDS = [
+    "This model only support stream mode, please enable the stream parameter to access the model. ",
+    "parameter.enable_thinking must be set to false for non-streaming calls",
+    "Stream must be set to true",
+]
+CALLER = Caller("qwq", [], 5.0)
+REQUEST = b'{"model":"qwq","messages":[],"user":"ann","temperature":0.3}'
+
+
+async def streaming(exchange: Exchange) -> None:
+    await exchange.stream_events(events(said("It is so."), prompt=7))
+
+
+def saying(content: Message, status: int = 200) -> Behaviour:
+    async def say(exchange: Exchange) -> None:
+        await exchange.body()
+        await exchange.answer_json(content, status)
+
+    return say
+
+
+@pytest.mark.parametrize("words", WORDS)
+async def test_a_model_that_only_streams_is_asked_for_a_stream_and_from_then_on(
+    server: FakeUpstream, upstream: Upstream, words: str
+) -> None:
+    async def only_streams(exchange: Exchange) -> None:
+        if json.loads(await exchange.body()).get("stream") is True:
+            await streaming(exchange)
+        else:
+            await exchange.answer_json({"error": {"message": words, "code": "invalid_parameter_error"}}, 400)
+
+    server.script = only_streams
+    ours = asking(upstream)
+    for _ in range(2):
+        answer = await ours.again(CALLER, REQUEST)
+        assert json.loads(answer.message or b"")["content"] == "It is so."
+        assert answer.complete
+        assert answer.usage is not None
+        assert answer.usage.prompt_tokens == 7
+    first, *later = [json.loads(bytes(each.body)) for each in server.requests]
+    plain: Message = {"model": "qwq", "messages": [], "temperature": 0.3}
+    assert first == plain
+    assert later == [{**plain, "stream": True, "stream_options": {"include_usage": True}}] * 2
+
+
+async def test_an_answer_that_comes_as_a_stream_unasked_is_read_as_one(
+    server: FakeUpstream, upstream: Upstream
+) -> None:
+    server.script = streaming
+    answer = await asking(upstream).again(CALLER, REQUEST)
+    assert json.loads(answer.message or b"")["content"] == "It is so."
+    assert answer.complete
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("words", ["The upstream refuses this.", *WORDS])
+async def test_a_stream_is_asked_for_where_a_refusal_speaks_of_one_and_once(
+    server: FakeUpstream, upstream: Upstream, words: str
+) -> None:
+    server.script = saying({"error": {"message": words}}, 400)
+    ours = asking(upstream)
+    with pytest.raises(Unanswered):
+        await ours.again(CALLER, REQUEST)
+    assert len(server.requests) == 1 + (words in WORDS)
+    server.script = saying(completion(said("It is so.")))
+    await ours.again(CALLER, REQUEST)
+    assert b"stream" not in server.requests[-1].body

@@ -149,6 +149,9 @@ class ChatCompletions:
     def repeated(self, raw: bytes) -> bytes:
         return JSONObject.read(raw).changed(dict.fromkeys(_OF_THE_CLIENT)).raw
 
+    def streamed(self, raw: bytes) -> bytes:
+        return self.asking_for_usage(JSONObject.read(raw).changed({"stream": b"true"}).raw)
+
     def asking_for_usage(self, raw: bytes) -> bytes:
         written = JSONObject.read(raw)
         if written.spans is None:
