@@ -213,7 +213,8 @@ class Proofs:
             # Reasoning made since the first cut was signed behind other bytes, so it is left out (law 9).
             whole = replace(request, tool=b"")
             body = self.decisions.body(whole, replace(Decision.under(whole, EMPTY), is_unsigned=True))
-        caller = Caller(request.model.name, self.credentials, _SECONDS, purpose="proof")
+        query = request.incoming.envelope.api_version
+        caller = Caller(request.model.name, self.credentials, _SECONDS, purpose="proof", query=query)
         ttl = request.incoming.policy.store.ttl
         return await self.asking.again(caller.billed_to(request.session.key, ttl), body)
 

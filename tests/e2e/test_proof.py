@@ -149,11 +149,13 @@ async def test_second_answers_have_the_operators_key_and_nothing_of_who_asks(
     url = await start()
     chat = chats(url, X_Unabridged_Session="s", Cookie="session=1", OpenAI_Organization="org")
     chat.members |= {"stream": True, "user": "jo", "metadata": {"a": "b"}, "store": True, "temperature": 0.7}
+    chat.query = "?api-version=2024-10-21&trace=1"
     await ask_for(FACT, chat)
     await until(url, compared)
     first, second = model.chats
     assert second.value("authorization") == f"Bearer {KEY}".encode()
     assert {second.value("cookie"), second.value("openai-organization")} == {None}
+    assert second.target == "/v1/chat/completions?api-version=2024-10-21"
     sent, again = (json.loads(bytes(each.body)) for each in (first, second))
     assert set(sent) - set(again) >= {"stream", "user", "metadata", "store"}
     assert again["temperature"] == 0.7

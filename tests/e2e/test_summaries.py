@@ -40,6 +40,16 @@ async def test_a_summary_carries_the_callers_credentials_and_nothing_else_of_the
     assert not {"user", "metadata", "seed", "tools"} & set(body)
 
 
+async def test_a_summary_carries_the_api_version_of_the_request_and_nothing_else_of_its_query(
+    model: Model, chats: Chats, small: Small
+) -> None:
+    chat = chats(await small(BUDGET))
+    chat.query = "?user=jo&api-version=2024-10-21&trace=1"
+    await until_cut(chat, model)
+    targets = {call.target for call in model.summaries}
+    assert targets == {"/v1/chat/completions?api-version=2024-10-21"}
+
+
 async def test_a_summary_call_goes_on_while_users_ask_whom_it_does_not_hold_up(
     model: Model, chats: Chats, small: Small
 ) -> None:

@@ -111,13 +111,16 @@ class Chat:
     messages: list[Message] = field(default_factory=list[Message])
     members: Message = field(default_factory=lambda: {"model": "gpt-test"})
     stages: list[str] = field(default_factory=list[str])
+    query: str = ""
+    """What follows the path, such as ``?api-version=2024-10-21``."""
     client: httpx2.AsyncClient = field(default_factory=lambda: httpx2.AsyncClient(timeout=PATIENCE))
 
     async def send(self) -> httpx2.Response:
         """Send the history as it is, and add nothing to it."""
         body = json.dumps({**self.members, "messages": self.messages}).encode()
         headers = {"Content-Type": "application/json", **self.headers}
-        return await self.client.post(f"{self.url}/v1/chat/completions", content=body, headers=headers)
+        url = f"{self.url}/v1/chat/completions{self.query}"
+        return await self.client.post(url, content=body, headers=headers)
 
     async def say(self, *messages: Message) -> httpx2.Response:
         """Send the history with these messages added, and add the answer."""

@@ -226,6 +226,12 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     workspace."""
     workspace: str = ""
 
+    @property
+    def api_version(self) -> str:
+        """The parameter ``api-version`` of the query, with its name: Azure answers no request without it."""
+        query = self.target.partition("?")[2]
+        return next((each for each in query.split("&") if each.startswith("api-version=")), "")
+
     @classmethod
     def read(cls, naming: Naming, target: str, headers: Headers, forwarded: Sequence[Header]) -> Self:
         """Read the head of a request. Raises InvalidSessionId, InvalidPolicy and InvalidHeader."""

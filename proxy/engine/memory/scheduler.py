@@ -83,8 +83,10 @@ class MemoryScheduler:
 
     async def _noted(self, home: MemoryHome, request: Request, turn: Turn) -> None:
         policy, session = request.incoming.policy, request.session.key
-        credentials, window = request.incoming.envelope.credentials, request.budget.window.limit
-        caller = Caller.for_summaries(policy.summary, request.model.name, credentials, window)
+        envelope, window = request.incoming.envelope, request.budget.window.limit
+        caller = Caller.for_summaries(
+            policy.summary, request.model.name, envelope.credentials, window, envelope.api_version
+        )
         name, at = (session, home.scope), turn.session.updated
         access, thread = ModelAccess(caller, policy), self._threads.get(name)
         try:

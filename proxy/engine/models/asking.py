@@ -1,4 +1,4 @@
-"""Our own calls to the upstream: of the client's request they carry only its auth headers.
+"""Our own calls to the upstream: of the client's request they carry only its auth headers and API version.
 
 The exception is a question that follows a conversation, which includes the messages that the provider has
 cached.
@@ -58,6 +58,8 @@ class Caller:
     """Seconds that this session lives."""
     window: int | None = None
     """The model's context window in tokens, if it is known."""
+    query: str = ""
+    """What the upstream wants in the query of each request."""
 
     def billed_to(self, session: SessionKey, ttl: float) -> Self:
         """Return this caller for work that is for one session alone."""
@@ -65,14 +67,19 @@ class Caller:
 
     @classmethod
     def for_summaries(
-        cls, rules: Summary, model: str, credentials: Sequence[Header] = (), window: int | None = None
+        cls,
+        rules: Summary,
+        model: str,
+        credentials: Sequence[Header] = (),
+        window: int | None = None,
+        query: str = "",
     ) -> Self:
         """Return the caller for summaries of a conversation with this model, as the policy says.
 
         ``window`` is that of the conversation's model.
         """
-        is_same = rules.model in ("", model)
-        return cls(rules.model or model, credentials, rules.timeout, window=window if is_same else None)
+        window = window if rules.model in ("", model) else None
+        return cls(rules.model or model, credentials, rules.timeout, window=window, query=query)
 
 
 class Unanswered(Exception):  # noqa: N818 - no bad answer, which may be better a second time
@@ -178,9 +185,9 @@ class Asking:
         """Return the answer and bill it; None where parameters were refused, if that ``may_refuse``."""
         name = caller.model[:_NAME]
         streams = bool(self._streams.get(name))
+        path = f"{self.dialect.path}?{caller.query}" if caller.query else self.dialect.path
         while True:
-            sent = self.dialect.streamed(body) if streams else body
-            request = "POST", self.dialect.path, caller.headers, sent
+            request = "POST", path, caller.headers, self.dialect.streamed(body) if streams else body
             status, content, limit, is_streamed = await fetch(self._upstream, *request, _ANSWER_BYTES)
             if limit is not None:
                 raise RateLimited(limit)

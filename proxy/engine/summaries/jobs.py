@@ -50,8 +50,10 @@ class Owner(NamedTuple):
     def of_request(cls, request: Request, last: CachedView | None = None) -> Self:
         """Return the owner of the summaries for a request."""
         session, rules = request.session, request.incoming.policy.summary
-        credentials, window = request.incoming.envelope.credentials, request.budget.window.limit
-        caller = Caller.for_summaries(rules, request.model.name, credentials, window)
+        envelope, window = request.incoming.envelope, request.budget.window.limit
+        caller = Caller.for_summaries(
+            rules, request.model.name, envelope.credentials, window, envelope.api_version
+        )
         return cls(session.tenant, session.key, session.lane.id, caller, last)
 
 

@@ -180,3 +180,14 @@ async def test_what_the_model_looked_up_and_passes_on_is_not_remembered_again(
         await eventually(lambda: len(model.asked_for_items) == 2)
         shown = model.prompts(model.asked_for_items)[1].partition("<transcript")[2]
         assert ("Good morning" in shown, "As I found" in shown) == (True, False)
+
+
+async def test_questions_for_a_memory_carry_the_api_version_of_the_request(
+    model: RememberingModel, url: str, chats: Chats
+) -> None:
+    chat = person(chats, url, X_Unabridged_Session="one")
+    chat.query = "?api-version=2024-10-21&trace=1"
+    await chat.ask(OSLO)
+    await eventually(lambda: len(model.asked_for_texts) > 0)
+    targets = {each.target for each in (*model.asked_for_items, *model.asked_for_texts)}
+    assert targets == {"/v1/chat/completions?api-version=2024-10-21"}
