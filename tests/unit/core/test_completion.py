@@ -53,6 +53,10 @@ def call(
     return {key: value for key, value in whole.items() if value is not None}
 
 
+def calls(kept: dict[str, Any]) -> tuple[str, str, str]:
+    return kept.get("id", ""), kept["function"]["name"], kept["function"]["arguments"]
+
+
 def test_deltas_become_one_message_with_its_members_in_order() -> None:
     parts = [
         chunk({"content": "Hel", "role": "assistant"}),
@@ -103,6 +107,54 @@ def test_a_new_id_under_a_known_index_is_another_call() -> None:
         chunk({"tool_calls": [call(0, "1", "a", "f")]}), chunk({"tool_calls": [call(0, "2", "b", "f")]})
     )
     assert [c["id"] for c in kept["tool_calls"]] == ["a", "b"]
+
+
+def test_a_new_id_without_a_name_goes_on_with_the_call_of_its_index() -> None:
+    """As Poolside and mlx-openai-server stream a call: the pieces of its arguments have another id."""
+    parts = [call(0, "", "a", "f"), call(0, '{"x"', "b"), call(0, ":1}", "b"), call(1, "{}", "c", "g")]
+    answer = collected(
+        *[chunk({"tool_calls": [part]}) for part in parts], chunk(finish="tool_calls")
+    ).answer()
+    assert [calls(part) for part in json.loads(answer.message or b"")["tool_calls"]] == [
+        ("a", "f", '{"x":1}'),
+        ("c", "g", "{}"),
+    ]
+    assert answer.complete
+
+
+def test_pieces_of_calls_with_one_index_are_told_apart_by_their_ids() -> None:
+    parts = [call(0, "", "a", "f"), call(0, "", "b", "f"), call(0, "1", "a"), call(0, "2", "b")]
+    kept = message(*[chunk({"tool_calls": [part]}) for part in parts])
+    assert [calls(each) for each in kept["tool_calls"]] == [("a", "f", "1"), ("b", "f", "2")]
+
+
+@pytest.mark.parametrize("second", ["f", "g"])
+@pytest.mark.parametrize("together", [True, False])
+def test_a_name_after_whole_arguments_begins_another_call(second: str, together: bool) -> None:
+    """As Gemini's API did at first: each parallel call is whole, with the index 0 and an empty id."""
+    whole = [call(0, '{"x":1}', "", "f"), call(0, '{"x":{}}', "", second), call(0, "{}", "", "f")]
+    deltas = [whole] if together else [[each] for each in whole]
+    kept = message(*[chunk({"tool_calls": delta}) for delta in deltas])
+    assert [calls(each)[1:] for each in kept["tool_calls"]] == [
+        ("f", '{"x":1}'),
+        (second, '{"x":{}}'),
+        ("f", "{}"),
+    ]
+
+
+@pytest.mark.parametrize("call_id", ["a", "", None])
+@pytest.mark.parametrize("last", ["", " ", "\n"])
+def test_a_name_that_every_delta_repeats_goes_on_with_its_call(call_id: str | None, last: str) -> None:
+    pieces = ["", '{"x":', "{}", ', "y": 1}', last]
+    repeated = [call(0, piece, call_id, "f") for piece in pieces]
+    kept = message(*[chunk({"tool_calls": [each]}) for each in repeated])
+    assert [calls(each)[1:] for each in kept["tool_calls"]] == [("f", "".join(pieces))]
+
+
+def test_a_name_in_pieces_is_that_of_one_call() -> None:
+    pieces = [call(0, "", "", "look"), call(0, "", "", "_up"), call(0, "{}")]
+    kept = message(*[chunk({"tool_calls": [each]}) for each in pieces])
+    assert [calls(each) for each in kept["tool_calls"]] == [("", "look_up", "{}")]
 
 
 def test_an_id_and_a_name_that_every_delta_repeats_are_said_once() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Raw
 
-from proxy.core.formats.json import elements, integer, members, object_of, string
+from proxy.core.formats.json import elements, integer, loads, members, object_of, string
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -198,21 +198,47 @@ class PartialCall:
 
     __slots__ = ("_deltas", "_is_index_odd", "id", "index", "place")
 
-    def __init__(self, place: int, index: int, call_id: str | None) -> None:
+    def __init__(self, place: int, index: int) -> None:
         self.place = place
         """Index among the calls of its message, in the order in which they began."""
         self.index = index
         """The upstream's index, by which the calls of the message are ordered."""
-        self.id = call_id
+        self.id: str | None = None
         self._deltas: Deltas = {}
         self._is_index_odd = False
 
     def add(self, delta: Mapping[str, Raw]) -> None:
         """Take a delta of this call."""
-        self.id = self.id or string(delta.get("id"))
-        index = delta.get("index", NULL)
+        index, call_id = delta.get("index", NULL), string(delta.get("id"))
         self._is_index_odd |= integer(index) is None and index != NULL
-        add(self._deltas, {name: raw for name, raw in delta.items() if name != "index"}, _CALL)
+        left_out = ("index", "id") if self.id and call_id else ("index",)  # the first id counts
+        self.id = self.id or call_id
+        add(self._deltas, {name: raw for name, raw in delta.items() if name not in left_out}, _CALL)
+
+    def is_before(self, delta: Mapping[str, Raw]) -> bool:
+        """Whether a delta without this call's id begins another call, also under its index.
+
+        Some upstreams number every parallel call 0, and some give the pieces of one call other ids. Some
+        repeat the name with every piece of the arguments.
+        """
+        bodies = [members(delta[part]) or {} for part in NESTED if part in delta]
+        name = next(filter(None, (string(body.get("name")) for body in bodies)), None)
+        if not name or integer(delta.get("index")) is None or (self.id and string(delta.get("id"))):
+            return bool(name)
+        begun = (string(body.get("arguments")) or "" for body in bodies)
+        return self._has_whole_arguments and (name != self.name or any(map(str.strip, begun)))
+
+    @property
+    def _has_whole_arguments(self) -> bool:
+        """Whether the function's arguments are a whole JSON object."""
+        bodies = (members(raw) or {} for raw in reversed(self._deltas.get("function", ())))
+        ends = (string(body.get("arguments")) or "" for body in bodies)
+        if not next(filter(str.strip, ends), "").rstrip().endswith("}"):  # to join them all costs more
+            return False
+        try:
+            return isinstance(loads(self.arguments or ""), dict)
+        except ValueError:
+            return False
 
     @property
     def name(self) -> str:
@@ -319,20 +345,18 @@ class PartialMessage:
     def _call_of(self, delta: Mapping[str, Raw]) -> PartialCall:
         """Return the call that a delta continues, or a new one.
 
-        It is the call with the delta's index; without an index the one with its id; without both the latest.
-        A new id under a known index is a new call: some upstreams number every parallel call 0.
+        It is the call with the delta's index, of several the one with its id, else the latest; without an
+        index the one with its id; without both the latest.
         """
         index, call_id = integer(delta.get("index")), string(delta.get("id"))
-        bodies = (members(delta[part]) or {} for part in NESTED if part in delta)
-        is_named = index is None and any(string(body.get("name")) for body in bodies)
-        for call in reversed(self.calls):
-            same_id = not call_id or not call.id or call.id == call_id
-            if call.index == index and same_id:
+        alike = [call for call in self.calls if index is None or call.index == index]
+        for call in reversed(alike):
+            if call_id and call.id == call_id:
                 return call
-            if index is None and (call.id == call_id if call_id else not is_named):
-                return call
+        if alike and (index is not None or not call_id) and not alike[-1].is_before(delta):
+            return alike[-1]
         place = len(self.calls)
-        self.calls.append(PartialCall(place, place if index is None else index, call_id))
+        self.calls.append(PartialCall(place, place if index is None else index))
         return self.calls[-1]
 
 

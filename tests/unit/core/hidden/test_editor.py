@@ -100,6 +100,20 @@ def test_what_is_told_beside_a_text_is_told_once_where_the_text_goes_ahead(calls
         ]
 
 
+def test_a_call_whose_pieces_have_another_id_is_one_call():
+    pieces = [chunk(call("recall", call_id="c1")), chunk(call(arguments='{"a"', call_id="c2"))]
+    told = streamed([[ROLE, *pieces, chunk(call(arguments=":1}", call_id="c2")), CALLS, DONE], SAID], always)
+    assert [(each.id, each.arguments) for each in told.hidden] == [("c1", '{"a":1}')]
+    assert told.whole == ROLE + chunk({"content": "It is so."}) + STOP + DONE
+
+
+def test_whole_calls_with_one_index_and_no_id_are_told_apart():
+    both = [call("recall", '{"a":1}')["tool_calls"][0], call("other", "{}")["tool_calls"][0]]
+    told = streamed([[ROLE, chunk({"tool_calls": both}), STOP, DONE]], always)
+    assert [each.arguments for each in told.hidden] == ['{"a":1}']
+    assert datas(told.whole)[1]["choices"][0]["delta"] == {"tool_calls": both[1:]}
+
+
 def test_text_between_held_calls_passes_at_once():
     mixed = chunk({**call("get_a", "{}", call_id="c1"), "content": "now"})
     told = streamed([[mixed, TEXT, CALLS, DONE]], always)
