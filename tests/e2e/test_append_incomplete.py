@@ -61,6 +61,29 @@ async def test_a_stream_that_breaks_off_says_so_and_may_be_sent_again(
     assert contents(model.views()[1]) == ["first"]
 
 
+@pytest.mark.parametrize("is_stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("error", [{"error": {"code": 502, "message": "disconnected"}}, {}])
+async def test_an_answer_that_failed_within_its_choice_is_in_no_view(
+    appender: Appender, model: Model, is_stream: bool, error: Message
+) -> None:
+    """As OpenRouter reports what happens after it has begun to answer."""
+    said_so_far = {"role": "assistant", "content": "The answer is par"}
+    failed = {"index": 0, "finish_reason": "error", **error}
+    chunks = [{"index": 0, "delta": said_so_far}, {**failed, "delta": {"content": ""}}]
+    whole = json.dumps({"choices": [{**failed, "message": said_so_far}]}).encode()
+    model.replies.append(
+        in_pieces(*(sse({"choices": [each]}) for each in chunks), DONE)
+        if is_stream
+        else plainly(200, [JSON], whole)
+    )
+    appender.members["stream"] = is_stream
+    first = await appender.ask("first")
+    assert (first.status_code, "The answer is par" in first.text) == (200, True)
+    await appender.ask("first")
+    assert contents(model.views()[1]) == ["first"]
+    assert await transcript(appender.url, complete=False) == ["The answer is par"]
+
+
 async def test_results_that_an_unanswered_turn_brought_stay_with_their_calls(
     appender: Appender, model: Model
 ) -> None:

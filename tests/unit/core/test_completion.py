@@ -443,6 +443,55 @@ def test_how_a_stream_ended_is_told(parts: list[bytes], complete: bool, truncate
     assert (collector.answer().complete, collector.truncated) == (complete, truncated)
 
 
+FAILURES: dict[str, dict[str, Any]] = {
+    "an error": {"error": {"code": 502, "message": "x"}},
+    "an error beside the choices": {
+        "error": {"code": 502},
+        "choices": [{"index": 0, "finish_reason": "error"}],
+    },
+    "an error in the choice": {"choices": [{"index": 0, "finish_reason": "error", "error": {"code": 502}}]},
+    "an error in the choice alone": {"choices": [{"error": {"code": 502}}]},
+    "a finish reason": {"choices": [{"index": 0, "finish_reason": "error"}], "usage": {"prompt_tokens": 1}},
+    "an event that is the error": {"object": "error", "message": "x", "type": "Internal", "code": 500},
+    "one with other names": {"error_code": "336100", "error_msg": "x"},
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
+@pytest.mark.parametrize("end", [[], [DONE], [chunk(finish="stop"), DONE]])
+def test_an_answer_that_failed_midway_is_incomplete_wherever_its_error_stands(
+    failure: dict[str, Any], end: list[bytes]
+) -> None:
+    collector = collected(chunk({"content": "It is par"}), event(failure), *end)
+    answer = collector.answer()
+    assert json.loads(answer.message or b"")["content"] == "It is par"
+    assert (answer.complete, answer.error is None, collector.truncated) == (False, False, False)
+
+
+@pytest.mark.parametrize("failure", [each for each in FAILURES.values() if "choices" in each])
+def test_an_answer_in_one_piece_that_failed_midway_is_incomplete(failure: dict[str, Any]) -> None:
+    said = {"message": {"role": "assistant", "content": "It is par"}}
+    whole = {**failure, "choices": [{**each, **said} for each in failure["choices"]]}
+    answer = read_completion(json.dumps(whole).encode())
+    assert json.loads(answer.message or b"")["content"] == "It is par"
+    assert (answer.complete, answer.error is None) == (False, False)
+
+
+HARMLESS: list[dict[str, Any]] = [
+    {"choices": [{"index": 1, "delta": {"content": "b"}, "finish_reason": "error"}]},
+    {"choices": [{"index": 0, "delta": {"content": 'an "error"'}, "error": None}], "error": None},
+    {"code": 0, "message": "success", "choices": [{"index": 0, "delta": {}}]},
+    {"code": 0, "message": "success"},
+    {"message": "still there"},
+    {"code": 500, "usage": {"prompt_tokens": 1}, "message": "x"},
+]
+
+
+@pytest.mark.parametrize("other", HARMLESS)
+def test_what_tells_of_no_error_in_the_answer_leaves_it_complete(other: dict[str, Any]) -> None:
+    assert collected(chunk({"content": "a"}), event(other), chunk(finish="stop"), DONE).answer().complete
+
+
 def test_an_error_event_is_kept_as_written() -> None:
     assert collected(event({"error": {"code": 5}})).answer().error == b'{"code": 5}'
     assert collected(b'event: error\ndata: {"code": 5}\n\n').answer().error == b'{"code": 5}'

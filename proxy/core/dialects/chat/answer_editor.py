@@ -12,7 +12,7 @@ from enum import Enum, auto
 from msgspec import Raw
 
 from proxy.core.dialects.answers import Rules, ToolCall, Usage
-from proxy.core.dialects.chat.completion import SHARED, has_odd_choices, summed, usage_of
+from proxy.core.dialects.chat.completion import SHARED, has_odd_choices, reported_error, summed, usage_of
 from proxy.core.dialects.chat.delta import NESTED, NULL, Deltas, Merger, PartialCall, PartialMessage, add
 from proxy.core.formats.json import dumps, elements, members, object_of
 
@@ -224,7 +224,8 @@ class CompletionEditor(Editor):
         self._visible.add(self._others)
         add(self._logprobs, members(self._choice.get("logprobs", NULL)) or {})
         self._usage = _unless_null(self._top.get("usage", NULL))
-        self._finish = _unless_null(self._choice.get("finish_reason", NULL))
+        finish = _unless_null(self._choice.get("finish_reason", NULL))
+        self._finish = finish if reported_error(self._top) is None else b'"error"'
         if not self._shared:
             self._shared = {name: bytes(self._top[name]) for name in SHARED if name in self._top}
         self.has_given_up = message is None or has_odd_choices(self._top) or self._calls.message.is_odd

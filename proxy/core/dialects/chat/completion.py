@@ -42,6 +42,7 @@ SHARED = ("id", "created", "model")
 _DONE = b"data: [DONE]\n\n"
 _SAID = ("content", "tool_calls", "function_call", "refusal", "audio")
 _NOTHING = (b"null", b'""', b"[]")
+_CODES_OF_SUCCESS = (b"null", b'""', b"0", b'"0"', b"200", b'"200"')
 
 
 class _Choice(msgspec.Struct, gc=False):
@@ -57,7 +58,6 @@ class _Completion(msgspec.Struct, gc=False):
     choices: list[_Choice] | None = None
     usage: Raw = NULL
     timings: Raw = NULL
-    error: Raw = NULL
     id: str | None = None
     model: str | None = None
 
@@ -110,7 +110,8 @@ class StreamCollector:
                 return
             else:  # no JSON object
                 if event.name == "error":
-                    self._error = self._error or _error_of(None, event.data)
+                    said = event.data.decode("utf-8", "replace")
+                    self._error = self._error or json.dumps({"message": said}).encode()
                 self._unread = event.name == "message"
                 self._hole = self._hole or (self._unread and event.data.lstrip().startswith(b"{"))
 
@@ -135,8 +136,9 @@ class StreamCollector:
 
     def _take(self, fields: _Completion, event: Event) -> None:
         self._unread = False
-        if fields.error != NULL or event.name == "error":
-            self._error = self._error or _error_of(fields, event.data)
+        error = _error_in(fields, event.data) or (event.data if event.name == "error" else None)
+        if error is not None and self._error is None:
+            self._error = well_formed(error)
         if not (self._id and self._model):
             self._id, self._model = self._id or fields.id, self._model or fields.model
         if bytes(fields.usage)[:1] == b"{":
@@ -178,7 +180,7 @@ def read_completion(body: bytes) -> Answer:
         if lacking:
             written = object_of(({"role": NULL} | fields | lacking).items())
     written = well_formed(written)
-    error = _error_of(completion, body) if completion.error != NULL else None
+    error = _error_in(completion, body)
     has_calls, is_odd = _checked(fields or {})
     is_odd = is_odd or not is_whole
     return Answer(
@@ -189,7 +191,7 @@ def read_completion(body: bytes) -> Answer:
         is_odd=is_odd,
         tool_calls=has_calls,
         choices=len(choices),
-        error=error,
+        error=None if error is None else well_formed(error),
         id=completion.id,
         model=completion.model,
     )
@@ -232,7 +234,7 @@ def _read(data: bytes) -> tuple[_Completion | None, bool]:
         ],
         id=string(top.get("id")),
         model=string(top.get("model")),
-        **{name: top[name] for name in ("usage", "timings", "error") if name in top},
+        **{name: top[name] for name in ("usage", "timings") if name in top},
     )
     return completion, not has_odd_choices(top)
 
@@ -290,11 +292,32 @@ def _count(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
-def _error_of(completion: _Completion | None, data: bytes) -> bytes:
-    """The error as JSON: the `error` member, else the whole event; plain text is wrapped in an object."""
-    if completion is None:
-        return json.dumps({"message": data.decode("utf-8", "replace")}).encode()
-    return well_formed(data if completion.error == NULL else bytes(completion.error))
+def reported_error(top: Mapping[str, Raw]) -> bytes | None:
+    """The error that a completion or a chunk reports, as JSON; None where it reports none.
+
+    It is a member beside the choices or, as OpenRouter has it, of a choice; or the finish reason alone tells
+    of it. Some servers send an error that is no member of anything.
+    """
+    if top.get("error", NULL) != NULL:
+        return bytes(top["error"])
+    for choice in map(members, elements(top.get("choices", NULL)) or ()):
+        if choice is None or integer(choice.get("index")):  # no other choice than the first is kept
+            continue
+        if choice.get("error", NULL) != NULL:
+            return bytes(choice["error"])
+        if bytes(choice.get("finish_reason", NULL)) == b'"error"':
+            return object_of(choice.items())
+    is_answer = any(top.get(name, NULL) != NULL for name in ("choices", "usage"))
+    tells = any(string(top.get(name)) for name in ("message", "error_msg"))
+    codes = [bytes(top.get(name, NULL)) for name in ("code", "error_code")]
+    is_error = not is_answer and tells and any(code not in _CODES_OF_SUCCESS for code in codes)
+    return object_of(top.items()) if is_error else None
+
+
+def _error_in(completion: _Completion, data: bytes) -> bytes | None:
+    """The error that is reported; what has choices and no such word is not read a second time."""
+    may_report = completion.choices is None or b'"error"' in data
+    return reported_error(members(data) or {}) if may_report else None
 
 
 def stored_answer(

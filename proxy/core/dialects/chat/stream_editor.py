@@ -20,7 +20,7 @@ from msgspec import Raw
 
 from proxy.core.dialects.answers import Rules, ToolCall
 from proxy.core.dialects.chat.answer_editor import Editor, Element
-from proxy.core.dialects.chat.completion import SHARED, has_odd_choices, summed
+from proxy.core.dialects.chat.completion import SHARED, has_odd_choices, reported_error, summed
 from proxy.core.dialects.chat.delta import NULL, PartialCall, is_odd
 from proxy.core.formats.json import elements, integer, members, object_of
 from proxy.core.formats.sse import EVENT_LIMIT, RawEvents, read_raw
@@ -29,6 +29,7 @@ _HELD_BYTES = 16 * 2**20
 """Bytes of held calls; beyond this limit the client gets them."""
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)?")
 _FIRST = Raw(b"0")
+_FAILED = b'"error"'
 _SAYS_NOTHING = (b"null", b'""', b"[]", b"{}")
 
 
@@ -61,7 +62,7 @@ class Chunk:
         if top is None:
             is_damaged = event.data.lstrip().startswith(b"{")
             return cls(raw, {}, is_error=False, is_damaged=True) if is_damaged else None
-        return cls(raw, top, is_error=top.get("error", NULL) != NULL)
+        return cls(raw, top, is_error=reported_error(top) is not None)
 
     @property
     def is_other_choice(self) -> bool:
@@ -72,6 +73,8 @@ class Chunk:
     @property
     def finish(self) -> bytes:
         """The finish reason as JSON; empty where the answer does not end here."""
+        if self.is_error:
+            return _FAILED
         return bytes(self.choice.get("finish_reason", NULL)).removeprefix(b"null")
 
     @property
@@ -188,7 +191,7 @@ class StreamEditor(Editor):
             self._done = raw if self._waits else b""
             return passed if self._waits else passed + raw
         chunk = Chunk.read(raw)
-        if chunk is None or chunk.is_error:
+        if chunk is None or (chunk.is_error and not chunk.choices):
             return raw if chunk is None else self._release() + raw
         if chunk.is_odd or chunk.is_other_choice:
             return self._show_all() + raw if chunk.is_odd else raw
@@ -196,7 +199,8 @@ class StreamEditor(Editor):
         if chunk.choices:
             calls = self._calls.take(chunk.delta.get("tool_calls", NULL))
             self._calls.message.add({name: raw for name, raw in chunk.delta.items() if name != "tool_calls"})
-            self._finish = chunk.finish or self._finish
+            if self._finish != _FAILED:
+                self._finish = chunk.finish or self._finish
             passed = self._close() if chunk.finish else self._flushed()
             return passed + self._for_client(chunk, calls)
         if not chunk.usage or not self._waits:

@@ -253,6 +253,23 @@ def test_an_error_in_mid_stream_comes_after_what_is_surely_the_clients():
     )
 
 
+@pytest.mark.parametrize("end", [[], [DONE], [CALLS, DONE]])
+@pytest.mark.parametrize(
+    "failure", [{"error": {"code": 502}}, {"error": {"code": 502}, "finish_reason": "error"}]
+)
+@pytest.mark.parametrize("is_beside", [True, False])
+def test_calls_of_an_answer_that_failed_midway_are_the_clients_and_ours_are_dropped(
+    end: list[bytes], failure: dict[str, Any], is_beside: bool
+):
+    choice = {"index": 0, "delta": {"content": ""}, **failure}
+    beside = {"error": choice.pop("error")} if is_beside else {}
+    failed = b"data: " + json.dumps({"id": "one", "choices": [choice], **beside}).encode() + b"\n\n"
+    told = streamed([[ROLE, *GET, failed, *end]], always)
+    assert told.whole == ROLE + b"".join(GET) + failed + b"".join(end)
+    ours = chunk(call("recall", "{}", call_id="c1"))
+    assert streamed([[ROLE, ours, failed]], always).whole == ROLE + failed
+
+
 def test_a_stream_that_breaks_off_gives_the_client_its_calls_and_nothing_of_ours():
     assert streamed([[ROLE, OTHER[0]]], always).whole == ROLE + OTHER[0]
     assert streamed([[ROLE, *GET]], always).whole == ROLE + b"".join(GET)
