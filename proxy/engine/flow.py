@@ -263,6 +263,8 @@ class Sent(msgspec.Struct, frozen=True):
     """Whether ``begun`` is the whole body."""
     opening: bytes = b""
     """What may be a refusal: the body of an error, or the data of a stream's first event."""
+    is_stream: bool = False
+    """Whether the body is a stream of events, whatever its content type."""
 
     def chunks(self) -> AsyncIterator[bytes]:
         """Yield the whole body, including what was read already."""

@@ -264,7 +264,7 @@ class Managed:
     async def _pass_on(self, exchange: Exchange, sent: Sent, passage: _Passage) -> None:
         """Pass the answer on, and have its turn recorded even if it breaks off."""
         passage.status, is_answered = sent.response.status, sent.response.status == _ANSWERED
-        incoming, collector = exchange.request.incoming, Collector(self._pipeline.dialect, sent.response)
+        incoming, collector = exchange.request.incoming, Collector(self._pipeline.dialect, sent)
         if is_answered and not collector.is_readable:
             exchange.degraded.append(UNREAD)
 

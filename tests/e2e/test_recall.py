@@ -25,6 +25,7 @@ from tests.support.upstreams import (
     calling,
     completion,
     count_tokens,
+    events,
     in_pieces,
     plainly,
     refusal,
@@ -457,6 +458,17 @@ async def test_a_model_that_answers_in_parts_recalls_like_any_other(
     assert (answer.complete, answer.finish_reason, answer.tool_calls) == (True, "stop", False)
     await send(url, [*long_talk(), told, user("Thank you")])
     assert any(tells(message, SECRET) for message in model.views()[-1])
+
+
+async def test_what_is_recalled_in_a_stream_of_another_content_type_is_hidden_too(
+    model: Model, url: str
+) -> None:
+    plain = [(b"Content-Type", b"text/plain")]
+    for each in (recalls(query="bridge"), said("In cash.")):
+        model.replies.append(in_pieces(*map(sse, events(each)), DONE, headers=plain))
+    answer = collected((await send(url, long_talk(), stream=True)).content)
+    assert json.loads(answer.message or b"") == {"role": "assistant", "content": "In cash."}
+    assert answer.complete
 
 
 async def test_doing_nothing_would_have_recalled_nothing(model: Model, policy: Start, chats: Chats) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.support.clients import ADMIN, CHAT, STREAMED, Chats, user
+from tests.support.clients import ADMIN, CHAT, HELLO, STREAMED, Chats, user
 from tests.support.servers import PATIENCE, Exchange
 from tests.support.upstreams import (
     DONE,
@@ -263,6 +263,49 @@ async def test_a_refused_streamed_request_is_answered_in_json_as_the_upstream_wr
     response = await post(client, STREAMED.replace(b"gpt-test", b"gpt-4o"))
     assert (response.status_code, response.content) == (400, body)
     assert response.headers["content-type"] == "application/json; charset=utf-8"
+
+
+# --- a content type that is not the content's ---
+
+TYPES = [None, b"text/plain; charset=utf-8", b"application/json", b"application/x-ndjson"]
+WHOLE = [b": hello\n\n", FIRST, chunk(delta({"content": "lo"}, 0, "stop")), DONE]
+ANSWER = b'\n{"choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello"}}]}\n'
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("mode", ["full", "append"])
+async def test_a_stream_is_one_whatever_its_content_type(
+    model: Model, client: httpx2.AsyncClient, url: str, kind: bytes | None, mode: str
+) -> None:
+    headers = [] if kind is None else [(b"Content-Type", kind)]
+    pieces = {"s": WHOLE, "cut": [*(b"%c" % each for each in WHOLE[1]), *WHOLE[2:]]}
+    for session, each in pieces.items():
+        model.replies.append(in_pieces(*each, headers=headers))
+        response = await post(client, X_Unabridged_Session=session, X_Unabridged_Mode=mode)
+        assert response.content == b"".join(each)
+        assert response.headers.get("content-type") == (kind and kind.decode())
+    for _, answer in await transcripts(url, *pieces):
+        assert (answer["message"]["content"], answer["complete"]) == ("Hello", True)
+
+
+async def test_a_stream_of_another_type_that_breaks_off_says_so(
+    model: Model, client: httpx2.AsyncClient
+) -> None:
+    model.replies.append(in_pieces(FIRST, headers=[(b"Content-Type", b"text/plain")], end=False))
+    assert b"upstream_truncated" in (await post(client)).content
+
+
+@pytest.mark.parametrize("kind", [EVENTS, JSON, (b"Content-Type", b"text/plain")])
+@pytest.mark.parametrize("body", [STREAMED, HELLO], ids=["asked for a stream", "asked for none"])
+@pytest.mark.parametrize("mode", ["full", "append"])
+async def test_nothing_is_added_to_an_answer_that_is_no_stream_whatever_its_content_type(
+    model: Model, client: httpx2.AsyncClient, url: str, kind: tuple[bytes, bytes], body: bytes, mode: str
+) -> None:
+    model.replies.append(in_pieces(ANSWER[:1], ANSWER[1:20], ANSWER[20:], headers=[kind]))
+    response = await post(client, body, X_Unabridged_Session="s", X_Unabridged_Mode=mode)
+    assert response.content == ANSWER
+    _, answer = (await transcripts(url, "s"))[0]
+    assert (answer["message"]["content"], answer["complete"]) == ("Hello", True)
 
 
 @pytest.mark.parametrize("end", [True, False], ids=["an orderly end", "a connection that closes"])

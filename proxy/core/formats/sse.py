@@ -22,6 +22,8 @@ _OVERLAP = 3
 """Bytes of an event's end that may have arrived in an earlier chunk than the last byte."""
 _DATA = b"data: "
 _LINE_END = re.compile(rb"\r\n?")
+_BEGINNINGS = (b"data:", b"event:", b"id:", b"retry:", b"error:", b":")
+_LONGEST_BEGINNING = max(map(len, _BEGINNINGS))
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
@@ -91,6 +93,14 @@ class Decoder:
                 return text[:position]
             position += len(block) + 2
         return text
+
+
+def begins_stream(body: bytes | bytearray) -> bool | None:
+    """Whether a body whose type does not say so is a stream, by its first bytes; None where these are few."""
+    start = bytes(body.removeprefix(BOM_UTF8).lstrip()[:_LONGEST_BEGINNING])
+    if start.startswith(_BEGINNINGS):
+        return True
+    return None if any(each.startswith(start) for each in _BEGINNINGS) else False
 
 
 def read_events(text: bytes) -> list[Event]:

@@ -17,10 +17,10 @@ from msgspec.structs import replace
 from proxy.core.budget.budget import Budget, Stage
 from proxy.core.dialects.answers import REFUSED, Refusal
 from proxy.core.dialects.dialect import Dialect
-from proxy.core.formats.sse import Decoder
+from proxy.core.formats.sse import Decoder, begins_stream
 from proxy.core.formats.unpacking import CODINGS, Unpacker, UnpackingError
 from proxy.core.planning.plan import EMPTY
-from proxy.engine.flow import Exchange, Incoming, Sent, reserve_of
+from proxy.engine.flow import Exchange, Request, Sent, reserve_of
 from proxy.engine.intake.naming import BODY_DIGESTS
 from proxy.engine.models.models import Models
 from proxy.engine.planning.decisions import Decisions
@@ -80,7 +80,7 @@ class Sender:
         """
         budget, is_first = exchange.request.budget, True
         while True:
-            sent = await self.forward(exchange.request.incoming, exchange.body, is_first=is_first)
+            sent = await self.forward(exchange.request, exchange.body, is_first=is_first)
             is_first = False
             try:
                 if sent.response.status == _OK:
@@ -96,14 +96,14 @@ class Sender:
                 return sent
             await sent.response.aclose()
 
-    async def forward(self, incoming: Incoming, body: bytes, *, is_first: bool) -> Sent:
+    async def forward(self, request: Request, body: bytes, *, is_first: bool) -> Sent:
         """Send a body as the client's request, and read all of an error, or the first event of a stream.
 
         A body that is not the client's goes without the digests of that, and one after the first without the
         idempotency key, which would bring the first one's answer again. Raises UpstreamUnreachable,
         UpstreamTimeout.
         """
-        envelope = incoming.envelope
+        incoming, envelope = request.incoming, request.incoming.envelope
         is_clients = incoming.appended is None and body == incoming.body
         headers = envelope.forwarded
         if not (is_clients and is_first):
@@ -112,8 +112,8 @@ class Sender:
         response = await self.upstream.send("POST", envelope.target, headers, body)
         try:
             if response.status == _OK:
-                is_event = is_stream(response)
-                return await _begin_stream(response) if is_event else Sent(response, b"", is_over=False)
+                may_stream = is_stream(response) or request.history.body.is_streamed
+                return await _begin(response) if may_stream else Sent(response, b"", is_over=False)
             begun = bytearray()
             async for chunk in response.chunks():
                 begun += chunk
@@ -243,19 +243,26 @@ class Sender:
 # --- the beginning of an answer ---
 
 
-async def _begin_stream(response: UpstreamResponse) -> Sent:
-    """Read the first event. Comments before it (keep-alives) are held back, but not for long."""
-    decoder, begun = Decoder(), bytearray()
+async def _begin(response: UpstreamResponse) -> Sent:
+    """Read the first event of a stream, or as much as tells that it is none, whatever its content type.
+
+    Comments before the first event (keep-alives) are held back, but not for long.
+    """
+    decoder, begun, is_typed = Decoder(), bytearray(), is_stream(response)
+    is_plain, begins = coding_of(response) == b"identity", None
     async for chunk in response.chunks():
         begun += chunk
         events = decoder.feed(chunk)
-        if events:
-            return Sent(response, bytes(begun), is_over=False, opening=events[0].data)
-        if len(begun) > _BEGUN_BYTES:
+        begins = begins_stream(begun) if is_plain else is_typed
+        if begins is False and (not is_typed or _is_json(begun)):
             return Sent(response, bytes(begun), is_over=False)
-        if all(not line or line.startswith(b":") for line in begun.splitlines()):
+        is_events = is_typed or bool(begins)
+        if events or len(begun) > _BEGUN_BYTES:
+            opening = events[0].data if events else b""
+            return Sent(response, bytes(begun), is_over=False, opening=opening, is_stream=is_events)
+        if is_events and all(not line or line.startswith(b":") for line in begun.splitlines()):
             return await _after_comments(response, decoder, begun)
-    return Sent(response, bytes(begun), is_over=True)
+    return Sent(response, bytes(begun), is_over=True, is_stream=is_typed or bool(begins))
 
 
 async def _after_comments(response: UpstreamResponse, decoder: Decoder, begun: bytearray) -> Sent:
@@ -267,7 +274,7 @@ async def _after_comments(response: UpstreamResponse, decoder: Decoder, begun: b
         try:
             await asyncio.wait({following}, timeout=max(until - loop.time(), 0.0))
             if not following.done():
-                return Sent(waited, bytes(begun), is_over=False)
+                return Sent(waited, bytes(begun), is_over=False, is_stream=True)
             chunk = following.result()
         except BaseException:
             await waited.aclose()
@@ -276,7 +283,12 @@ async def _after_comments(response: UpstreamResponse, decoder: Decoder, begun: b
         events = decoder.feed(chunk)
         if events or not chunk or len(begun) > _BEGUN_BYTES:
             opening = events[0].data if events else b""
-            return Sent(response, bytes(begun), is_over=not chunk, opening=opening)
+            is_events = not _is_json(begun)
+            return Sent(response, bytes(begun), is_over=not chunk, opening=opening, is_stream=is_events)
+
+
+def _is_json(begun: bytearray) -> bool:
+    return begun.lstrip().startswith(b"{")
 
 
 class _Waited:

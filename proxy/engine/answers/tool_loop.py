@@ -23,7 +23,7 @@ from proxy.engine.flow import Exchange, Sent
 from proxy.engine.recording.recorder import Recorder
 from proxy.engine.tool_rounds import Answerers, FreshResults, Rounds
 from proxy.errors import UpstreamError, UpstreamInvalidResponse
-from proxy.ports import Header, UpstreamResponse, coding_of, is_stream
+from proxy.ports import Header, UpstreamResponse, coding_of
 from proxy.tracing import ROUND, step
 
 _OK = 200
@@ -64,7 +64,7 @@ class ToolLoop:
             room=exchange.request.budget.left(exchange.counted_tokens),
         )
         course = _Course(self, exchange, exchange.rounds)
-        if is_stream(sent.response):
+        if sent.is_stream:
             return replace(sent, response=_Spliced(sent, course), begun=b"", is_over=False)
         has_failed = True
         try:
@@ -111,7 +111,7 @@ class _Course:
         sender, request = self.loop.sender, self.exchange.request
         taken = self.rounds.dialect.without_members(body, request.model.refused_members)
         with step(ROUND):
-            sent = _unpacked(await sender.forward(request.incoming, taken, is_first=False))
+            sent = _unpacked(await sender.forward(request, taken, is_first=False))
         refusal = sender.refusal(self.exchange, sent)
         if refusal.refused_members <= request.model.refused_members:
             return sent, refusal
@@ -197,8 +197,7 @@ class _Spliced:
 
     async def _refusal(self, sent: Sent) -> bytes:
         """Return an error event if the upstream does not continue, else empty."""
-        response = sent.response
-        if response.status == _OK and is_stream(response) and coding_of(response) == b"identity":
+        if sent.is_stream and coding_of(sent.response) == b"identity":
             return b""
         error = _error_in(sent.opening or await _read(sent, _ERROR_BYTES))
         body = {"error": error} if error else UpstreamInvalidResponse().body()
@@ -276,7 +275,8 @@ def _unpacked(sent: Sent) -> Sent:
     coding = coding_of(sent.response)
     if coding not in CODINGS:
         return sent
-    return Sent(_Unpacked(sent, Unpacker(coding, _ANSWER_BYTES)), b"", is_over=False, opening=sent.opening)
+    unpacked = _Unpacked(sent, Unpacker(coding, _ANSWER_BYTES))
+    return replace(sent, response=unpacked, begun=b"", is_over=False)
 
 
 class _Unpacked:

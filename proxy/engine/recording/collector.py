@@ -3,9 +3,9 @@
 from proxy.core.dialects.answers import Answer, AnswerStream
 from proxy.core.dialects.dialect import Dialect
 from proxy.core.formats.unpacking import CODINGS, Unpacker, UnpackingError
-from proxy.ports import UpstreamResponse, coding_of, is_stream
+from proxy.engine.flow import Sent
+from proxy.ports import coding_of
 
-_ANSWERED = 200
 _ANSWER_BYTES = 64 * 2**20
 _READ_BYTES = 16 * 1024
 """Bytes of a stream that are parsed together: parsing each event by itself costs half as much again."""
@@ -16,10 +16,10 @@ _UNPACKED_BYTES = 16 * 2**20
 class Collector:
     """Reads an answer while it passes; it never delays a byte, and gives up on what it cannot read."""
 
-    def __init__(self, dialect: Dialect, response: UpstreamResponse) -> None:
+    def __init__(self, dialect: Dialect, sent: Sent) -> None:
         self.dialect = dialect
-        self.is_stream = response.status == _ANSWERED and is_stream(response)
-        coding = coding_of(response)
+        self.is_stream = sent.is_stream
+        coding = coding_of(sent.response)
         is_plain = coding == b"identity"
         self.is_plain_stream = self.is_stream and is_plain
         """Whether the answer is an uncompressed stream, in which events can be held back or added."""

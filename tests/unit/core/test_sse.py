@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.formats.sse import Decoder, Event
+from proxy.core.formats.sse import Decoder, Event, begins_stream
 
 
 def events(*chunks: bytes) -> list[Event]:
@@ -116,3 +116,21 @@ def test_an_event_of_exactly_the_limit_is_dispatched_wherever_it_is_cut(cut: int
     stream = b"data: " + b"x" * 94 + b"\n\n"
     assert decoder.feed(stream[:cut]) + decoder.feed(stream[cut:]) == [Event("message", b"x" * 94)]
     assert not decoder.overflowed
+
+
+@pytest.mark.parametrize(
+    ("body", "is_stream"),
+    [
+        (b"", None),
+        (b"\r\n ", None),
+        (b"dat", None),
+        (b"data:x", True),
+        (b"\xef\xbb\xbf\n: ping", True),
+        (b"event: completion\ndata: {}\n\n", True),
+        (b'{"data": 1}', False),
+        (b"<html>data: x", False),
+        (b"datum", False),
+    ],
+)
+def test_first_bytes_tell_a_stream_from_anything_else(body: bytes, is_stream: bool | None) -> None:
+    assert begins_stream(body) is is_stream

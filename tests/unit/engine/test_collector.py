@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 
 from proxy.core.dialects.registry import CHAT
+from proxy.engine.flow import Sent
 from proxy.engine.recording.collector import Collector
 
 EVENT = b'data: {"choices": [{"index": 0, "delta": {"content": "%b"}}]}\n\n'
@@ -16,8 +17,7 @@ class Answer:
 
     status = 200
 
-    def __init__(self, kind: bytes) -> None:
-        self.headers: Sequence[tuple[bytes, bytes]] = [(b"Content-Type", kind)]
+    headers: Sequence[tuple[bytes, bytes]] = ()
 
     async def chunks(self) -> AsyncIterator[bytes]:
         yield b""
@@ -27,7 +27,7 @@ class Answer:
 
 
 def stream() -> Collector:
-    return Collector(CHAT, Answer(b"text/event-stream; charset=utf-8"))
+    return Collector(CHAT, Sent(Answer(), b"", is_over=False, is_stream=True))
 
 
 def test_what_has_gone_by_is_known_at_once() -> None:
