@@ -349,14 +349,42 @@ def test_usage_comes_from_the_last_chunk_that_has_it() -> None:
     assert answer.usage == Usage(9, 2, 4)
 
 
+TOLD = {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11}
+ENDS: dict[str, dict[str, Any]] = {
+    "Moonshot": {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop", "usage": TOLD}]},
+    "Groq": {
+        "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}],
+        "x_groq": {"id": "r", "usage": TOLD},
+    },
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+@pytest.mark.parametrize("after", [[], [event({"choices": [], "usage": TOLD})]], ids=["once", "twice"])
+@pytest.mark.parametrize("odd", [{}, {"id": 1}], ids=["as it should be", "with an odd member"])
+def test_usage_is_found_within_the_choice_and_within_a_servers_own_member(
+    end: dict[str, Any], after: list[bytes], odd: dict[str, Any]
+) -> None:
+    assert collected(chunk({"content": "a"}), event({**end, **odd}), *after).answer().usage == Usage(9, 2)
+
+
+def test_the_usage_beside_the_choices_is_that_of_the_answer() -> None:
+    other = {"prompt_tokens": 1}
+    choice = {"index": 0, "delta": {}, "finish_reason": "stop", "usage": other}
+    told = event({"choices": [choice], "usage": TOLD, "x_groq": {"usage": other}})
+    assert collected(told).answer().usage == Usage(9, 2)
+
+
 @pytest.mark.parametrize(
     ("of_usage", "beside"),
     [
         ({"prompt_tokens_details": {"cached_tokens": 7}}, {}),
         ({"prompt_cache_hit_tokens": 7, "prompt_cache_miss_tokens": 2}, {}),
+        ({"prompt_cache_hit_tokens": 7, "prompt_tokens_details": {"audio_tokens": 0}}, {}),
+        ({"cached_tokens": 7}, {}),
         ({}, {"timings": {"cache_n": 7, "prompt_n": 2, "prompt_ms": 30.9}}),
     ],
-    ids=["OpenAI", "DeepSeek", "llama.cpp"],
+    ids=["OpenAI", "DeepSeek", "DeepSeek with details", "Moonshot", "llama.cpp"],
 )
 @pytest.mark.parametrize("odd", [{}, {"id": 1}], ids=["as it should be", "with an odd member"])
 def test_what_was_cached_is_read_as_each_server_tells_it(

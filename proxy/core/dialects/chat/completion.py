@@ -50,6 +50,7 @@ class _Choice(msgspec.Struct, gc=False):
     delta: dict[str, Raw] | None = None
     message: Raw = NULL
     finish_reason: str | None = None
+    usage: Raw = NULL
 
 
 class _Completion(msgspec.Struct, gc=False):
@@ -58,6 +59,7 @@ class _Completion(msgspec.Struct, gc=False):
     choices: list[_Choice] | None = None
     usage: Raw = NULL
     timings: Raw = NULL
+    x_groq: Raw = NULL
     id: str | None = None
     model: str | None = None
 
@@ -73,7 +75,7 @@ class StreamCollector:
         self._room = answer_limit
         self._message = PartialMessage()
         self._finish: dict[int, str | None] = {}  # of every choice seen
-        self._usage: tuple[Raw, Raw] = (NULL, NULL)  # with llama.cpp's timings
+        self._usage: tuple[bytes | Raw, Raw] = (NULL, NULL)  # with llama.cpp's timings
         self._error: bytes | None = None
         self._id: str | None = None
         self._model: str | None = None
@@ -141,8 +143,9 @@ class StreamCollector:
             self._error = well_formed(error)
         if not (self._id and self._model):
             self._id, self._model = self._id or fields.id, self._model or fields.model
-        if bytes(fields.usage)[:1] == b"{":
-            self._usage = fields.usage, fields.timings
+        in_choice = next((each.usage for each in fields.choices or () if not each.index), NULL)
+        if usage := reported_usage(fields.usage, in_choice, fields.x_groq):
+            self._usage = usage, fields.timings
         if fields.choices:
             self._room -= len(event.data)
             if len(fields.choices) > 1 and len({each.index or 0 for each in fields.choices}) < len(
@@ -228,13 +231,14 @@ def _read(data: bytes) -> tuple[_Completion | None, bool]:
                 delta=members(choice.get("delta", NULL)),
                 message=choice.get("message", NULL),
                 finish_reason=string(choice.get("finish_reason")),
+                usage=choice.get("usage", NULL),
             )
             for choice in choices
             if choice is not None
         ],
         id=string(top.get("id")),
         model=string(top.get("model")),
-        **{name: top[name] for name in ("usage", "timings") if name in top},
+        **{name: top[name] for name in ("usage", "timings", "x_groq") if name in top},
     )
     return completion, not has_odd_choices(top)
 
@@ -254,8 +258,20 @@ def has_odd_choices(top: Mapping[str, Raw]) -> bool:
     return False
 
 
+def reported_usage(usage: Raw, in_choice: Raw, x_groq: Raw) -> bytes:
+    """Return the usage of a chunk as JSON: its own, else its choice's (Moonshot), else Groq's; empty if none.
+
+    Of an answer the last one counts, since both may tell the same once more at the end.
+    """
+    for told in (usage, in_choice):
+        if bytes(told)[:1] == b"{":
+            return bytes(told)
+    of_groq = NULL if x_groq == NULL else (members(x_groq) or {}).get("usage", NULL)
+    return bytes(of_groq) if bytes(of_groq)[:1] == b"{" else b""
+
+
 def _usage(usage: bytes | Raw, timings: bytes | Raw = NULL) -> Usage | None:
-    """Read the usage in the forms of OpenAI, DeepSeek, gateways to Anthropic's models, and llama.cpp.
+    """Read the usage in the forms of OpenAI, DeepSeek, Moonshot, gateways to Anthropic's models, llama.cpp.
 
     xAI and Gemini count reasoning in the total alone; here it belongs to the output, as OpenAI has it.
     """
@@ -263,7 +279,9 @@ def _usage(usage: bytes | Raw, timings: bytes | Raw = NULL) -> Usage | None:
         return None
     reported = _object(usage)
     details = as_mapping(reported.get("prompt_tokens_details"))
-    cached = _count(details.get("cached_tokens") if details else reported.get("prompt_cache_hit_tokens"))
+    others = (reported.get(name) for name in ("prompt_cache_hit_tokens", "cached_tokens"))
+    found = map(_count, (details.get("cached_tokens"), *others))
+    cached = next((count for count in found if count is not None), None)
     if cached is None and timings != NULL:
         cached = _count(_object(timings).get("cache_n"))
     written = _count(details.get("cache_write_tokens"))

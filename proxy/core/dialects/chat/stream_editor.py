@@ -20,7 +20,13 @@ from msgspec import Raw
 
 from proxy.core.dialects.answers import Rules, ToolCall
 from proxy.core.dialects.chat.answer_editor import Editor, Element
-from proxy.core.dialects.chat.completion import SHARED, has_odd_choices, reported_error, summed
+from proxy.core.dialects.chat.completion import (
+    SHARED,
+    has_odd_choices,
+    reported_error,
+    reported_usage,
+    summed,
+)
 from proxy.core.dialects.chat.delta import NULL, PartialCall, is_odd
 from proxy.core.formats.json import elements, integer, members, object_of
 from proxy.core.formats.sse import EVENT_LIMIT, RawEvents, read_raw
@@ -80,7 +86,8 @@ class Chunk:
     @property
     def usage(self) -> bytes:
         """The usage as JSON; empty where there is none."""
-        return bytes(self.top.get("usage", NULL)).removeprefix(b"null")
+        own, in_choice = (holder.get("usage", NULL) for holder in (self.top, self.choice))
+        return reported_usage(own, in_choice, self.top.get("x_groq", NULL))
 
     def says(self, *, besides: Sequence[str]) -> bool:
         """Whether its delta has any content ``besides`` these members."""
@@ -93,6 +100,16 @@ class Chunk:
             if name in self.top and bytes(self.top[name]) != value:
                 self.top[name] = Raw(value)
                 self._is_changed = True
+
+    def put_usage(self, usage: bytes) -> None:
+        """Replace the usage wherever it stands."""
+        groq = members(self.top.get("x_groq", NULL)) or {}
+        for holder in (self.top, self.choice, groq):
+            if holder.get("usage", NULL) != NULL:
+                holder["usage"] = Raw(usage)
+        if "usage" in groq:
+            self.top["x_groq"] = Raw(object_of(groq.items()))
+        self._is_changed = True
 
     def finish_with(self, reason: bytes) -> None:
         """Replace the finish reason; `null` means that the answer goes on."""
@@ -221,7 +238,8 @@ class StreamEditor(Editor):
                     self._shared.setdefault(name, bytes(chunk.top[name]))
         if chunk.usage:
             self._usage = chunk.usage
-            chunk.put(usage=summed(self._spent, chunk.usage) if self._spent else chunk.usage)
+            if self._spent:
+                chunk.put_usage(summed(self._spent, chunk.usage))
 
     def _close(self) -> bytes:
         """Handle the end of the round: all names are known now, and whether to hold back the answer's end."""
@@ -258,7 +276,7 @@ class StreamEditor(Editor):
             text = Chunk(chunk.raw, dict(chunk.top), is_error=False)
             text.keep({name: raw for name, raw in chunk.delta.items() if name != "tool_calls"})
             text.finish_with(b"null")
-            text.put(usage=b"null")
+            text.put_usage(b"null")
             chunk.keep({name: raw for name, raw in chunk.delta.items() if name == "tool_calls"})
             chunk.choice.pop("logprobs", None)  # they are the text's
             passed = self._passed(text)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from proxy.core.dialects.answers import Usage
 from proxy.core.dialects.chat.stream_editor import StreamEditor
 from tests.support.tool_loop import RULES, always, never, streamed
 
@@ -149,6 +150,24 @@ def test_all_rounds_are_one_stream_with_one_role_one_id_and_one_usage():
         "completion_tokens": 2,
         "prompt_tokens_details": {"cached_tokens": 4},
     }
+
+
+@pytest.mark.parametrize("is_groqs", [True, False], ids=["Groq", "Moonshot"])
+def test_the_usage_of_all_rounds_is_summed_where_it_stands(is_groqs: bool):
+    def end(finish: str, prompt: int) -> bytes:
+        told = {"prompt_tokens": prompt, "completion_tokens": 1}
+        choice: dict[str, Any] = {"index": 0, "delta": {}, "finish_reason": finish}
+        chunk = {"choices": [choice if is_groqs else {**choice, "usage": told}]}
+        return (
+            b"data: "
+            + json.dumps(chunk | ({"x_groq": {"usage": told}} if is_groqs else {})).encode()
+            + b"\n\n"
+        )
+
+    told = streamed([[ROLE, *GET, end("tool_calls", 10), DONE], [*SAID[:2], end("stop", 12), DONE]], always)
+    assert told.answer.usage == Usage(22, 2)
+    last = datas(told.whole)[-1]
+    assert (last["x_groq"] if is_groqs else last["choices"][0])["usage"]["prompt_tokens"] == 22
 
 
 def test_what_comes_before_an_answer_gives_its_rounds_no_id():
