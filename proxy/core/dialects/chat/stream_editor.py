@@ -62,9 +62,9 @@ class Chunk:
         event = read_raw(raw)
         if event is not None and event.name == "error":
             return cls(raw, {}, is_error=True)
-        if event is None or event.name != "message":
+        top = None if event is None else members(event.data)
+        if event is None or (event.name != "message" and "choices" not in (top or {})):
             return None
-        top = members(event.data)
         if top is None:
             is_damaged = event.data.lstrip().startswith(b"{")
             return cls(raw, {}, is_error=False, is_damaged=True) if is_damaged else None
@@ -81,7 +81,8 @@ class Chunk:
         """The finish reason as JSON; empty where the answer does not end here."""
         if self.is_error:
             return _FAILED
-        return bytes(self.choice.get("finish_reason", NULL)).removeprefix(b"null")
+        reason = bytes(self.choice.get("finish_reason", NULL))
+        return b"" if reason in (b"null", b'""') else reason  # some servers have an empty one in each chunk
 
     @property
     def usage(self) -> bytes:

@@ -212,6 +212,26 @@ def test_what_is_changed_keeps_its_other_lines_members_and_line_ends():
     )
 
 
+def test_a_finish_reason_that_is_empty_ends_nothing():
+    said = [{"content": "Let me see."}, call("re", call_id="c1"), call("call"), call(arguments="{}")]
+    begun = [chunk({"role": "assistant"}, ""), *(chunk(each, "") for each in said)]
+    told = streamed([[*begun, CALLS, DONE], SAID], always)
+    assert [each.tool for each in told.hidden] == ["recall"]
+    assert text_of(told.whole) == "Let me see.It is so."
+    assert not streamed([begun], always).hidden, "the stream broke off"
+
+
+def test_chunks_in_named_events_are_chunks():
+    def named(events: list[bytes]) -> list[bytes]:
+        return [b"event: completion\n" + each for each in events]
+
+    other = b'event: progress\ndata: {"done": 0.5}\n\nevent: note\ndata: {"choices\n\n'
+    told = streamed([named([ROLE, *GET, CALLS, DONE]), [other, *named(SAID[1:])]], always)
+    assert [each.tool for each in told.hidden] == ["get_a"]
+    assert told.whole == b"".join([*named([ROLE]), other, *named(SAID[1:])])
+    assert told.answer.complete
+
+
 def test_a_whole_call_in_the_event_that_ends_the_answer():
     told = streamed([[ROLE, chunk(call("get_a", "{}", call_id="c1"), "tool_calls"), DONE], SAID], always)
     assert told.whole == ROLE + chunk({"content": "It is so."}) + STOP + DONE
