@@ -27,6 +27,25 @@ def test_the_usage_only_event_is_dropped_wherever_the_stream_is_cut():
         assert passed(stream, cut) == TEXT + PING + TEXT + DONE
 
 
+@pytest.mark.parametrize("choices", [b"", b'"choices":null,'])
+def test_it_is_dropped_too_where_its_choices_are_null_or_missing(choices: bytes):
+    usage = USAGE.replace(b'"choices":[],', choices)
+    assert passed(TEXT + usage + DONE) == TEXT + DONE
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        b'data: {"error":{"message":"no"},"usage":{"prompt_tokens":9}}\n\n',
+        b'data: {"choices":[],"error":{"message":"no"},"usage":{"prompt_tokens":9}}\n\n',
+        b'data: {"choices":"odd","usage":{"prompt_tokens":9}}\n\n',
+        b'data: {"usage":null}\n\n',
+    ],
+)
+def test_what_tells_more_than_the_usage_stays(other: bytes):
+    assert passed(TEXT + other + DONE) == TEXT + other + DONE
+
+
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 def test_every_line_end_ends_an_event(end: bytes):
     stream = (TEXT + USAGE + DONE).replace(b"\n", end)

@@ -2,6 +2,8 @@
 
 import re
 
+from proxy.core.dialects.chat.completion import reported_error
+from proxy.core.dialects.chat.delta import NULL
 from proxy.core.formats.json import elements, members
 from proxy.core.formats.sse import RawEvents, read_raw
 
@@ -12,7 +14,8 @@ _LONGEST = 2**20
 class UsageRemover:
     """Removes the usage-only event from a stream whose client did not ask for it (law 1).
 
-    It is the last event of a stream with ``include_usage``: it has no choices, and the usage.
+    It is the last event of a stream with ``include_usage``: it has the usage, and its choices are an empty
+    list, null or missing.
     """
 
     def __init__(self) -> None:
@@ -40,7 +43,8 @@ def _is_usage_only(text: bytes) -> bool:
         return False
     event = read_raw(text)
     top = (members(event.data) if event else None) or {}
-    return elements(top.get("choices", b"")) == [] and bool(members(top.get("usage", b"")))
+    has_no_choices = elements(top.get("choices", NULL)) == [] or top.get("choices", NULL) == NULL
+    return has_no_choices and bool(members(top.get("usage", NULL))) and reported_error(top) is None
 
 
 # --- the end of a stream, held back until the answer is recorded ---
