@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 from tests.support.clients import admin, only_session, proxying, write_policy
 from tests.support.stores import Server, serving, valkey_command
-from tests.support.upstreams import Model, running, said
+from tests.support.upstreams import DONE, JSON, Model, in_pieces, plainly, running, said, sse
 
 POLICY = """
 [budget]
@@ -28,6 +29,40 @@ FORMS = {
     "with the closing tag alone": "Hm, number {0}.\n</think>\n\nIt is {0}.",
     "in other tags": "<reasoning>Hm, number {0}.</reasoning>It is {0}.",
 }
+
+
+@pytest.mark.parametrize("is_stream", [False, True], ids=["in one piece", "streamed"])
+@pytest.mark.parametrize("keeps_texts", [False, True], ids=["text", "texts in parts"])
+async def test_it_is_one_session_where_the_reasoning_came_in_parts(
+    url: str, model: Model, is_stream: bool, keeps_texts: bool
+) -> None:
+    """As Mistral's reasoning models answer."""
+    messages: list[Any] = []
+    sessions: set[str] = set()
+    async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="sk-test", max_retries=0) as client:
+        for number in range(4):
+            thought = {"type": "thinking", "thinking": [{"type": "text", "text": f"Hm, {number}."}]}
+            texts = [{"type": "text", "text": text} for text in ("It is ", f"{number}.")]
+            told = [{"content": [thought]}, *({"content": text["text"]} for text in texts)]
+            choices: list[Any] = [{"index": 0, "delta": each, "finish_reason": None} for each in told]
+            choices.append({"index": 0, "delta": {}, "finish_reason": "stop"})
+            whole = {"role": "assistant", "content": [thought, *texts]}
+            model.replies.append(
+                in_pieces(*(sse({"id": "c", "choices": [each]}) for each in choices), DONE)
+                if is_stream
+                else plainly(200, [JSON], json.dumps({"choices": [{"index": 0, "message": whole}]}).encode())
+            )
+            messages.append({"role": "user", "content": f"What is item {number}?"})
+            answer: Any = await client.chat.completions.with_raw_response.create(
+                model="gpt-test", messages=messages, stream=is_stream
+            )
+            if is_stream:
+                async for _ in answer.parse():
+                    pass
+            sessions.add(answer.headers["x-unabridged-session"])
+            kept = texts if keeps_texts else f"It is {number}."
+            messages.append({"role": "assistant", "content": kept})
+    assert len(sessions) == 1
 
 
 @pytest.fixture

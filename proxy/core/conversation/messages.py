@@ -10,10 +10,10 @@ message has the same identity, and a history continues another, whichever SDK se
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import accumulate
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 
@@ -28,6 +28,7 @@ _DEEPEST = 64
 _EXACT = 2**53
 """Largest number that JavaScript holds exactly; up to it, 20.0 is printed as 20 without loss."""
 _UNSTABLE_PART_MEMBERS = frozenset({"cache_control", "annotations"})
+_THINKING_PARTS = frozenset({"thinking", "redacted_thinking", "reasoning"})
 _THINKING = re.compile(r"\s*<(think(?:ing)?|reason(?:ing)?|thoughts?)>")
 
 
@@ -42,7 +43,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     result_of: tuple[str, ...] = ()
     """Ids of the tool calls whose results it carries; some APIs put several results into one message."""
     spoken: bytes = b""
-    """Of an answer whose text begins with reasoning in tags: its identity without that; else empty."""
+    """Of an answer with reasoning in parts, or in tags at its beginning, or with a text in several parts: its
+    identity as one text without reasoning, as clients may send it back; else empty."""
 
     @property
     def is_result(self) -> bool:
@@ -77,11 +79,28 @@ def last_user(messages: Sequence[Message]) -> int | None:
 def read_message(content: Content) -> Message:
     """Return the :class:`Message` for a decoded message."""
     exact = content if content.is_exact else content.exact
-    said = exact.text if content.role == "assistant" else ""
-    rest = without_thoughts(said)
-    spoken = _identity(exact.with_text(rest)) if rest != said else b""
+    parts = [*exact.parts]
+    said = _spoken(parts) if content.role == "assistant" else parts
+    spoken = _identity(exact, said) if said != parts else b""
     calls = tuple([call_id for call_id, _, _ in content.calls])
-    return Message(content.role, _identity(exact), calls, tuple(content.result_of), spoken)
+    return Message(content.role, _identity(exact, parts), calls, tuple(content.result_of), spoken)
+
+
+def _spoken(parts: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The parts of an answer without reasoning, and with neighbouring texts as one."""
+    left: list[Mapping[str, Any]] = []
+    for part in parts:
+        if part.get("type") in _THINKING_PARTS:
+            continue
+        before, text = left[-1].get("text") if left else None, part.get("text")
+        if isinstance(before, str) and isinstance(text, str):
+            left[-1] = {**left[-1], "text": before + text}
+        else:
+            left.append(part)
+    begins = left[0].get("text") if left else None
+    if isinstance(begins, str):
+        left[0] = {**left[0], "text": without_thoughts(begins)}
+    return left
 
 
 def without_thoughts(text: str) -> str:
@@ -99,10 +118,10 @@ def begins_with_thought(text: str) -> bool:
     return _THINKING.match(text) is not None
 
 
-def _identity(exact: Content) -> bytes:
+def _identity(exact: Content, content: Sequence[Mapping[str, Any]]) -> bytes:
     made = [(call_id, name, canonical_arguments(text)) for call_id, name, text in exact.calls]
     parts: list[object] = []
-    for part in exact.parts:
+    for part in content:
         text: object = part.get("text")
         if isinstance(text, str):
             text = text.strip()

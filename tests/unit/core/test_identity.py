@@ -308,6 +308,51 @@ def test_an_answer_is_known_by_its_words_without_its_thoughts(told: str):
     assert message.identity != message.spoken
 
 
+THOUGHT: dict[str, Any] = {"type": "thinking", "thinking": [{"type": "text", "text": "Four?"}]}
+PICTURE: dict[str, Any] = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [THOUGHT, {"type": "text", "text": "It is 4."}],
+        [THOUGHT, {"type": "text", "text": "It "}, THOUGHT, {"type": "text", "text": "is 4.\n"}],
+        [{"type": "reasoning", "text": "Four?"}, {"type": "text", "text": "It is 4."}],
+        [{"type": "text", "text": "It is"}, {"type": "text", "text": " 4."}],
+        [{"type": "text", "text": "<think>Fo"}, {"type": "text", "text": "ur?</think>It is 4."}],
+    ],
+)
+def test_an_answer_in_parts_is_known_by_its_words_in_one_piece(parts: list[dict[str, Any]]):
+    """As Mistral's reasoning models answer, and as clients keep what was streamed."""
+    message = read_message(Content.of(json.dumps({"role": "assistant", "content": parts}).encode()))
+    assert message.spoken == identity({"role": "assistant", "content": "It is 4."})
+    assert message.identity != message.spoken
+
+
+def test_an_answer_whose_parts_are_thoughts_alone_is_known_by_its_calls():
+    calling = {"role": "assistant", "tool_calls": ANSWER["tool_calls"]}
+    message = read_message(Content.of(json.dumps({**calling, "content": [THOUGHT]}).encode()))
+    assert message.spoken == identity({**calling, "content": None})
+
+
+@pytest.mark.parametrize("content", [[{"type": "text", "text": "It is 4."}], [PICTURE], [], None])
+def test_an_answer_in_one_part_is_known_by_all_of_it(content: object):
+    message = read_message(Content.of(json.dumps({"role": "assistant", "content": content}).encode()))
+    assert message.spoken == b""
+
+
+def test_identities_are_what_earlier_releases_have_stored():
+    """Also where an answer has thoughts or several texts: what is stored is found by these."""
+    texts = [{"type": "text", "text": "It "}, {"type": "text", "text": "is 4."}]
+    stored = {
+        "ca0853d863f167a7": {"role": "user", "content": "It is 4."},
+        "d34ffc958e700fc1": {"role": "user", "content": texts},
+        "fabbe832ddffe6ed": {"role": "assistant", "content": [THOUGHT, *texts, PICTURE]},
+        "4383bd10a1961b9a": ANSWER,
+    }
+    assert {identity(each).hex()[:16]: each for each in stored.values()} == stored
+
+
 @pytest.mark.parametrize(
     ("role", "told"),
     [
