@@ -447,7 +447,9 @@ async def test_usage_is_asked_for_from_warn_on_until_five_samples_are_known(
     model.listing = {"data": [{"id": "gpt-test", "context_length": 128_000}]}
     url = await small(BUDGET)
     async with asyncio.timeout(PATIENCE):
-        while "window" not in tokens_of(await chats(url, X_Unabridged_Session="first").ask("Hello")):
+        while "window" not in tokens_of(
+            await chats(url, Authorization="Bearer another", X_Unabridged_Session="first").ask("Hello")
+        ):
             pass
     model.chats.clear()
     chat = chats(url, Authorization="Bearer another")
