@@ -13,6 +13,7 @@ from math import ceil
 from typing import Self
 
 import msgspec
+from msgspec.structs import replace
 
 from proxy.core.budget.budget import Budget, Stage, stage_of
 from proxy.core.planning.chain import Chain
@@ -114,6 +115,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         """Return the proxy's tool where it goes out with the request under this plan; else empty."""
         is_sent = self.tool and carries_tool(plan, self.incoming.policy, self.history.ours())
         return self.tool if is_sent else b""
+
+    def without_tool(self) -> Self:
+        """Return the request without the proxy's tool, and as :meth:`History.completed` says, its calls."""
+        history = self.history.completed(self.session.hidden, has_tool=False)
+        return replace(self, tool=b"", history=history, chain=self.chain.with_hidden(history.hidden))
 
     def alternates(self, epoch: Epoch | None) -> bool:
         """Whether notes are merged into neighbouring messages, for a model that requires alternating roles.

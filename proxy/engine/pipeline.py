@@ -10,6 +10,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
 
+from msgspec.structs import replace
+
 from proxy.core.conversation.extension import ABSENT, MEMBER, Extension, Injection, take_extension
 from proxy.core.conversation.messages import root
 from proxy.core.dialects.dialect import Dialect
@@ -80,9 +82,8 @@ class Pipeline:
         if history.new:
             chain = await self.reader.count(history, session.found.counts)
             self.body_cache.keep(read, history, chain)
-        if (session.hidden and not is_shadow) or injection is not None:
-            history = history.completed(session.hidden, injection)
-            chain = chain.with_hidden(history.hidden) if history.hidden else chain
+        if injection is not None:
+            history = replace(history, injection=injection)
         request = await self._request(incoming, history, chain, session, log, pins, home)
         with step(PLAN) if current() is not None else UNTRACED:
             decision = await self.decisions.decide(request)
@@ -200,6 +201,9 @@ class Pipeline:
         stated = model.stated
         is_offered = policy.recall.enabled and not model.refuses_tools
         tool = offered_tool(policy, history.body) if is_offered else b""
+        if session.hidden and not incoming.is_shadow:
+            history = history.completed(session.hidden, has_tool=bool(tool))
+            chain = chain.with_hidden(history.hidden)
         budget = await self.decisions.budget(incoming, history, chain, model, tool)
         if stated.window is None and self.models.stated.may_tell(stated, credentials):
             self.background.run(self.models.stated.ask(stated, credentials), is_needed=False)

@@ -68,6 +68,11 @@ CHOICES: list[Message] = [
     {"functions": [{"name": "look", "parameters": {}}]},
     {"tools": [client_tool(NAME)]},
 ]
+TOOLLESS: list[Message] = [
+    {"n": 2},
+    {"tool_choice": "none"},
+    {"functions": [{"name": "look", "parameters": {}}]},
+]
 
 
 @pytest.fixture
@@ -183,6 +188,64 @@ async def test_what_was_recalled_stands_at_its_place_in_later_requests(model: Mo
     *_, second, third = model.views()
     assert third[: len(second)] == second
     assert model.bodies()[-1]["tools"] == [TOOL]
+
+
+def has_calls(view: list[Message]) -> bool:
+    return any(message["role"] == "tool" or message.get("tool_calls") for message in view)
+
+
+@pytest.mark.parametrize("members", TOOLLESS, ids=["several answers", "none", "functions"])
+async def test_a_request_that_goes_without_any_tool_goes_without_what_was_recalled(
+    model: Model, url: str, members: dict[str, Any]
+) -> None:
+    """Upstreams refuse calls in the messages of a request without tools."""
+    model.tells_usage = False
+    model.replies += [recalls(query="How was the bridge paid?"), said("In cash.")]
+    await send(url, long_talk(), model="gpt-4o")
+    talk = [*long_talk(), said("In cash."), user("Thanks")]
+    before = await send(url, talk, model="gpt-4o")
+    without = await send(url, talk, model="gpt-4o", **members)
+    after = await send(url, talk, model="gpt-4o")
+    assert [each.status_code for each in (before, without, after)] == [200, 200, 200]
+    *_, with_it, plain, again = model.bodies()
+    assert has_calls(with_it["messages"])
+    assert not has_calls(plain["messages"])
+    assert plain["messages"][-3:] == talk[-3:]
+    assert tokens_of(without)["sent"] == pytest.approx(count_tokens(plain), abs=50)
+    assert "tools" not in plain
+    assert again == with_it
+
+
+async def test_a_model_that_takes_no_tools_gets_nothing_of_what_was_recalled(model: Model, url: str) -> None:
+    async def plain(exchange: Exchange) -> None:
+        body = model.bodies()[-1]
+        if "tools" in body:
+            await exchange.answer_json({"error": {"message": "gemma does not support tools"}}, status=400)
+        elif has_calls(body["messages"]):
+            await exchange.answer_json({"error": {"message": "Roles must be user or model."}}, status=400)
+        else:
+            await exchange.answer_json(completion(said("You are welcome."), None))
+
+    model.replies += [recalls(query="How was the bridge paid?"), said("In cash.")]
+    await send(url, long_talk(), model="gpt-4o")
+    talk = [*long_talk(), said("In cash."), user("Thanks")]
+    model.replies += [plain] * 3
+    first, second = [await send(url, talk, model="gpt-4o-gemma") for _ in range(2)]
+    assert (first.status_code, second.status_code) == (200, 200)
+    assert len(model.chats) == 5
+    assert tokens_of(first)["sent"] == tokens_of(second)["sent"]
+    assert model.bodies()[-1] == model.bodies()[-2]
+
+
+async def test_beside_the_clients_tools_what_was_recalled_stays_though_none_may_be_called(
+    model: Model, url: str
+) -> None:
+    model.replies += [recalls(query="How was the bridge paid?"), said("In cash.")]
+    await send(url, long_talk(), tools=[LOOK])
+    talk = [*long_talk(), said("In cash."), user("Thanks")]
+    await send(url, talk, tools=[LOOK], tool_choice="none")
+    assert model.bodies()[-1]["tools"] == [LOOK]
+    assert model.views()[-1][: len(model.views()[1])] == model.views()[1]
 
 
 async def test_messages_can_be_read_by_number_round_after_round(model: Model, url: str) -> None:

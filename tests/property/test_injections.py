@@ -9,6 +9,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from proxy.cache import Memory
 from proxy.core.conversation.extension import Injection, take_extension
@@ -69,7 +70,7 @@ def sent(raws: list[bytes], plan: Plan, injection: Injection | None, *, alternat
     """The messages that go out of a request with a head of one message."""
     head = encode(system("Be brief."))
     body = read_body(b'{"model":"m","messages":[%b]}' % b",".join([head, *raws]), 100_000)
-    history = asyncio.run(Reader(CHAT, COUNTER, Memory()).read(body, root())).completed({}, injection)
+    history = replace(asyncio.run(Reader(CHAT, COUNTER, Memory()).read(body, root())), injection=injection)
     whole = history.edited_body(plan, alternates=alternates)
     return [*read_body(whole, 200_000).messages]
 

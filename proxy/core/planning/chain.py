@@ -46,6 +46,8 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
     """Whether its token counts are estimated from bytes, because its body is near a ceiling in bytes."""
     whole: "Chain | None" = None
     """The longer chain that this one is a :meth:`prefix` of; else None."""
+    visible: "Chain | None" = None
+    """The same chain with all answers as the client has them, where ``hidden`` replaces some; else None."""
 
     @classmethod
     def stored(cls, branch: Sequence[Node], dialect: Dialect) -> Self:
@@ -87,12 +89,15 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
             gathered=Gathered(Incremental(gathered.units.found), Incremental(gathered.addresses.found)),
         )
 
-    def with_hidden(self, hidden: Mapping[int, HiddenCalls]) -> Self:
-        """Return the chain with what is sent in place of answers, by position, and its token counts."""
-        tokens = list(self.tokens)
+    def with_hidden(self, hidden: Mapping[int, HiddenCalls]) -> "Chain":
+        """Return the chain with this alone sent in place of answers, by position, and its token counts."""
+        visible = self if self.visible is None else self.visible
+        if not hidden:
+            return visible
+        tokens = list(visible.tokens)
         for place, each in hidden.items():
             tokens[place] = each.tokens
-        return replace(self, tokens=Sizes.of(tokens), hidden=hidden)
+        return replace(visible, tokens=Sizes.of(tokens), hidden=hidden, visible=visible)
 
     def sent_for(self, position: int) -> Sequence[bytes]:
         """Return the messages that are sent for the one at this position: mostly itself."""

@@ -19,7 +19,7 @@ from proxy.core.dialects.answers import REFUSED, Refusal
 from proxy.core.dialects.dialect import Dialect
 from proxy.core.formats.sse import Decoder, begins_stream
 from proxy.core.formats.unpacking import CODINGS, Unpacker, UnpackingError
-from proxy.core.planning.plan import EMPTY
+from proxy.core.planning.plan import EMPTY, view_tokens
 from proxy.engine.flow import Exchange, Request, Sent, reserve_of
 from proxy.engine.intake.naming import BODY_DIGESTS
 from proxy.engine.models.models import Models
@@ -218,8 +218,9 @@ class Sender:
         if not (refusal.takes_no_tools and tool and tool in exchange.body):
             return False
         exchange.is_tool_refused = not exchange.request.history.body.has_tools
-        request = replace(exchange.request, tool=b"")
-        exchange.set_request(request, exchange.decision, self.decisions.body(request, exchange.decision))
+        request, plan = exchange.request.without_tool(), exchange.decision.plan
+        decision = replace(exchange.decision, view_tokens=view_tokens(plan, request.chain.tokens))
+        exchange.set_request(request, decision, self.decisions.body(request, decision))
         return True
 
     def _withdraw_parameters(self, exchange: Exchange, refusal: Refusal) -> bool:

@@ -109,11 +109,16 @@ class History(CachedPrefix, frozen=True, kw_only=True):
     injection: Injection | None = None
     """What was handed in for the session; it is sent between the head and the chain."""
 
-    def completed(self, hidden: Mapping[bytes, HiddenCalls], injection: Injection | None) -> Self:
-        """Return the history with an injection, and the ``hidden`` calls of answers (by chain hash)."""
-        hashes = self.hashes if hidden else ()
-        places = {place: hidden[each] for place, each in enumerate(hashes) if each in hidden}
-        return replace(self, hidden=places, injection=injection)
+    def completed(self, hidden: Mapping[bytes, HiddenCalls], *, has_tool: bool) -> Self:
+        """Return the history with the ``hidden`` calls of answers (by chain hash).
+
+        Upstreams refuse calls in a request without tools. So where it has neither the proxy's (``has_tool``)
+        nor any of the client's, answers with calls of the proxy's stay as the client has them.
+        """
+        has_tools = has_tool or self.body.has_tools
+        sent = {place: each for place, each in hidden.items() if has_tools or not each.ours}
+        hashes = self.hashes if sent else ()
+        return replace(self, hidden={place: sent[each] for place, each in enumerate(hashes) if each in sent})
 
     @property
     def upstream_messages(self) -> Mapping[bytes, Sequence[bytes]]:
