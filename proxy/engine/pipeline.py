@@ -199,8 +199,8 @@ class Pipeline:
         if last is not None and last.model == history.model and not model.ratio.samples:
             model.remember_ratio(last.ratio)  # another worker may have learned how it counts
         stated = model.stated
-        is_offered = policy.recall.enabled and not model.refuses_tools
-        tool = offered_tool(policy, history.body) if is_offered else b""
+        refuses_tool = model.refuses_tools or (model.refuses_tools_with_format and history.body.has_format)
+        tool = b"" if refuses_tool else offered_tool(policy, history.body)
         if session.hidden and not incoming.is_shadow:
             history = history.completed(session.hidden, has_tool=bool(tool))
             chain = chain.with_hidden(history.hidden)

@@ -376,9 +376,62 @@ async def test_what_is_wrong_with_the_clients_messages_is_not_taken_for_a_refusa
     model: Model, url: str
 ) -> None:
     message = "An assistant message with 'tool_calls' must be followed by tool messages responding to each."
-    model.replies.append(without_tools(model, 400, message))
+    model.replies += [plainly(400, [JSON], json.dumps({"error": {"message": message}}).encode())] * 2
     assert (await send(url, long_talk())).status_code == 400
+    assert len(model.chats) == 2
+    await send(url, long_talk())
+    assert model.bodies()[-1]["tools"] == [TOOL]
+
+
+async def test_where_the_clients_tools_may_be_refused_the_request_is_not_sent_again(
+    model: Model, url: str
+) -> None:
+    model.replies.append(without_tools(model, 400, "Request contains an invalid argument."))
+    assert (await send(url, long_talk(), tools=[LOOK])).status_code == 400
     assert len(model.chats) == 1
+
+
+JSON_ONLY: Message = {"response_format": {"type": "json_object"}}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Function calling with a response mime type: 'application/json' is unsupported",
+        "json mode cannot be combined with tool/function calling",
+        "You cannot specify response format and function call at the same time",
+        "response_format is not supported with tools",
+    ],
+    ids=["Gemini", "Groq", "Fireworks", "another"],
+)
+async def test_where_tools_are_refused_beside_a_response_format_only_such_requests_go_without(
+    model: Model, policy: Start, words: str
+) -> None:
+    error: Message = {"error": {"message": words, "type": "invalid_request_error", "param": None}}
+
+    async def picky(exchange: Exchange) -> None:
+        body = model.bodies()[-1]
+        if "tools" in body and body.items() >= JSON_ONLY.items():
+            await exchange.answer_json(error, status=400)
+        else:
+            await exchange.answer_json(completion(said("{}")))
+
+    model.replies += [picky] * 5
+    text = POLICY.replace("[economy]\nenabled = false\n", "")
+    async with proxying(model.url, policy=policy(text=text)) as url:
+        for members in (JSON_ONLY, JSON_ONLY, {}, {"response_format": {"type": "text"}}):
+            assert (await send(url, long_talk(), **members)).status_code == 200
+    assert [body.get("tools") for body in model.bodies()] == [[TOOL], None, None, [TOOL], [TOOL]]
+    assert ["prompt_cache_key" in body for body in model.bodies()] == [True, False, True, True, True]
+
+
+async def test_a_tool_that_is_refused_in_words_that_say_nothing_of_it_is_left_out_each_time(
+    model: Model, url: str
+) -> None:
+    model.replies += [without_tools(model, 400, "Request contains an invalid argument.")] * 4
+    for members in ({}, JSON_ONLY):
+        assert (await send(url, long_talk(), **members)).status_code == 200
+    assert [body.get("tools") for body in model.bodies()] == [[TOOL], None, [TOOL], None]
 
 
 async def test_while_it_is_off_every_byte_is_as_without_it(model: Model, policy: Start) -> None:

@@ -347,6 +347,19 @@ async def test_usage_that_is_refused_is_asked_for_once_and_the_request_goes_out_
     assert (statuses, asked) == ([200] * 3, [True, False, False, False])
 
 
+async def test_usage_is_asked_for_again_where_the_request_is_refused_without_it_too(
+    model: Model, chats: Chats, url: str
+) -> None:
+    model.replies += [
+        plainly(400, [JSON], b'{"error": {"message": "It is filtered.", "param": "prompt"}}')
+    ] * 2
+    chat = chats(url)
+    chat.members["stream"] = True
+    statuses = [(await chat.ask("Hello")).status_code for _ in range(2)]
+    asked = ["stream_options" in body for body in model.bodies()]
+    assert (statuses, asked) == ([400, 200], [True, False, True])
+
+
 # --- a window or a budget that must be wrong ---
 
 

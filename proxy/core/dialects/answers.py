@@ -92,6 +92,8 @@ class Refusal(msgspec.Struct, frozen=True):
     """The upstream accepts only strictly alternating user and assistant messages."""
     takes_no_tools: bool = False
     """The upstream accepts no tools, or fewer."""
+    is_of_tools: bool = False
+    """The refusal mentions tools; of a request with a response format some upstreams accept none."""
     is_of_reasoning: bool = False
     """The upstream rejects signed reasoning in the messages: it was made in another conversation."""
     refused_members: frozenset[str] = frozenset()

@@ -150,6 +150,11 @@ class Body(ABC):
     leaves_answer_open: bool = False
     """Whether the model may answer in plain text: no response format is set and no tool call is required."""
 
+    @property
+    def has_format(self) -> bool:
+        """Whether the answer must have a form other than plain text, such as JSON."""
+        return False
+
     @abstractmethod
     def get(self, name: str) -> Any:
         """The value of a top-level member, decoded leniently; None where it is absent."""

@@ -62,7 +62,8 @@ class Sender:
         else:
             asks_usage = body.is_streamed and not body.wants_usage
         counted, shown = exchange.counted_tokens, request.shown
-        if asks_usage and request.model.wants_usage(counted, window, shown):
+        may_ask = asks_usage and not exchange.is_usage_refused
+        if may_ask and request.model.wants_usage(counted, window, shown):
             exchange.body = self.dialect.asking_for_usage(exchange.body)
             exchange.adds_usage = True
         if decision.plan != EMPTY and request.cache_key and not exchange.is_cache_key_refused:
@@ -131,10 +132,15 @@ class Sender:
     def _answered(self, exchange: Exchange) -> None:
         session = exchange.request.session
         session.lane.answered = self.clock.now()
-        if exchange.is_tool_refused:
-            exchange.request.model.refuses_tools = True
+        model = exchange.request.model
+        if exchange.is_tool_refused and exchange.request.history.body.has_format:
+            model.refuses_tools_with_format = True
+        elif exchange.is_tool_refused:
+            model.refuses_tools = True
         if exchange.is_cache_key_refused:
-            exchange.request.model.refuses_cache_key = True
+            model.refuses_cache_key = True
+        if exchange.is_usage_refused:
+            model.refuses_usage = True
         if session.cached.is_turn_lost:
             session.cached.is_turn_lost = False
             exchange.degraded.append("previous-turn")
@@ -155,12 +161,16 @@ class Sender:
             if is_pruned:
                 self.add_parameters(exchange)
             return is_pruned
+        body = exchange.request.history.body
+        is_of_tool = refusal.takes_no_tools or (refusal.is_of_tools and body.has_format)
+        is_unclear = refusal.is_invalid and refusal.overflow is None
         return may_change and (
             self._let_alternate(exchange, refusal)
             or (refusal.is_of_reasoning and await self.decisions.leave_out_reasoning(exchange))
             or self._leave_out_members(exchange, refusal)
-            or self._withdraw_tool(exchange, refusal)
+            or (is_of_tool and self._withdraw_tool(exchange, is_known=True))
             or self._withdraw_parameters(exchange, refusal)
+            or (is_unclear and self._withdraw_tool(exchange, is_known=False))
         )
 
     def refusal(self, exchange: Exchange, sent: Sent) -> Refusal:
@@ -208,16 +218,20 @@ class Sender:
             request.model.refused_members = known
         return is_changed
 
-    def _withdraw_tool(self, exchange: Exchange, refusal: Refusal) -> bool:
+    def _withdraw_tool(self, exchange: Exchange, *, is_known: bool) -> bool:
         """If the proxy's tool may have been refused, remove it; return whether it was removed.
 
-        Once the model takes the request without tools, it is known to take none. Where the client has tools
-        too, nothing is learned: one more may have been too many.
+        Once the model takes the request without tools, it is known to take none, or none beside a response
+        format. Where the client has tools too, nothing is learned: one more may have been too many. Where it
+        is not known whether the refusal was of tools, they are removed only if the client has none, and
+        nothing is learned, nor that the parameters removed before were the reason.
         """
-        tool = exchange.request.tool
-        if not (refusal.takes_no_tools and tool and tool in exchange.body):
+        tool, has_tools = exchange.request.tool, exchange.request.history.body.has_tools
+        if not (tool and tool in exchange.body and (is_known or not has_tools)):
             return False
-        exchange.is_tool_refused = not exchange.request.history.body.has_tools
+        exchange.is_tool_refused = is_known and not has_tools
+        if not is_known:
+            exchange.is_cache_key_refused = exchange.is_usage_refused = False
         request, plan = exchange.request.without_tool(), exchange.decision.plan
         decision = replace(exchange.decision, view_tokens=view_tokens(plan, request.chain.tokens))
         exchange.set_request(request, decision, self.decisions.body(request, decision))
@@ -226,18 +240,17 @@ class Sender:
     def _withdraw_parameters(self, exchange: Exchange, refusal: Refusal) -> bool:
         """If the proxy's own parameters may have been refused, remove all of them; return whether they were.
 
-        That a model refuses the cache key is learned only when the request is taken without it: the client
-        may have made the mistake. For usage any refusal counts, since it is asked for so seldom.
+        That a model refuses them is learned only when the request is taken without them: the client may have
+        made the mistake. For usage any refusal counts, since it is asked for so seldom.
         """
         adds_cache_key, adds_usage = exchange.adds_cache_key, exchange.adds_usage
         refuses_cache_key = adds_cache_key and (refusal.is_of_cache_key or refusal.is_of_parameter)
         is_of_cache_key = adds_cache_key and refusal.is_of_cache_key
         refuses_usage = adds_usage and refusal.is_invalid and not is_of_cache_key
-        if refuses_usage:
-            exchange.request.model.refuses_usage = True
         if refuses_cache_key or refuses_usage:
             exchange.set_request(exchange.request, exchange.decision, exchange.plain_body)
             exchange.is_cache_key_refused |= refuses_cache_key
+            exchange.is_usage_refused |= refuses_usage
         return refuses_cache_key or refuses_usage
 
 

@@ -74,6 +74,8 @@ class Model(msgspec.Struct, kw_only=True):
     """Whether the upstream does not take ``prompt_cache_key``."""
     refuses_tools: bool = False
     """Whether the upstream does not take ``tools``."""
+    refuses_tools_with_format: bool = False
+    """Whether it does not take them beside a response format."""
     refuses_usage: bool = False
     """Whether the upstream does not take ``include_usage``."""
     shows_cache: bool = False

@@ -17,7 +17,7 @@ from typing import Any, cast
 import msgspec
 
 from proxy.core.dialects import dialect
-from proxy.core.formats.json import as_mapping, dumps, loads, writable
+from proxy.core.formats.json import as_mapping, dumps, loads, members, string, writable
 from proxy.core.formats.splice import (
     OPENING,
     JSONObject,
@@ -77,6 +77,11 @@ class Body(dialect.Body):
         self.may_hide_calls = several in (None, 1) and choice in _LEFT_TO_THE_MODEL
         needs_no_call = choice in _NO_CALL_NEEDED and said("function_call") in _NO_CALL_NEEDED
         self.leaves_answer_open = "response_format" not in members and needs_no_call
+
+    @property
+    def has_format(self) -> bool:
+        form = members(self.members.get("response_format", b"null")) or {}
+        return string(form.get("type")) not in (None, "text")
 
     def get(self, name: str) -> Any:
         raw = self.members.get(name)

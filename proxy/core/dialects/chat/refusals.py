@@ -205,6 +205,7 @@ _NO_TOOLS = re.compile(
     rb'|"body", ?"tools"',
     re.IGNORECASE,
 )
+_TOOLS = re.compile(rb"\btools?\b|function.call", re.IGNORECASE)
 _QUOTE = r"[`'\"\\]{0,3}"
 _OF_REASONING = re.compile(
     # Anthropic, also in longer forms that name the changed part of the prefix or tell how to drop the block
@@ -235,6 +236,7 @@ def read_refusal(status: int, body: bytes, request: bytes = b"") -> Refusal:
         overflow=None if text is None else _overflow_of(text, request),
         wants_alternation=status == _BAD_REQUEST and _WANTS_ALTERNATION.search(body) is not None,
         takes_no_tools=status in _TOOLLESS and _NO_TOOLS.search(body) is not None,
+        is_of_tools=is_invalid and _TOOLS.search(body) is not None,
         is_of_reasoning=text is not None
         and (_ENCRYPTED in text.codes or _matched(text, (_OF_REASONING,), request) is not None),
         refused_members=frozenset(
