@@ -5,7 +5,8 @@ not given: the client then makes the call itself, and a tool of the proxy return
 of rounds is limited. After the last one no call is answered, and the last request no longer offers the
 proxy's own tools. Nor does the request that is sent because the answer would be empty, when it only called
 for results that do not fit. Where either is refused without these tools, it is sent once more with them.
-Results that the upstream refuses are taken for results that do not fit.
+Results that the upstream refuses are taken for results that do not fit, and so are those of the client's
+calls where it fails to go on.
 """
 
 import asyncio
@@ -138,7 +139,7 @@ class Rounds:
     count: int = 0
     """Number of requests that have followed the first one."""
     refused: int = 0
-    """How many of these were refused, so that the answer went on without their results."""
+    """How many of these were refused or failed, so that the answer went on without their results."""
     hits: int = 0
     """Answered calls that the client would have made otherwise."""
     answered: int = 0
@@ -209,7 +210,7 @@ class Rounds:
         return goes_on
 
     async def settle_without_results(self, editor: AnswerEditor, before: Self) -> bool:
-        """Settle the newest round again, because the upstream refused its results.
+        """Settle the newest round again, because the upstream refused its results or failed to go on.
 
         Without them, what may be asked next is no more than what the upstream has accepted ``before``.
         """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gzip
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -521,6 +523,45 @@ async def test_reasoning_beside_a_call_of_ours_is_left_out_where_the_upstream_re
     _, second, third = model.bodies()
     assert second["messages"][-2].pop("reasoning_content") == "hm"
     assert third == second
+
+
+SLOW_DOWN = {"error": {"message": "slow down", "type": "rate_limit", "param": None, "code": "429"}}
+
+
+async def slow_down(exchange: Exchange) -> None:
+    """A refusal that comes in two pieces."""
+    told = json.dumps(SLOW_DOWN, indent=1).encode()
+    await exchange.body()
+    await exchange.start(429, [JSON])
+    await exchange.chunk(told[:20])
+    await asyncio.sleep(0.02)
+    await exchange.chunk(told[20:])
+    await exchange.end()
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        slow_down,
+        plainly(429, [JSON, (b"Content-Encoding", b"gzip")], gzip.compress(json.dumps(SLOW_DOWN).encode())),
+        plainly(200, [JSON], json.dumps(SLOW_DOWN).encode()),
+    ],
+    ids=["in pieces", "compressed", "with status 200"],
+)
+async def test_an_upstream_that_does_not_go_on_after_a_recall_ends_the_stream_with_its_error(
+    model: Model, url: str, refused: Behaviour
+) -> None:
+    model.replies += [{**recalls(query="bridge"), "content": "Let me see. "}, refused]
+    stream = await send(url, long_talk(), stream=True)
+    *_, last, end = stream.text.split("\n\n")
+    assert json.loads(last.removeprefix("data: ")) == SLOW_DOWN
+    assert not end
+    assert NAME not in stream.text
+    (session,) = (await admin(url, "sessions"))["sessions"]
+    told = (await admin(url, f"sessions/{session['id']}/transcript"))["messages"]
+    assert [each["complete"] for each in told if each["message"].get("content") == "Let me see. "] == [False]
+    model.replies += [recalls(query="bridge"), refused]
+    assert (await send(url, long_talk())).json() == SLOW_DOWN
 
 
 @both

@@ -147,6 +147,8 @@ class Body(ABC):
 
     It may if one answer is requested and the choice of tools is left to the model.
     """
+    demands_call: bool = False
+    """Whether the model must call a tool, whichever it chooses."""
     leaves_answer_open: bool = False
     """Whether the model may answer in plain text: no response format is set and no tool call is required."""
 

@@ -48,9 +48,11 @@ class ToolLoop:
         Where it is not a stream, all rounds are over when this returns. Raises UpstreamUnreachable,
         UpstreamTimeout and UpstreamInvalidResponse.
         """
-        fresh = [FreshResults(exchange.tools)] if exchange.tools.serves_any else []
-        answerers = Answerers([*exchange.answerers, *fresh])
-        if sent.response.status != _OK or not answerers or not exchange.request.history.body.may_hide_calls:
+        # A model that must call a tool would make a call again that is answered here.
+        body = exchange.request.history.body
+        serves = exchange.tools.serves_any and not body.demands_call
+        answerers = Answerers([*exchange.answerers, *([FreshResults(exchange.tools)] if serves else [])])
+        if sent.response.status != _OK or not answerers or not body.may_hide_calls:
             return sent
         sent = _unpacked(sent)
         if coding_of(sent.response) != b"identity":
@@ -87,18 +89,30 @@ class _Course:
     async def go_on(self, sent: Sent, editor: AnswerEditor) -> Sent | None:
         """Send the next request; None where its results are refused and the answer ends without them.
 
-        No client sees the refusal of what is not its own, such as a length or a content.
+        No client sees the refusal of what is not its own, such as a length or a content. Where the client
+        could have made all calls of the round, it gets them too if the upstream cannot be reached or fails:
+        a client tries failed requests again, but not answers that end with an error. Raises
+        UpstreamUnreachable, UpstreamTimeout.
         """
         await sent.response.aclose()
         sender, before = self.loop.sender, self.rounds.before
+        are_clients = before is not None and self.rounds.ours == before.ours
         body = self.rounds.next_body(self.exchange.body)
-        following, refusal = await self._sent(body)
-        is_refused = refusal.is_of_reasoning or (refusal.is_invalid and refusal.overflow is None)
-        if is_refused and (with_tools := self.rounds.with_tools(self.exchange.body)) != body:
-            await following.response.aclose()
-            following, refusal = await self._sent(with_tools)
+        try:
+            following, refusal = await self._sent(body)
+            is_refused = refusal.is_of_reasoning or (refusal.is_invalid and refusal.overflow is None)
+            if is_refused and (with_tools := self.rounds.with_tools(self.exchange.body)) != body:
+                await following.response.aclose()
+                following, refusal = await self._sent(with_tools)
+        except UpstreamError:
+            if before is None or not are_clients:
+                raise
+            self.rounds.refused += 1
+            await self.rounds.settle_without_results(editor, before)
+            return None
         sender.learn_window(self.exchange, refusal, self.rounds.tokens)
-        if (refusal.overflow is not None or refusal.is_invalid) and before is not None:
+        is_refused = refusal.overflow is not None or refusal.is_invalid
+        if before is not None and (is_refused or (are_clients and not _goes_on(sent, following))):
             self.rounds.refused += 1
             if await self.rounds.settle_without_results(editor, before):
                 return await self.go_on(following, editor)
@@ -219,6 +233,13 @@ class _Rewritten:
 
 
 _ABOUT_LENGTH = (b"content-length", b"transfer-encoding")
+
+
+def _goes_on(sent: Sent, following: Sent) -> bool:
+    """Whether an answer has begun, a stream if the one before was one."""
+    response, is_empty = following.response, following.is_over and not following.begun
+    is_same = response.status == _OK and is_stream(response) == is_stream(sent.response)
+    return is_same and not is_empty and not _error_in(following.opening)
 
 
 def _error_in(body: bytes) -> object:

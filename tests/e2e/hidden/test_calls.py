@@ -153,6 +153,14 @@ async def test_more_than_one_choice_is_left_alone(model: Model, client: openai.A
     assert answer.choices[0].message.tool_calls[0].id == "c2"
 
 
+async def test_a_client_that_demands_a_call_gets_it(model: Model, client: openai.AsyncOpenAI) -> None:
+    """Answered here, it would be demanded again in each round."""
+    model.replies += [calling(WEATHER)]
+    answer = await ask(client, known(), stream=False, tool_choice="required")
+    assert [call.id for call in answer.choices[0].message.tool_calls] == ["c2"]
+    assert len(model.chats) == 1
+
+
 @both
 async def test_an_answer_that_comes_compressed_is_read_all_the_same(
     model: Model, client: openai.AsyncOpenAI, stream: bool

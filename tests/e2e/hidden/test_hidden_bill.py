@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.core.recall.tool import NAME
 from tests.support.bills import FRESH, OUTPUT, talker, usage, using
 from tests.support.clients import Chats, Small, answer_in, bill_of
 from tests.support.repeated_calls import POLICY, TOOLS, WEATHER, known
 from tests.support.servers import Exchange
 from tests.support.upstreams import JSON, Model, calling, events, plainly, said, sse
+
+RECALLING = "[recall]\nenabled = true\n[memory]\nenabled = true\n"
+"""With memory its tool is offered before anything is cut."""
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["in one piece", "streamed"])
@@ -51,9 +55,9 @@ async def test_rounds_of_short_prompts_have_the_price_of_short_prompts(
 async def test_a_round_after_which_the_next_one_fails_is_billed_too(
     small: Small, model: Model, chats: Chats, told: bool, stream: bool
 ) -> None:
-    chat = talker(chats, await small(50_000, extra=POLICY))
-    chat.messages, chat.members["tools"], model.tells_usage = known(), TOOLS, False
-    hidden = calling(WEATHER)
+    chat = talker(chats, await small(50_000, extra=RECALLING))
+    chat.messages, model.tells_usage = known(), False
+    hidden = calling(("r1", NAME, '{"query": "weather"}'))
     model.replies += [
         using(usage(1_000, 20, cached_tokens=0), hidden, stream=stream) if told else hidden,
         plainly(429, [JSON], b'{"error": {"message": "slower"}}'),

@@ -98,46 +98,63 @@ async def slow_down(exchange: Exchange) -> None:
 PACKED = [JSON, (b"Content-Encoding", b"gzip")]
 
 
-async def refused_in_a_later_round(
-    model: Model, url: str, refused: Behaviour
-) -> tuple[httpx2.Response, httpx2.Response]:
-    """A streamed and a whole answer with a hidden call, whose next round the upstream refuses."""
-    body = {"model": "gpt-test", "messages": known(), "stream": True}
-    async with httpx2.AsyncClient(base_url=url, headers={"Authorization": "Bearer sk"}) as client:
-        model.replies += [talking("Let me see. ", WEATHER), refused]
-        stream = await client.post("/v1/chat/completions", json=body)
-        model.replies += [calling(WEATHER), refused]
-        return stream, await client.post("/v1/chat/completions", json={**body, "stream": False})
+async def breaks_off(exchange: Exchange) -> None:
+    exchange.close()
 
 
+@both
 @pytest.mark.parametrize(
-    "refused",
+    "fails",
     [
         plainly(429, [JSON], json.dumps(SLOW_DOWN, indent=1).encode()),
         slow_down,
         plainly(429, PACKED, gzip.compress(json.dumps(SLOW_DOWN).encode())),
+        plainly(500, [JSON], b"{}"),
+        breaks_off,
     ],
-    ids=["at once", "in pieces", "compressed"],
+    ids=["at once", "in pieces", "compressed", "a fault", "no answer"],
 )
-async def test_an_upstream_that_does_not_go_on_ends_the_stream_with_its_error(
-    model: Model, url: str, refused: Behaviour
+async def test_an_upstream_that_does_not_go_on_leaves_the_call_to_the_client(
+    model: Model, client: openai.AsyncOpenAI, url: str, fails: Behaviour, stream: bool
 ) -> None:
-    stream, whole = await refused_in_a_later_round(model, url, refused)
-    *_, last, end = stream.text.split("\n\n")
-    assert json.loads(last.removeprefix("data: ")) == SLOW_DOWN
-    assert not end
-    assert "get_weather" not in stream.text
-    assert (whole.status_code, whole.json()) == (429, SLOW_DOWN)
-    (session,) = (await admin(url, "sessions"))["sessions"]
-    told = (await admin(url, f"sessions/{session['id']}/transcript"))["messages"]
-    assert [each["complete"] for each in told if each["message"].get("content") == "Let me see. "] == [False]
+    model.replies += [talking("Let me see. ", WEATHER), fails]
+    answer = await ask(client, known(), stream=stream)
+    assert [call.id for call in answer.choices[0].message.tool_calls] == ["c2"]
+    assert (answer.choices[0].message.content, answer.choices[0].finish_reason) == (
+        "Let me see. ",
+        "tool_calls",
+    )
+    assert len(model.chats) == 2
+    one = await only_session(url)
+    told = (await admin(url, f"sessions/{one['id']}/transcript"))["messages"]
+    assert told[-1]["complete"]
+    assert (await admin(url, f"sessions/{one['id']}/export"))["hidden"] == []
 
 
-async def test_an_error_with_status_200_is_told_in_the_upstreams_words_too(model: Model, url: str) -> None:
-    refused = plainly(200, [JSON], json.dumps(SLOW_DOWN).encode())
-    stream, whole = await refused_in_a_later_round(model, url, refused)
-    *_, last, _ = stream.text.split("\n\n")
-    assert json.loads(last.removeprefix("data: ")) == SLOW_DOWN
+@pytest.mark.parametrize(
+    "fails",
+    [
+        plainly(200, [JSON], json.dumps(SLOW_DOWN).encode()),
+        plainly(200, [(b"Content-Type", b"text/html")], b"<html>"),
+        plainly(200, [EVENTS], b""),
+        in_pieces(sse(SLOW_DOWN), DONE),
+    ],
+    ids=["an error", "HTML", "nothing", "an error in a stream"],
+)
+async def test_a_stream_that_does_not_go_on_leaves_the_call_to_the_client_whatever_the_status(
+    model: Model, client: openai.AsyncOpenAI, fails: Behaviour
+) -> None:
+    model.replies += [talking("Let me see. ", WEATHER), fails]
+    answer = await ask(client, known(), stream=True)
+    assert [call.id for call in answer.choices[0].message.tool_calls] == ["c2"]
+
+
+async def test_an_error_with_status_200_in_one_piece_is_told_in_the_upstreams_words(
+    model: Model, url: str
+) -> None:
+    model.replies += [calling(WEATHER), plainly(200, [JSON], json.dumps(SLOW_DOWN).encode())]
+    async with httpx2.AsyncClient(base_url=url, headers={"Authorization": "Bearer sk"}) as http:
+        whole = await http.post("/v1/chat/completions", json={"model": "gpt-test", "messages": known()})
     assert (whole.status_code, whole.json()) == (200, SLOW_DOWN)
 
 

@@ -75,6 +75,7 @@ class Body(dialect.Body):
         self.output_limit = next((each for each in limits if type(each) is int and each > 0), None)
         self.has_tools = bytes(members.get("tools", b"null")) not in (b"null", b"[]")
         self.may_hide_calls = several in (None, 1) and choice in _LEFT_TO_THE_MODEL
+        self.demands_call = choice == "required"
         needs_no_call = choice in _NO_CALL_NEEDED and said("function_call") in _NO_CALL_NEEDED
         self.leaves_answer_open = "response_format" not in members and needs_no_call
 
