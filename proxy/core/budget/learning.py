@@ -84,14 +84,15 @@ class WindowEvidence(msgspec.Struct):
         """Take the window that a refusal states, or guess it from the number of tokens sent.
 
         Returns the window that the refused request is to be pruned to. A guess lowers the window for others
-        neither below what was answered nor below half of what the ``upstream`` states: a server whose
-        requests share one cache refuses what it takes a moment later.
+        neither below what was answered in the last hour nor below half of what the ``upstream`` states: a
+        server whose requests share one cache refuses what it takes a moment later.
         """
         if stated is not None and stated >= LEAST:
             self._lower(stated, WindowSource.REFUSAL, now)
             return stated
         guessed = max(int(min(sent, self.refused or sent) * _SHRUNK), LEAST)
-        taken = max(self.answered, (upstream or 0) // 2)
+        answered = self.answered if now <= self.answered_at + FADES else 0
+        taken = min(max(answered, (upstream or 0) // 2), self.refused or sent)
         if taken < sent:
             self._lower(max(guessed, taken), WindowSource.REFUSAL, now)
         return guessed

@@ -61,7 +61,8 @@ class Forks:
         in_lane = await self._copy_epochs(found, key, branch, copies, ttl)
         hidden = [replace(found.hidden[old], hash=new) for old, new in copies.items() if old in found.hidden]
         session = await asyncio.to_thread(self._session, found, shown, nodes, in_lane, hidden)
-        turn = Turn(session=session, nodes=nodes, advances_tip=True, headerless=key.sid != NAMED)
+        # A fork goes on by its name. By these answers the session that gave them goes on.
+        turn = Turn(session=session, nodes=nodes, advances_tip=True, headerless=False)
         for each in hidden:
             await self.store.keep_hidden(key, each, ttl, begins=True)
         if pins := [copies[each] for each in found.session.pins if each in copies]:

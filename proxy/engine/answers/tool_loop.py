@@ -238,7 +238,7 @@ _ABOUT_LENGTH = (b"content-length", b"transfer-encoding")
 def _goes_on(sent: Sent, following: Sent) -> bool:
     """Whether an answer has begun, a stream if the one before was one."""
     response, is_empty = following.response, following.is_over and not following.begun
-    is_same = response.status == _OK and is_stream(response) == is_stream(sent.response)
+    is_same = response.status == _OK and following.is_stream == sent.is_stream
     return is_same and not is_empty and not _error_in(following.opening)
 
 

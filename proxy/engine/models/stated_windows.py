@@ -135,7 +135,7 @@ class StatedWindows:
         """Look up the window in the list of models, which covers all of them at once."""
         asker, now = (hash(stated.tenant), hash(tuple(headers))), self._clock.monotonic()
         read_again, windows = self._lists.get(asker) or (0.0, {})
-        if now >= read_again:
+        if stated.name not in windows and now >= read_again:
             listing = await self._answer("GET", _LIST, headers, at_root=False)
             windows = await asyncio.to_thread(lambda: dict(_listed(listing)))
             self._lists.put(asker, (now + _PAUSE, windows))

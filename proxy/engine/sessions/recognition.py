@@ -58,15 +58,21 @@ class Recognition:
         key = caller.key
         cached, entry = self.cache.of_lane(own, lane) if own else (CachedSession(), CachedLane(lane))
         held = entry.log
-        lookup = self._lookup(caller, history, tag, key, own, cached, entry)
+        # Where this process gave the newest answer, its session's tag is where others that gave it are found.
+        asked = own.tag if own and is_newest else tag
+        lookup = self._lookup(history, asked, key, own, cached, entry)
         revision = self._store.revision()
         may_be_certain = own is not None and is_newest and revision is not None
         certain = cached.known(lookup, revision, self._clock.now()) if may_be_certain else None
+        if certain is None and key is None:
+            first = history.first_joint() if asked == tag and not is_newest else b""
+            first = self._naming.bucket(caller.tenant, first) if first else ""
+            lookup = replace(lookup, joints=history.joints(_ASKED), first=first)
         found = certain or await self._found(lookup, caller, history, own, place, needs_store=needs_store)
         if key is None:
             key = own or SessionKey(tag, secrets.token_hex(8))
             if found is not None and found is not certain and found.sid is not None:
-                key = SessionKey(found.tag or tag, found.sid)
+                key = SessionKey(found.tag or lookup.tag, found.sid)
             elif found is not None and found.place is not None:
                 key = SessionKey(tag, secrets.token_hex(8))  # several sessions gave the answer
             if key != own:
@@ -93,7 +99,6 @@ class Recognition:
 
     def _lookup(
         self,
-        caller: Caller,
         history: History,
         tag: str,
         key: SessionKey | None,
@@ -105,9 +110,8 @@ class Recognition:
 
         What this process has ``cached`` of its ``own`` session is not asked for again.
         """
-        first = b"" if key else history.first_joint()
         return Lookup(
-            tag=key.tag if key else tag,
+            tag=tag,
             sid=key.sid if key else None,
             newest=history.hashes.newest(_ASKED),
             uncounted=tuple(history.uncounted),
@@ -116,8 +120,6 @@ class Recognition:
             epochs=entry.log.saved if entry.log else 0,
             hidden=cached.hidden_saved,
             injected=cached.injection.injection.digest if cached.injection else b"",
-            joints=() if key else history.joints(_ASKED),
-            first=self._naming.bucket(caller.tenant, first) if first else "",
         )
 
     async def _found(
@@ -153,7 +155,8 @@ class Recognition:
         """Return the store's answer to a look-up by sid or by chain."""
         for _ in range(_TRIES):
             found = await self._store.find(lookup)
-            if found.session is None:
+            is_being_written = lookup.sid is None and lookup.held and not lookup.first  # under its new name
+            if found.session is None and not is_being_written:
                 first = history.first_joint() if lookup.first else b""
                 if await self.moved(caller, lookup.tag, history.first_user, first):
                     found = await self._store.find(lookup)
