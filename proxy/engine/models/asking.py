@@ -25,6 +25,8 @@ from proxy.core.text.cutting import size
 from proxy.ports import Header, SessionKey, Upstream, UpstreamResponse, header_of, is_stream
 from proxy.tracing import current
 
+_AT_ONCE = 65_536
+"""Bytes of an answer that is read on the loop."""
 _ANSWER_BYTES = 2**23
 """Most bytes of an answer: in a stream, each token may have some hundreds."""
 _REFUSED_PARAMETERS = (400, 422)
@@ -203,7 +205,8 @@ class Asking:
         if streams:
             self._streams.put(name, value=True)
         read = self._read_stream if is_streamed else self.dialect.read_answer
-        answer = await asyncio.to_thread(read, content)
+        # The span of a call ends with this pass of the loop, and is told of what is read before.
+        answer = read(content) if len(content) <= _AT_ONCE else await asyncio.to_thread(read, content)
         self.accounts.called(caller, answer.usage)
         if (trace := current()) is not None:
             trace.answered(answer)

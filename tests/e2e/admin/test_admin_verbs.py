@@ -267,6 +267,16 @@ class TestFork:
         assert model.views()[-1] == model.views()[-2], "the same bytes go out"
         assert model.bodies()[-1]["messages"][0] != model.bodies()[-1]["messages"][-1]
 
+    async def test_a_client_without_a_session_header_goes_on_in_the_session_that_was_forked(
+        self, chats: Chats, small: Small
+    ) -> None:
+        url = await small(800)
+        chat = chats(url)
+        before = told((await talk(chat, 12))[-1], "session")
+        await do(url, "fork", None, (await only_session(url))["id"])
+        assert told(await chat.ask("And now?"), "session") == before
+        assert told(await chat.ask("And then?"), "session") == before
+
     async def test_epochs_beyond_it_do_not_come_along(self, chats: Chats, small: Small) -> None:
         url = await small(800)
         chat = chats(url, X_Unabridged_Session="chat")
