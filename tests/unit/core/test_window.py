@@ -55,6 +55,21 @@ def test_a_refusal_fades():
     assert known(evidence, None, None, PRICES, now=FADES + 1) == (PRICES, "prices")
 
 
+def test_a_refusal_without_numbers_raises_no_window_that_one_with_a_number_has_taught():
+    evidence = WindowEvidence()
+    evidence.learn_refusal(4_000, sent=5_000, now=0.0)
+    evidence.learn_refusal(None, sent=8_000, now=0.0, upstream=UPSTREAM)
+    assert known(evidence, None, UPSTREAM, None) == (4_000, "refusal")
+
+
+def test_what_was_answered_hours_ago_hides_no_refusal_without_numbers():
+    evidence = WindowEvidence()
+    evidence.learn_answer(30_000, now=0.0)
+    later = FADES + 1
+    evidence.learn_refusal(None, sent=8_000, now=later)
+    assert known(evidence, None, None, None, now=later) == (6_000, "refusal")
+
+
 def test_a_refusal_without_numbers_leaves_three_quarters_of_what_was_sent():
     evidence = WindowEvidence()
     evidence.learn_refusal(None, sent=8_000, now=0.0)
