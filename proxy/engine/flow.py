@@ -202,6 +202,8 @@ class Exchange(msgspec.Struct, kw_only=True):
     """Whether the request was sent again without that key, because it may have been refused."""
     is_usage_refused: bool = False
     """Whether the request was sent again without asking for usage, because that may have been refused."""
+    refused_members: frozenset[str] = frozenset()
+    """Names of members that the request's messages were sent again without."""
     is_tool_refused: bool = False
     """Whether the request was sent again without the proxy's tool, which was its only tool."""
     may_be_refused: bool = False

@@ -111,3 +111,22 @@ async def test_reasoning_that_the_upstream_wants_back_stays(
     assert ((await chat.send()).status_code, len(model.chats)) == (400, 2)
     await chat.send()
     assert len(reasoned(model.bodies()[-1])) == 1
+
+
+async def test_nothing_is_learned_where_a_request_without_it_is_refused_too(
+    model: Model, chats: Chats, url: str
+) -> None:
+    one, other = chats(url), chats(url)
+    reasons = strict(400, {"error": {"message": "The `reasoning_content` must be passed back to the API."}})
+
+    async def refuses(exchange: Exchange) -> None:
+        status, refusal = UNSUPPORTED["Groq"]
+        await exchange.answer_json(refusal, status)
+
+    model.replies.extend([reasons, reasons, refuses, refuses])
+    await one.ask("first")
+    await other.ask("first, otherwise")
+    assert (await one.ask("second")).status_code == 400
+    model.replies.append(said("So be it."))
+    await other.ask("second")
+    assert [len(reasoned(body)) for body in model.bodies()] == [0, 0, 1, 0, 1]

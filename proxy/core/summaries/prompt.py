@@ -162,12 +162,12 @@ class Untrue(Refused):
 def said_in(answer: Answer, dialect: Dialect) -> str:
     """Return the text of an answer without reasoning in tags at its beginning.
 
-    Raises Refused if there is no message, if it is a tool call, or if the reasoning does not end.
+    Raises Refused if there is no message, if it is a tool call, or if it or the reasoning breaks off.
     """
     if answer.tool_calls or answer.message is None:
         raise Refused("tool_call" if answer.tool_calls else "empty")
     text = without_thoughts(dialect.read(answer.message).text)
-    if begins_with_thought(text):
+    if begins_with_thought(text) or not answer.complete:
         raise Refused("cut_short")
     return text
 

@@ -141,6 +141,8 @@ class Sender:
             model.refuses_cache_key = True
         if exchange.is_usage_refused:
             model.refuses_usage = True
+        if exchange.refused_members:
+            model.refused_members |= exchange.refused_members
         if session.cached.is_turn_lost:
             session.cached.is_turn_lost = False
             exchange.degraded.append("previous-turn")
@@ -202,20 +204,18 @@ class Sender:
         return is_changed
 
     def _leave_out_members(self, exchange: Exchange, refusal: Refusal) -> bool:
-        """If members of messages were refused that some have, leave them out from now on.
+        """If members of messages were refused that some have, leave them out; return whether any has.
 
-        Returns whether that changes the body. A client that appends never sent them: they are of answers.
+        A client that appends never sent them: they are of answers. Once the model takes the request without
+        them, later ones go without them too.
         """
-        request, known = exchange.request, exchange.request.model.refused_members
-        if refusal.refused_members <= known:
+        if not refusal.refused_members:
             return False
-        request.model.refused_members = known | refusal.refused_members
-        body = self.decisions.body(request, exchange.decision)
+        body = self.dialect.without_members(exchange.plain_body, refusal.refused_members)
         is_changed = body != exchange.plain_body
         if is_changed:
-            exchange.set_request(request, exchange.decision, body)
-        else:
-            request.model.refused_members = known
+            exchange.refused_members |= refusal.refused_members
+            exchange.set_request(exchange.request, exchange.decision, body)
         return is_changed
 
     def _withdraw_tool(self, exchange: Exchange, *, is_known: bool) -> bool:

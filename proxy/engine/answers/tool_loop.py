@@ -122,16 +122,21 @@ class _Course:
         return following
 
     async def _sent(self, body: bytes) -> tuple[Sent, Refusal]:
-        sender, request = self.loop.sender, self.exchange.request
-        taken = self.rounds.dialect.without_members(body, request.model.refused_members)
-        with step(ROUND):
-            sent = _unpacked(await sender.forward(request, taken, is_first=False))
-        refusal = sender.refusal(self.exchange, sent)
-        if refusal.refused_members <= request.model.refused_members:
-            return sent, refusal
-        await sent.response.aclose()  # what an answer of these rounds has may be refused for the first time
-        request.model.refused_members |= refusal.refused_members
-        return await self._sent(body)
+        sender, request, dialect = self.loop.sender, self.exchange.request, self.rounds.dialect
+        refused = request.model.refused_members
+        while True:
+            taken = dialect.without_members(body, refused)
+            with step(ROUND):
+                sent = _unpacked(await sender.forward(request, taken, is_first=False))
+            refusal = sender.refusal(self.exchange, sent)
+            if sent.response.status == _OK:
+                request.model.refused_members |= refused
+            if dialect.without_members(body, refused | refusal.refused_members) == taken:
+                return sent, refusal
+            await (
+                sent.response.aclose()
+            )  # what an answer of these rounds has may be refused for the first time
+            refused |= refusal.refused_members
 
     async def conclude(self, editor: AnswerEditor) -> None:
         """Record the upstream messages of the answer, where the client gets another message instead."""

@@ -33,7 +33,7 @@ WORKSPACE_HEADER = b"x-unabridged-workspace"
 
 CREDENTIALS = (
     *(b"authorization", b"api-key", b"x-api-key", b"x-goog-api-key"),
-    *(b"x-litellm-api-key", b"x-portkey-api-key", b"x-portkey-virtual-key", b"cf-aig-authorization"),
+    *(b"x-litellm-api-key", b"x-portkey-api-key", b"cf-aig-authorization"),
     *(b"helicone-auth", b"ocp-apim-subscription-key", b"apikey"),
 )
 """Headers by which upstreams identify their callers: providers, then gateways, some beside a provider's key.
@@ -48,7 +48,7 @@ BODY_DIGESTS = frozenset({b"content-md5", b"content-digest", b"digest", b"repr-d
 _MOST = 10**12
 """Largest budget in tokens, more than any policy or window allows; larger requests get this one, which can be
 stored."""
-_TAKEN_OVER = frozenset({*CREDENTIALS, b"openai-organization", b"openai-project"})
+_TAKEN_OVER = frozenset({*CREDENTIALS, b"openai-organization", b"openai-project", b"x-portkey-virtual-key"})
 """Headers of a request that its background calls carry too."""
 _BEARER = re.compile(rb"bearer[ \t]+", re.IGNORECASE)
 _DUMMIES = frozenset(

@@ -30,13 +30,17 @@ _AT_ONCE = 65_536
 _ANSWER_BYTES = 2**23
 """Most bytes of an answer: in a stream, each token may have some hundreds."""
 _REFUSED_PARAMETERS = (400, 422)
-_ABOUT_STREAMS = re.compile(rb"\bstream", re.IGNORECASE)
+_ABOUT_STREAMS = re.compile(
+    rb"only [^.]{0,40}\bstream|non-stream|\bstream\w* (?:must|is required)|\bstream\W{1,4}true", re.IGNORECASE
+)
 """As in "only support stream mode" and "for non-streaming calls"."""
 _TOO_MANY, _UNAVAILABLE = 429, 503
 _PASSING = frozenset({408, 409, 425})
 """Status codes below 500 with which the same request may succeed a minute later."""
 _THOUGHTS = 8_000
 """Output tokens on top for a model whose thoughts count towards its limit."""
+_LEAST_ROOM = 1_000
+"""Output tokens on top below which a model is not asked again."""
 _LONGEST_LIMIT = 3_600.0
 """Most seconds of a Retry-After that are obeyed."""
 _NAME = 256
@@ -135,19 +139,26 @@ class Asking:
         """
         name = caller.model[:_NAME]
         thinks, roomier = self._thinks.get(name), _with_room_for_thoughts(ask, caller.window, len(after))
+        room = roomier.max_tokens - ask.max_tokens
         async with asyncio.timeout(caller.timeout):
-            answer = await self._asked(caller, roomier if thinks else ask, after)
-            if thinks is not None or roomier.max_tokens <= ask.max_tokens or not self._has_run_out(answer):
+            answer = None if thinks and room else await self._asked(caller, ask, after)
+            if answer is not None and (
+                thinks is not None or room < _LEAST_ROOM or not self._has_run_out(answer)
+            ):
                 return answer
-            self._thinks.put(name, value=True)  # before it is known, as the time may run out
+            self._thinks.put(name, value=False)  # until it is known, as the time may run out
             try:
-                answer = await self._asked(caller, roomier, after)
+                longer = await self._asked(caller, roomier, after)
             except Unanswered as refusal:
                 if refusal.is_passing:
+                    self._thinks.drop(name)
                     raise
-            if self._has_run_out(answer):
-                self._thinks.put(name, value=False)
-            return answer
+                return await self._asked(caller, ask, after) if answer is None else answer
+            if not self._has_run_out(longer):
+                self._thinks.put(name, value=True)
+            elif room < _THOUGHTS:  # another caller's window may have room for more
+                self._thinks.drop(name)
+            return longer
 
     def _has_run_out(self, answer: Answer) -> bool:
         """Whether an answer ended for its length because the model was thinking."""

@@ -10,6 +10,7 @@ import pytest
 
 from proxy.adapters.upstream import HttptoolsUpstream
 from proxy.cache import Memory
+from proxy.core.dialects.answers import Ask
 from proxy.engine.models.asking import Caller, Unanswered, fetch
 from proxy.engine.models.stated_windows import StatedWindows
 from proxy.ports import Upstream
@@ -201,3 +202,30 @@ async def test_a_stream_is_asked_for_where_a_refusal_speaks_of_one_and_once(
     server.script = saying(completion(said("It is so.")))
     await ours.again(CALLER, REQUEST)
     assert b"stream" not in server.requests[-1].body
+
+
+# --- models whose thoughts count towards the limit of the answer ---
+
+
+async def test_a_longer_limit_that_is_refused_is_given_up_for_the_one_that_was_asked_for(
+    server: FakeUpstream, upstream: Upstream
+) -> None:
+    limits = list[int]()
+
+    async def thinks(exchange: Exchange) -> None:
+        body = json.loads(await exchange.body())
+        most = body["max_tokens"] if "max_tokens" in body else body["max_completion_tokens"]
+        limits.append(most)
+        if most > 8_500:
+            await exchange.answer_json({"error": {"message": "max_tokens is too large"}}, 400)
+        elif most < 1_000:
+            await exchange.answer_json(completion(said(""), finish="length"))
+        else:
+            await exchange.answer_json(completion(said("It is so.")))
+
+    server.script = thinks
+    ours = asking(upstream)
+    for most in (160, 1_060, 1_060):
+        answer = await ours.answer(CALLER, Ask("Sum up.", "All.", most, 0.0))
+        assert answer.finish_reason == "stop"
+    assert (limits[:2], limits[-1]) == ([160, 8_160], 1_060)

@@ -43,7 +43,7 @@ def test_a_scheme_is_the_same_however_it_is_spelled_and_a_key_is_not(former: str
 
 
 GATEWAYS = (
-    *(b"x-litellm-api-key", b"x-portkey-api-key", b"x-portkey-virtual-key", b"cf-aig-authorization"),
+    *(b"x-litellm-api-key", b"x-portkey-api-key", b"cf-aig-authorization"),
     *(b"helicone-auth", b"ocp-apim-subscription-key", b"apikey"),
 )
 
