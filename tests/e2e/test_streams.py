@@ -295,6 +295,30 @@ async def test_a_stream_of_another_type_that_breaks_off_says_so(
     assert b"upstream_truncated" in (await post(client)).content
 
 
+async def test_blank_lines_before_an_answer_in_one_piece_are_passed_on_as_they_come(
+    model: Model, client: httpx2.AsyncClient
+) -> None:
+    has_come = asyncio.Event()
+
+    async def keeps_open(exchange: Exchange) -> None:
+        await exchange.body()
+        await exchange.start(200, [JSON])
+        await exchange.chunk(b"\n")
+        await has_come.wait()
+        await exchange.chunk(ANSWER)
+        await exchange.end()
+
+    model.replies.append(keeps_open)
+    named = {"Content-Type": "application/json"}
+    request = client.build_request("POST", CHAT, content=STREAMED, headers=named)
+    response = await client.send(request, stream=True)
+    chunks = response.aiter_raw()
+    assert await anext(chunks) == b"\n"
+    has_come.set()
+    assert b"".join([each async for each in chunks]) == ANSWER
+    await response.aclose()
+
+
 @pytest.mark.parametrize("kind", [EVENTS, JSON, (b"Content-Type", b"text/plain")])
 @pytest.mark.parametrize("body", [STREAMED, HELLO], ids=["asked for a stream", "asked for none"])
 @pytest.mark.parametrize("mode", ["full", "append"])

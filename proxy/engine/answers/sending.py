@@ -268,6 +268,8 @@ async def _begin(response: UpstreamResponse) -> Sent:
         begun += chunk
         events = decoder.feed(chunk)
         begins = begins_stream(begun) if is_plain else is_typed
+        if begun and not begun.strip() and not is_typed:  # some keep the way open for JSON with blank lines
+            return Sent(response, bytes(begun), is_over=False)
         if begins is False and (not is_typed or _is_json(begun)):
             return Sent(response, bytes(begun), is_over=False)
         is_events = is_typed or bool(begins)

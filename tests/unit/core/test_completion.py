@@ -151,6 +151,11 @@ def test_a_name_that_every_delta_repeats_goes_on_with_its_call(call_id: str | No
     assert [calls(each)[1:] for each in kept["tool_calls"]] == [("f", "".join(pieces))]
 
 
+def test_a_name_that_comes_after_whole_arguments_is_that_of_their_call() -> None:
+    kept = message(*[chunk({"tool_calls": [each]}) for each in (call(0, "{}", "a"), call(0, "", None, "f"))])
+    assert [calls(each) for each in kept["tool_calls"]] == [("a", "f", "{}")]
+
+
 def test_a_name_in_pieces_is_that_of_one_call() -> None:
     pieces = [call(0, "", "", "look"), call(0, "", "", "_up"), call(0, "{}")]
     kept = message(*[chunk({"tool_calls": [each]}) for each in pieces])

@@ -226,7 +226,8 @@ class PartialCall:
         if not name or integer(delta.get("index")) is None or (self.id and string(delta.get("id"))):
             return bool(name)
         begun = (string(body.get("arguments")) or "" for body in bodies)
-        return self._has_whole_arguments and (name != self.name or any(map(str.strip, begun)))
+        is_other = name != self.name or any(map(str.strip, begun))
+        return bool(self.name) and self._has_whole_arguments and is_other
 
     @property
     def _has_whole_arguments(self) -> bool:
