@@ -282,9 +282,9 @@ def admin_token(server: str) -> str:
             written, fault = None, error
         values = values if written is None else over(values, written.values)
     given = {name: values[name] for name in ADMIN_TOKEN_SETTINGS if name in values}
-    if not given and not is_loopback(urlsplit(server).hostname or ""):
-        raise CommandError(f"no admin token for {server}; set {variable('admin_token')} to that server's")
     if not given:
+        if not is_loopback(urlsplit(server).hostname or ""):
+            raise CommandError(f"no admin token for {server}; set {variable('admin_token')} to that server's")
         try:
             return kept_secret(Path(values.get("data_dir") or default_data_dir()) / ADMIN_TOKEN_FILE)
         except SettingsError as error:

@@ -25,6 +25,7 @@ from proxy.core.tool_cache.cache import ToolCache
 from proxy.engine.intake.history import Appended, History
 from proxy.engine.intake.homes import MemoryHome
 from proxy.engine.intake.naming import Envelope
+from proxy.engine.models.asking import Caller
 from proxy.engine.models.models import Model
 from proxy.engine.sessions.session_cache import EpochLog, SessionState
 from proxy.engine.tool_rounds import Answerer, Rounds
@@ -110,6 +111,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     def shown(self) -> int | None:
         """How many of the tokens are of images, audio and files; None where nobody can count all tokens."""
         return None if self.history.body.is_added_to else self.chain.shown
+
+    @property
+    def summary_caller(self) -> Caller:
+        """In whose name the model is asked for summaries and memories of this conversation."""
+        envelope, rules = self.incoming.envelope, self.incoming.policy.summary
+        window, query = self.budget.window.limit, envelope.api_version
+        return Caller.for_summaries(rules, self.model.name, envelope.credentials, window, query)
 
     def tool_under(self, plan: Plan) -> bytes:
         """Return the proxy's tool where it goes out with the request under this plan; else empty."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -21,6 +20,7 @@ from tests.support.upstreams import (
     DONE,
     JSON,
     OPENAI,
+    SLOW_DOWN,
     Behaviour,
     Message,
     Model,
@@ -33,6 +33,7 @@ from tests.support.upstreams import (
     refusal,
     running,
     said,
+    slow_down,
     sse,
 )
 
@@ -523,20 +524,6 @@ async def test_reasoning_beside_a_call_of_ours_is_left_out_where_the_upstream_re
     _, second, third = model.bodies()
     assert second["messages"][-2].pop("reasoning_content") == "hm"
     assert third == second
-
-
-SLOW_DOWN = {"error": {"message": "slow down", "type": "rate_limit", "param": None, "code": "429"}}
-
-
-async def slow_down(exchange: Exchange) -> None:
-    """A refusal that comes in two pieces."""
-    told = json.dumps(SLOW_DOWN, indent=1).encode()
-    await exchange.body()
-    await exchange.start(429, [JSON])
-    await exchange.chunk(told[:20])
-    await asyncio.sleep(0.02)
-    await exchange.chunk(told[20:])
-    await exchange.end()
 
 
 @pytest.mark.parametrize(

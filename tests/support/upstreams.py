@@ -167,6 +167,20 @@ def plainly(status: int, headers: Sequence[Header], body: bytes) -> Behaviour:
     return behave
 
 
+SLOW_DOWN = {"error": {"message": "slow down", "type": "rate_limit", "param": None, "code": "429"}}
+
+
+async def slow_down(exchange: Exchange) -> None:
+    """A refusal that comes in two pieces."""
+    told = json.dumps(SLOW_DOWN, indent=1).encode()
+    await exchange.body()
+    await exchange.start(429, [JSON])
+    await exchange.chunk(told[:20])
+    await asyncio.sleep(0.02)
+    await exchange.chunk(told[20:])
+    await exchange.end()
+
+
 def in_pieces(*pieces: bytes, headers: Sequence[Header] = (EVENTS,), end: bool = True) -> Behaviour:
     """A behaviour that answers in these chunks; without `end` the connection breaks off."""
 

@@ -133,9 +133,8 @@ class _Course:
                 request.model.refused_members |= refused
             if dialect.without_members(body, refused | refusal.refused_members) == taken:
                 return sent, refusal
-            await (
-                sent.response.aclose()
-            )  # what an answer of these rounds has may be refused for the first time
+            # What an answer of these rounds has may be refused for the first time.
+            await sent.response.aclose()
             refused |= refusal.refused_members
 
     async def conclude(self, editor: AnswerEditor) -> None:

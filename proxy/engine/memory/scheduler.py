@@ -17,7 +17,6 @@ from proxy.engine.intake.homes import MemoryHome
 from proxy.engine.memory.maintenance import Maintenance, ScopeMaintenance
 from proxy.engine.memory.model import ModelAccess, logged_failure
 from proxy.engine.memory.writer import MemoryWriter
-from proxy.engine.models.asking import Caller
 from proxy.errors import StoreUnavailable
 from proxy.ports import MemoryStore, SessionKey
 from proxy.telemetry import log_warning
@@ -83,12 +82,8 @@ class MemoryScheduler:
 
     async def _noted(self, home: MemoryHome, request: Request, turn: Turn) -> None:
         policy, session = request.incoming.policy, request.session.key
-        envelope, window = request.incoming.envelope, request.budget.window.limit
-        caller = Caller.for_summaries(
-            policy.summary, request.model.name, envelope.credentials, window, envelope.api_version
-        )
         name, at = (session, home.scope), turn.session.updated
-        access, thread = ModelAccess(caller, policy), self._threads.get(name)
+        access, thread = ModelAccess(request.summary_caller, policy), self._threads.get(name)
         try:
             if home.former:  # move the scopes before anything is written under their new names
                 await self.writer.scopes.of_home(home)

@@ -141,11 +141,11 @@ class Asking:
         thinks, roomier = self._thinks.get(name), _with_room_for_thoughts(ask, caller.window, len(after))
         room = roomier.max_tokens - ask.max_tokens
         async with asyncio.timeout(caller.timeout):
-            answer = None if thinks and room else await self._asked(caller, ask, after)
-            if answer is not None and (
-                thinks is not None or room < _LEAST_ROOM or not self._has_run_out(answer)
-            ):
-                return answer
+            answer = None
+            if not (thinks and room):
+                answer = await self._asked(caller, ask, after)
+                if thinks is not None or room < _LEAST_ROOM or not self._has_run_out(answer):
+                    return answer
             self._thinks.put(name, value=False)  # until it is known, as the time may run out
             try:
                 longer = await self._asked(caller, roomier, after)

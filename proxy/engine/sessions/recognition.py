@@ -65,7 +65,7 @@ class Recognition:
         may_be_certain = own is not None and is_newest and revision is not None
         certain = cached.known(lookup, revision, self._clock.now()) if may_be_certain else None
         if certain is None and key is None:
-            first = history.first_joint() if asked == tag and not is_newest else b""
+            first = b"" if is_newest else history.first_joint()
             first = self._naming.bucket(caller.tenant, first) if first else ""
             lookup = replace(lookup, joints=history.joints(_ASKED), first=first)
         found = certain or await self._found(lookup, caller, history, own, place, needs_store=needs_store)

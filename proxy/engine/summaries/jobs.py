@@ -49,12 +49,8 @@ class Owner(NamedTuple):
     @classmethod
     def of_request(cls, request: Request, last: CachedView | None = None) -> Self:
         """Return the owner of the summaries for a request."""
-        session, rules = request.session, request.incoming.policy.summary
-        envelope, window = request.incoming.envelope, request.budget.window.limit
-        caller = Caller.for_summaries(
-            rules, request.model.name, envelope.credentials, window, envelope.api_version
-        )
-        return cls(session.tenant, session.key, session.lane.id, caller, last)
+        session = request.session
+        return cls(session.tenant, session.key, session.lane.id, request.summary_caller, last)
 
 
 class Declined:

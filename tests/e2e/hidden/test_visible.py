@@ -28,6 +28,7 @@ from tests.support.upstreams import (
     EVENTS,
     JSON,
     OPENAI,
+    SLOW_DOWN,
     Behaviour,
     Model,
     calling,
@@ -36,6 +37,7 @@ from tests.support.upstreams import (
     plainly,
     refusal,
     said,
+    slow_down,
     sse,
 )
 
@@ -79,20 +81,6 @@ async def test_hits_are_told_in_a_header_or_in_a_comment_and_counted(model: Mode
 
 
 # --- what goes wrong ---
-
-
-SLOW_DOWN = {"error": {"message": "slow down", "type": "rate_limit", "param": None, "code": "429"}}
-
-
-async def slow_down(exchange: Exchange) -> None:
-    """A refusal that comes in two pieces."""
-    told = json.dumps(SLOW_DOWN, indent=1).encode()
-    await exchange.body()
-    await exchange.start(429, [JSON])
-    await exchange.chunk(told[:20])
-    await asyncio.sleep(0.02)
-    await exchange.chunk(told[20:])
-    await exchange.end()
 
 
 PACKED = [JSON, (b"Content-Encoding", b"gzip")]

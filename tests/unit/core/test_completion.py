@@ -7,13 +7,9 @@ from typing import Any
 
 import pytest
 
-from proxy.core.dialects.chat.completion import (
-    Answer,
-    StreamCollector,
-    Usage,
-    read_completion,
-    summed,
-)
+from proxy.core.dialects.answers import Answer, Usage
+from proxy.core.dialects.chat.completion import StreamCollector, read_completion
+from proxy.core.dialects.chat.usage import summed
 from proxy.core.dialects.registry import CHAT
 from proxy.core.formats.sse import Decoder
 from proxy.errors import UpstreamTruncated

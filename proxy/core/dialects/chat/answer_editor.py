@@ -12,8 +12,9 @@ from enum import Enum, auto
 from msgspec import Raw
 
 from proxy.core.dialects.answers import Rules, ToolCall, Usage
-from proxy.core.dialects.chat.completion import SHARED, has_odd_choices, reported_error, summed, usage_of
+from proxy.core.dialects.chat.completion import FAILED, SHARED, has_odd_choices, reported_error
 from proxy.core.dialects.chat.delta import NESTED, NULL, Deltas, Merger, PartialCall, PartialMessage, add
+from proxy.core.dialects.chat.usage import summed, usage_of
 from proxy.core.formats.json import dumps, elements, members, object_of
 
 _ARGUMENTS = ("arguments", "input")
@@ -225,7 +226,7 @@ class CompletionEditor(Editor):
         add(self._logprobs, members(self._choice.get("logprobs", NULL)) or {})
         self._usage = _unless_null(self._top.get("usage", NULL))
         finish = _unless_null(self._choice.get("finish_reason", NULL))
-        self._finish = finish if reported_error(self._top) is None else b'"error"'
+        self._finish = finish if reported_error(self._top) is None else FAILED
         if not self._shared:
             self._shared = {name: bytes(self._top[name]) for name in SHARED if name in self._top}
         self.has_given_up = message is None or has_odd_choices(self._top) or self._calls.message.is_odd

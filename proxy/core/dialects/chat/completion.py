@@ -15,15 +15,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Raw
 
-from proxy.core.dialects.answers import Answer, Reply, Usage
+from proxy.core.dialects.answers import Answer, Reply
 from proxy.core.dialects.chat.delta import NULL, ROLES, PartialMessage
+from proxy.core.dialects.chat.usage import read_usage, reported_usage
 from proxy.core.formats.json import (
     UNREADABLE,
-    as_mapping,
-    dumps,
     elements,
     integer,
-    loads,
     members,
     object_of,
     string,
@@ -42,6 +40,8 @@ SHARED = ("id", "created", "model")
 _DONE = b"data: [DONE]\n\n"
 _SAID = ("content", "tool_calls", "function_call", "refusal", "audio")
 _NOTHING = (b"null", b'""', b"[]")
+FAILED = b'"error"'
+"""The finish reason of an answer that failed midway, as JSON."""
 _CODES_OF_SUCCESS = (b"null", b'""', b"0", b'"0"', b"200", b'"200"')
 
 
@@ -126,7 +126,7 @@ class StreamCollector:
         return Answer(
             message=well_formed(message) if seen else None,
             finish_reason=finish_reason,
-            usage=_usage(*self._usage),
+            usage=read_usage(*self._usage),
             complete=ended and self._error is None and not (self._unread or is_odd or self.overflowed),
             is_odd=is_odd,
             tool_calls=self._message.has_calls,
@@ -189,7 +189,7 @@ def read_completion(body: bytes) -> Answer:
     return Answer(
         message=written if fields is not None else None,
         finish_reason=choice.finish_reason or None,
-        usage=_usage(completion.usage, completion.timings),
+        usage=read_usage(completion.usage, completion.timings),
         complete=fields is not None and error is None and not is_odd,
         is_odd=is_odd,
         tool_calls=has_calls,
@@ -258,58 +258,6 @@ def has_odd_choices(top: Mapping[str, Raw]) -> bool:
     return False
 
 
-def reported_usage(usage: Raw, in_choice: Raw, x_groq: Raw) -> bytes:
-    """Return the usage of a chunk as JSON: its own, else its choice's (Moonshot), else Groq's; empty if none.
-
-    Of an answer the last one counts, since both may tell the same once more at the end.
-    """
-    for told in (usage, in_choice):
-        if bytes(told)[:1] == b"{":
-            return bytes(told)
-    of_groq = NULL if x_groq == NULL else (members(x_groq) or {}).get("usage", NULL)
-    return bytes(of_groq) if bytes(of_groq)[:1] == b"{" else b""
-
-
-def _usage(usage: bytes | Raw, timings: bytes | Raw = NULL) -> Usage | None:
-    """Read the usage in the forms of OpenAI, DeepSeek, Moonshot, gateways to Anthropic's models, llama.cpp.
-
-    xAI and Gemini count reasoning in the total alone; here it belongs to the output, as OpenAI has it.
-    """
-    if bytes(usage)[:1] != b"{":
-        return None
-    reported = _object(usage)
-    details = as_mapping(reported.get("prompt_tokens_details"))
-    others = (reported.get(name) for name in ("prompt_cache_hit_tokens", "cached_tokens"))
-    found = map(_count, (details.get("cached_tokens"), *others))
-    cached = next((count for count in found if count is not None), None)
-    if cached is None and timings != NULL:
-        cached = _count(_object(timings).get("cache_n"))
-    written = _count(details.get("cache_write_tokens"))
-    if written is None:
-        written = _count(reported.get("cache_creation_input_tokens"))
-    prompt, output = _count(reported.get("prompt_tokens")), _count(reported.get("completion_tokens"))
-    beside = (_count(reported.get("total_tokens")) or 0) - (prompt or 0) - (output or 0)
-    reasoning = _count(as_mapping(reported.get("completion_tokens_details")).get("reasoning_tokens"))
-    is_told = reasoning == beside or (reasoning is None and written is None and beside != cached)
-    if output is not None and beside > 0 and is_told:
-        output, reasoning = output + beside, beside
-    return Usage(prompt, output, cached, written, reasoning)
-
-
-def _object(raw: bytes | Raw) -> Mapping[str, Any]:
-    try:
-        return as_mapping(loads(bytes(raw)))
-    except ValueError:
-        return {}
-
-
-def _count(value: object) -> int | None:
-    """A number of tokens; None for anything else."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
-
-
 def reported_error(top: Mapping[str, Raw]) -> bytes | None:
     """The error that a completion or a chunk reports, as JSON; None where it reports none.
 
@@ -323,7 +271,7 @@ def reported_error(top: Mapping[str, Raw]) -> bytes | None:
             continue
         if choice.get("error", NULL) != NULL:
             return bytes(choice["error"])
-        if bytes(choice.get("finish_reason", NULL)) == b'"error"':
+        if bytes(choice.get("finish_reason", NULL)) == FAILED:
             return object_of(choice.items())
     is_answer = any(top.get(name, NULL) != NULL for name in ("choices", "usage"))
     tells = any(string(top.get(name)) for name in ("message", "error_msg"))
@@ -374,33 +322,3 @@ def stored_answer(
     if with_usage and usage:
         chunks.append({**top, "choices": [], **usage})
     return b"".join(b"data: %b\n\n" % msgspec.json.encode(chunk) for chunk in chunks) + _DONE
-
-
-# --- the usage of several requests to the upstream, summed into the usage of one answer ---
-
-
-def usage_of(usage: bytes) -> Usage:
-    """Read a usage, given as JSON or empty, as that of an answer is read."""
-    return _usage(usage or b"{}") or Usage()
-
-
-def summed(*usages: bytes) -> bytes:
-    """Add up usages, each given as JSON or empty: numbers are added, details member by member.
-
-    Of all else, such as texts and flags, the last one counts.
-    """
-    total: object = None
-    for usage in usages:
-        if usage:
-            total = _sum(total, loads(usage))
-    return b"" if total is None else dumps(total)
-
-
-def _sum(first: object, second: object) -> object:
-    one, other = as_mapping(first), as_mapping(second)
-    if one and other:
-        return {name: _sum(one.get(name), other.get(name)) for name in {**one, **other}}
-    is_flag = isinstance(first, bool) or isinstance(second, bool)
-    if not is_flag and isinstance(first, int | float) and isinstance(second, int | float):
-        return first + second
-    return first if second is None else second

@@ -20,14 +20,9 @@ from msgspec import Raw
 
 from proxy.core.dialects.answers import Rules, ToolCall
 from proxy.core.dialects.chat.answer_editor import Editor, Element
-from proxy.core.dialects.chat.completion import (
-    SHARED,
-    has_odd_choices,
-    reported_error,
-    reported_usage,
-    summed,
-)
+from proxy.core.dialects.chat.completion import FAILED, SHARED, has_odd_choices, reported_error
 from proxy.core.dialects.chat.delta import NULL, PartialCall, is_odd
+from proxy.core.dialects.chat.usage import reported_usage, summed
 from proxy.core.formats.json import elements, integer, members, object_of
 from proxy.core.formats.sse import EVENT_LIMIT, RawEvents, read_raw
 
@@ -35,7 +30,6 @@ _HELD_BYTES = 16 * 2**20
 """Bytes of held calls; beyond this limit the client gets them."""
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)?")
 _FIRST = Raw(b"0")
-_FAILED = b'"error"'
 _SAYS_NOTHING = (b"null", b'""', b"[]", b"{}")
 
 
@@ -80,7 +74,7 @@ class Chunk:
     def finish(self) -> bytes:
         """The finish reason as JSON; empty where the answer does not end here."""
         if self.is_error:
-            return _FAILED
+            return FAILED
         reason = bytes(self.choice.get("finish_reason", NULL))
         return b"" if reason in (b"null", b'""') else reason  # some servers have an empty one in each chunk
 
@@ -217,7 +211,7 @@ class StreamEditor(Editor):
         if chunk.choices:
             calls = self._calls.take(chunk.delta.get("tool_calls", NULL))
             self._calls.message.add({name: raw for name, raw in chunk.delta.items() if name != "tool_calls"})
-            if self._finish != _FAILED:
+            if self._finish != FAILED:
                 self._finish = chunk.finish or self._finish
             passed = self._close() if chunk.finish else self._flushed()
             return passed + self._for_client(chunk, calls)
