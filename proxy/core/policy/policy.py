@@ -119,6 +119,11 @@ class Policy(Section):
         }
         return self.model_copy(update=quiet)
 
+    @cached_property
+    def without_summaries(self) -> Self:
+        """The same policy without summaries of what it cuts; ledgers and notices stay."""
+        return self.model_copy(update={"summary": self.summary.model_copy(update={"enabled": False})})
+
     def retired(self) -> Iterator[tuple[str, str]]:
         """Yield the keys in :data:`RETIRED` that this policy sets, each with a sentence that says so."""
         plain = Policy()

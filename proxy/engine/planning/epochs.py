@@ -132,18 +132,20 @@ class Epochs:
 
     def _situation(self, request: Request, epochs: Sequence[Epoch]) -> tuple[Situation, Epoch | None]:
         """Return the situation from which an epoch would be planned, and the epoch in force."""
-        chain, conditions, epoch = request.chain, request.conditions, None
+        chain, conditions, epoch, policy = request.chain, request.conditions, None, request.incoming.policy
+        if request.session.is_aside:  # a cut that no request may ever continue is not worth a summary
+            policy = policy.without_summaries
         hashes = chain.hashes
         if epochs:  # these properties are computed only where there is an epoch to choose
             # Estimated counts are of another scale than the epoch's, and only of bodies that are not calm.
             counted = None if chain.is_weighed else request.counted_tokens
             epoch = in_force(epochs, hashes, counted, chain.is_spared_by, chain.settled)
-        if request.incoming.policy.stages.max_units and epoch is not None:
+        if policy.stages.max_units and epoch is not None:
             conditions = replace(conditions, since=epoch.length_at_start(hashes))
         situation = Situation(
             chain=chain,
             plan=epoch.plan if epoch is not None else EMPTY,
-            policy=request.incoming.policy,
+            policy=policy,
             budget=request.budget,
             count=self._counter.count,
             conditions=conditions,

@@ -354,8 +354,7 @@ def _session_after(exchange: Exchange, answered: ChainedAnswer | None, now: floa
     budget, session, chain = request.budget, request.session, request.chain
     appended = request.incoming.appended
     before = session.found.session
-    is_aside = session.found.known is None and not session.is_joined and appended is None
-    if before is not None and before.tip and is_aside:
+    if before is not None and before.tip and session.is_aside and appended is None:
         return replace(before, updated=now)  # a separate branch, such as a request for a title
     began_with = before.began_with if before else ""
     if before is None:

@@ -232,6 +232,14 @@ class SessionState(msgspec.Struct, frozen=True):
         return self.key.sid != NAMED
 
     @property
+    def is_aside(self) -> bool:
+        """Whether the session is there but has no message of this request.
+
+        So it is with a request for a title, and with each one of a client that drops its oldest messages.
+        """
+        return self.found.session is not None and self.found.known is None and not self.is_joined
+
+    @property
     def is_new(self) -> bool:
         """Whether the store has no such session, as far as this process knows: an epoch may begin it."""
         return self.found.session is None and not self.may_have_ended
