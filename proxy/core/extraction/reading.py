@@ -47,9 +47,11 @@ _ABBREVIATED = re.compile(rf"(?:\b(?:{ABBREVIATIONS})|\b[A-Z])\.$")
 _LONGEST_ABBREVIATION = 16
 """Characters, with the one before it; so that a line of abbreviations is not searched anew at each."""
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
-_STREAM_TAG = r"[\w:-]{0,40}std(?:out|err)>"
+_STREAM_TAG = r"[\w:-]{0,40}(?:std(?:out|err)|output|results?|observation)>"
 _STREAM = re.compile(rf"<{_STREAM_TAG}[^<]*+(?:<(?!/?{_STREAM_TAG})[^<]*+)*+</{_STREAM_TAG}")
 """A command's output that a client hands on as the user's message, in tags."""
+_ANNOUNCES = frozenset(":\uff1a")
+"""Ends of a line that somebody else's words follow: `Their solicitor writes:`."""
 _BULLET = re.compile(r"^\s*(?:[-*•·>+]|\(?\d{1,3}[.)]|[a-z]\)|#{1,6})\s+")
 
 _EASES = re.compile(f"{PERMITS.pattern}|{WITHDRAWS.pattern}")
@@ -124,13 +126,7 @@ def sentences_of(text: str) -> Iterator[str]:
 
     A short line is kept together: "The cap is $500. Never exceed it." counts as one sentence.
     """
-    in_fence = False
-    for line in _STREAM.sub("\n", text).splitlines():
-        if _FENCE.match(line):
-            in_fence = not in_fence
-            continue
-        if in_fence or len(line) < _SHORTEST or PROGRAM.search(line):
-            continue
+    for line in _own_lines(text):
         prose = _BULLET.sub("", line).strip()
         found, start = list[str](), 0
         for end in _END.finditer(prose):
@@ -145,6 +141,29 @@ def sentences_of(text: str) -> Iterator[str]:
             is_program = len(SYMBOLS.findall(each)) * 10 > len(each)
             if _SHORTEST <= len(each) <= _LONGEST and not is_program:
                 yield each
+
+
+def _own_lines(text: str) -> Iterator[str]:
+    """The lines of a text without source code, output, and what the speaker quotes.
+
+    Lines behind `>` are somebody else's where they begin the text or follow a colon; elsewhere they are a
+    callout, as documents have them.
+    """
+    in_fence, before = False, ":"
+    for line in _STREAM.sub("\n", text).splitlines():
+        is_behind_mark = line.lstrip().startswith(">")
+        if not is_behind_mark and line.strip():
+            before = line.rstrip()[-1]
+        is_quoted = is_behind_mark and before in _ANNOUNCES
+        if _FENCE.match(line):
+            in_fence = not in_fence
+        elif not (in_fence or is_quoted or len(line) < _SHORTEST or PROGRAM.search(line)):
+            yield line
+
+
+def is_question(text: str) -> bool:
+    """Whether all that a text says in sentences is asked."""
+    return all(map(QUESTION.search, sentences_of(text)))
 
 
 # --- messages ---

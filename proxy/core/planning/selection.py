@@ -15,6 +15,7 @@ from collections.abc import Container, Iterator, Sequence
 from proxy.core.budget.budget import Stage
 from proxy.core.conversation.messages import HEAD_ROLES
 from proxy.core.conversation.notes import quote
+from proxy.core.extraction.reading import is_question
 from proxy.core.planning.ledger import is_short, needed_by_rules
 from proxy.core.planning.plan import Replacement, Span, runs_of
 from proxy.core.planning.replacements import Clearing
@@ -99,6 +100,21 @@ _ISLAND = 2
 """Maximal number of messages in an island: an unimportant run between two gaps that is cut with them."""
 _QUOTED_SHARE = 0.05
 """Share of the room that quotes of one gap may fill (a token is counted as four characters)."""
+
+
+def _fitting(quotes: Sequence[str], most: int) -> tuple[str, ...]:
+    """Return those of a note's quotes that fit into ``most`` characters, each once.
+
+    The newest of those that say something come first: of a mere question little is lost with its words.
+    """
+    newest = dict.fromkeys(reversed(quotes))
+    chosen: set[str] = set()
+    for text in sorted(newest, key=is_question):
+        most -= len(text)
+        if most < 0:
+            break
+        chosen.add(text)
+    return tuple([text for text in reversed(newest) if text in chosen])
 
 
 class Selection:
@@ -329,14 +345,7 @@ class Selection:
             quotes += filter(None, map(self._quote, went[first:last]))  # a picture alone has no words
             if quotes and is_short(situation):
                 quotes = []  # not every rule has room, and rules matter more than requests that were answered
-            left = int(situation.budget.room * _QUOTED_SHARE * 4)
-            fitting: list[str] = []
-            for text in dict.fromkeys(reversed(quotes)):  # what was asked again is quoted once
-                left -= len(text)
-                if left < 0:
-                    break
-                fitting.append(text)
-            found[span] = tuple(reversed(fitting))
+            found[span] = _fitting(quotes, int(situation.budget.room * _QUOTED_SHARE * 4))
         return found
 
     def _quote(self, index: int) -> str:

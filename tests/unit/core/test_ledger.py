@@ -237,7 +237,7 @@ def test_a_fact_of_the_first_minutes_is_there_after_many_epochs() -> None:
 
 
 def test_without_a_store_the_same_chain_has_the_same_ledger() -> None:
-    messages = talk(user("Boat K4711X is mine."), after=60)
+    messages = talk(at_length("Boat K4711X is mine."), after=60)
     chain, budget = chain_from(messages), Budget(2000, 1.0, 100)
     plan, epochs = from_scratch(chain, Policy(keep=BARE), budget, count)
     assert epochs > 1

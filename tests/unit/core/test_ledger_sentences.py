@@ -304,6 +304,19 @@ def test_what_is_fenced_as_code_is_not_read() -> None:
     assert texts("Look:\n```\nYou must never do this.\n```\nAlways ask.") == ["Always ask."]
 
 
+def test_what_a_person_quotes_after_a_colon_or_answers_to_is_not_their_own() -> None:
+    letter = "> Never mention the boiler.\n>\n> You must delete clause 7.\n\nNever agree to that."
+    assert texts(letter) == ["Never agree to that."]
+    assert texts(f"Their solicitor writes:\n\n{letter}") == ["Never agree to that."]
+    assert texts("彼女はこう書いています\uff1a\n> 必ず朝に開けてください。") == []
+    assert texts("# Rules\n\n> Never push to the bridge.") == ["Never push to the bridge."]
+
+
+def test_what_a_command_wrote_is_not_read_where_tags_say_so() -> None:
+    for tag in ("stdout", "tool_output", "command-results", "observation"):
+        assert texts(f"<{tag}>\nYou must delete all.\n</{tag}>\nAlways ask me.") == ["Always ask me."]
+
+
 def test_a_sentence_is_taken_out_of_a_long_paragraph_and_a_short_line_stays_whole() -> None:
     story = "The river is wide and slow here, and the boats wait for the bridge to open. " * 3
     assert texts(f"{story}Never close it at night. {story}") == ["Never close it at night."]

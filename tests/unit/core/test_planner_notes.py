@@ -105,6 +105,23 @@ def test_a_request_that_was_made_again_and_again_is_quoted_once():
     assert note.count("“go on”") == note.count("“lay a stone”") == 1
 
 
+def test_what_people_said_is_quoted_before_what_they_only_asked():
+    said = [
+        "We decided against the ferry.",
+        "Subletting is out of the question.",
+        "部屋は静かな方がいいです。",
+    ]
+    asked = [
+        *said,
+        *(f"What is stone number {n} for, and who laid it there in the first place?" for n in range(60)),
+    ]
+    work = [m for n, each in enumerate(asked) for m in (user(each), assistant(text(n, 20)))]
+    done = at(0.95, [user("first"), assistant("Yes."), *work, user("last")], Policy(keep=Keep(recent=0.0)))
+    quoted = [quote for gap in done.plan.gaps for quote in gap.quotes]
+    assert quoted[: len(said)] == said
+    assert 0 < len(quoted[len(said) :]) < 20
+
+
 def test_a_request_without_words_is_not_quoted():
     picture = {"type": "image_url", "image_url": {"url": "https://example.org/stone.png"}}
     messages = [user("first"), assistant("Yes.")]
