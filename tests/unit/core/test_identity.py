@@ -349,6 +349,10 @@ def test_identities_are_what_earlier_releases_have_stored():
         "d34ffc958e700fc1": {"role": "user", "content": texts},
         "fabbe832ddffe6ed": {"role": "assistant", "content": [THOUGHT, *texts, PICTURE]},
         "4383bd10a1961b9a": ANSWER,
+        "5ee44e01136830da": {"role": "assistant", "content": None, "refusal": "I can't."},
+        "eaeb1a4ff6c1dcd3": {"role": "assistant", "content": None, "audio": {"id": "audio_1"}},
+        "88fedf52c0f1240e": {"role": "tool", "tool_call_id": "c1", "content": "Sunny."},
+        "5bcce7486802ddb3": {"role": "user", "name": "jo", "content": "Hi"},
     }
     assert {identity(each).hex()[:16]: each for each in stored.values()} == stored
 
