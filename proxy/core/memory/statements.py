@@ -6,7 +6,6 @@ at Siemens" no longer works there. A question supports nothing, and what somebod
 Rome") only a sentence that says as much. A date may follow from the date of a line that says "yesterday".
 """
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -17,11 +16,10 @@ from proxy.core.extraction.facts import facts_in
 from proxy.core.extraction.reading import OUTRIGHT, strength_of
 from proxy.core.memory.records import Trust
 from proxy.core.memory.utterances import Utterance
-from proxy.core.summaries.verification import Evidence, unfounded
+from proxy.core.summaries.verification import Evidence, unfounded, unknown_names
 from proxy.core.text.lexicon.binding import QUESTION
 from proxy.core.text.lexicon.remembering import ENDED, IMAGINED, IMAGINES, ORDERS, WITH_NEGATION
 from proxy.core.text.lexicon.rules import CLAUSE_END, NEGATION, RELIEF
-from proxy.core.text.lexicon.words import GERMAN, MONTHS
 from proxy.core.text.numbers import all_numbers
 from proxy.core.text.words import sentences_in, words_of
 
@@ -31,9 +29,6 @@ _TOGETHER = 3
 """Most consecutive sentences that may support one: sentences far apart have the words of almost anything."""
 _NEAR = 7
 """Most days between a date and a line that calls it "yesterday" or "on Friday"."""
-_FOLLOWING = re.compile(r"(?<=[^\W_][ ,]) ?(\w{2,})")
-"""A word that does not begin a sentence."""
-_MONTHS = frozenset(name.lower() for names in MONTHS for name in names.split())
 
 
 class Support(NamedTuple):
@@ -142,12 +137,7 @@ def _is_founded(text: str, stated: Sequence[_Stated]) -> bool:
     undated = _undated(text)
     if next(unfounded(undated, evidence), None) is not None:
         return False
-    if GERMAN.search(undated):
-        return True  # it capitalises all nouns, so that names cannot be told
-    following: list[str] = _FOLLOWING.findall(undated)
-    names = (each for each in following if each[0].isupper() and each.lower() not in _MONTHS)
-    words = words_of(said)
-    return all(words_of(name) <= words for name in names)
+    return next(unknown_names(undated, words_of(said)), None) is None
 
 
 def _dates_in(text: str) -> list[str]:

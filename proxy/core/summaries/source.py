@@ -24,7 +24,8 @@ from proxy.core.planning.plan import Anchor, Span
 from proxy.core.planning.situation import Situation
 from proxy.core.summaries.extractive import EARLIER, of_users
 from proxy.core.summaries.prompt import TOKEN_CHARACTERS
-from proxy.core.summaries.verification import Evidence, UserRules
+from proxy.core.summaries.reversals import UserRules
+from proxy.core.summaries.verification import Evidence
 from proxy.core.text.cutting import ends_of
 
 PIECE_TOKENS = 12_000

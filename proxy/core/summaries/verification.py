@@ -1,34 +1,31 @@
 """Check by code whether a summary is faithful to its source.
 
-A summary is refused if the model made something up or reversed it: numbers, paths, ids, URLs and addresses
-that the source lacks, user rules turned into their opposite, orders that no user gave. Notation does not
-matter (`1,000` or `1000`, quotes, markdown, case), so that a faithful summary is not refused.
+A summary is refused if the model made something up or reversed it: numbers, paths, ids, URLs, addresses and
+names that the source lacks, numbers with another unit than it has there, user rules turned into their
+opposite, orders that no user gave and decisions that none made. Notation does not matter (`1,000` or `1000`,
+quotes, markdown, case), so that a faithful summary is not refused.
 """
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
 from proxy.core.extraction.facts import facts_in
 from proxy.core.extraction.kinds import LONGEST
-from proxy.core.extraction.reading import BINDS, OUTRIGHT, strength_of
 from proxy.core.lazy import lazy
+from proxy.core.summaries.reversals import UserRules, turned_around
 from proxy.core.text.lexicon.rules import (
     ASSENT,
     CLAIM,
-    CLAUSE_END,
     CONSTRAINTS_HEADING,
-    NEGATED_DEMAND,
-    NEGATION,
+    DONE,
     NEXT_CLAUSE,
     NOTHING_STATED,
-    RELIEF,
-    TAKEN_BACK,
 )
-from proxy.core.text.lexicon.words import LISTING, ROUNDING
-from proxy.core.text.numbers import all_numbers, is_decimal, numbers_in
+from proxy.core.text.lexicon.words import GERMAN, LISTING, MONTHS, NO_NAMES, ROUNDING, UNSPACED
+from proxy.core.text.numbers import Number, all_numbers, is_decimal, measured_in, numbers_in, spelt_in
 from proxy.core.text.words import sentences_in, share, words_of
 
 UNFOUNDED, TURNED, ASCRIBED = "unfounded", "turned_around", "ascribed"
@@ -43,7 +40,7 @@ class Evidence:
     text: str
     user_text: str
     """What users said in it, including what earlier, already checked summaries say that users said."""
-    user_rules: "UserRules | None" = None
+    user_rules: UserRules | None = None
     """The users' rules in the whole gap, if this is a piece of it: they apply to the piece too."""
 
     @lazy
@@ -53,8 +50,31 @@ class Evidence:
         return plain + _flat(_ESCAPE.sub(" ", self.text)) if "\\" in self.text else plain
 
     @lazy
+    def words(self) -> frozenset[str]:
+        return words_of(self.text)
+
+    @lazy
     def numbers(self) -> frozenset[str]:
         return all_numbers(_normal(self.text))
+
+    @lazy
+    def measures(self) -> Mapping[str, set[str]]:
+        """By reading, what the numbers of the source measure."""
+        found: dict[str, set[str]] = {}
+        for number in measured_in(_normal(self.text)):
+            for reading in number.readings if number.measure else ():
+                found.setdefault(reading, set()).update(number.measure)
+        return found
+
+    @lazy
+    def counts(self) -> Mapping[str, set[str]]:
+        """By the stem of what is counted, the readings of the numbers before it."""
+        found: dict[str, set[str]] = {}
+        text = _normal(self.text)
+        for number in measured_in(text):
+            for stem in _counted_at(text, number.end):
+                found.setdefault(stem, set()).update(number.readings)
+        return found
 
     @lazy
     def sizes(self) -> list[Decimal]:
@@ -96,6 +116,13 @@ _ROUNDED = re.compile(rf"(?:{ROUNDING})\s*[$€£¥]?\s*$", re.IGNORECASE)
 _ROUNDING = Decimal("0.05")
 _SEPARATOR = re.compile(LISTING)
 _MOST_LISTED = 20
+_FOLLOWING = re.compile(r"(?<=[^\W_][ ,]) ?(\w{2,})")
+"""A word that does not begin a sentence."""
+_CAPITAL = re.compile(r"(?<!\S)\W?[A-Z]")
+_LABEL = re.compile(r"^[^\w\n]*\w+(?:[ /]\w+){0,3}:(?=\s)", re.MULTILINE)
+"""What stands before a list or a sentence: `Key Decisions:`."""
+_NO_NAMES = frozenset(" ".join(MONTHS).lower().split()) | NO_NAMES
+_COUNTED_WORD = re.compile(rf"[ \u00a0]?([^\W\d_{UNSPACED}]{{3,}}|[^\W\d_]{{1,3}})")
 
 
 def unfounded(summary: str, evidence: Evidence) -> Iterator[str]:
@@ -116,11 +143,36 @@ def unfounded(summary: str, evidence: Evidence) -> Iterator[str]:
         if not (is_words and all(f" {word} " in evidence.flat for word in value.split())):
             yield fact.value
     yield from _unfounded_numbers(rest, evidence)
+    for line in _LABEL.sub("", text).splitlines():
+        names = [name for name in unknown_names(line, evidence.words) if name.istitle()]
+        is_title = 2 * len(_CAPITAL.findall(line)) > len(line.split())
+        yield from (name for name in names if not is_title and _flat(name).strip() not in evidence.flat)
+
+
+def unknown_names(sentence: str, known: frozenset[str]) -> Iterator[str]:
+    """Yield the names within a sentence that are not among the ``known`` words.
+
+    A name is a word with a capital that does not begin the sentence. In German all nouns have one, so that
+    names cannot be told.
+    """
+    if GERMAN.search(sentence):
+        return
+    for word in _FOLLOWING.findall(sentence):
+        if word[0].isupper() and word.lower() not in _NO_NAMES and not words_of(word) <= known:
+            yield word
 
 
 def _unfounded_numbers(text: str, evidence: Evidence) -> Iterator[str]:
+    for number in spelt_in(text):
+        stems = _counted_at(text, number.end)
+        counts = set[str]().union(*(evidence.counts.get(stem, ()) for stem in stems))
+        is_another = bool(counts) and counts.isdisjoint(number.readings)
+        if is_another or _measures_another(number, evidence):
+            yield text[number.start : number.end]
     for number in numbers_in(text):
         if number.readings & evidence.numbers:
+            if _measures_another(number, evidence):
+                yield text[number.start : number.end]
             continue
         before, after = text[: number.start], text[number.end :].partition("\n")[0]
         is_rounded = any(  # from one that the source has
@@ -133,6 +185,25 @@ def _unfounded_numbers(text: str, evidence: Evidence) -> Iterator[str]:
         is_count = 2 <= count <= _MOST_LISTED and str(count) in number.readings
         if not (is_rounded or is_count):
             yield text[number.start : number.end]
+
+
+def _measures_another(number: Number, evidence: Evidence) -> bool:
+    """Whether the source has a number with another unit of the same kind alone: dollars, and no euros."""
+    said = set[str]().union(*(evidence.measures.get(each, ()) for each in number.readings))
+    kinds = {_kind_of(measure) for measure in said - number.measure} - set(
+        map(_kind_of, said & number.measure)
+    )
+    return any(_kind_of(measure) in kinds for measure in number.measure)
+
+
+def _kind_of(measure: str) -> str:
+    return measure.partition(":")[0]
+
+
+def _counted_at(text: str, end: int) -> frozenset[str]:
+    """The stem of the word behind a number, which it counts."""
+    word = _COUNTED_WORD.match(text, end)
+    return words_of(word[1]) if word else frozenset()
 
 
 def _significant(number: Decimal) -> int:
@@ -162,25 +233,29 @@ def _has_users_words(summary: str, evidence: Evidence) -> bool:
     """Whether all claims of ``summary`` about the user are backed by the user's words."""
     of_users = evidence.user_text
     users, squeezed = words_of(of_users), _squeezed(of_users)
-    for claim, is_assent in _claims(summary):
+    for claim, kind in _claims(summary):
         quotes = _QUOTED.findall(claim)
         words = words_of(_QUOTED.sub(" ", claim))
         if not all(_squeezed(quote) in squeezed for quote in quotes):
             return False
         if quotes or (not words and of_users.strip()):
             continue
-        if is_assent and ASSENT.search(of_users) and share(words, words_of(evidence.text)) >= _AGREED_SHARE:
+        verb = DONE.search(claim) if kind == "done" else None
+        if verb and not words_of(verb[0]) <= evidence.words:
+            return False
+        is_assent = kind != "asked" and ASSENT.search(of_users)
+        if is_assent and share(words, evidence.words) >= _AGREED_SHARE:
             continue
-        if share(words, users) < (_AGREED_SHARE if is_assent else _ASKED_SHARE):
+        if share(words, users) < (_AGREED_SHARE if kind == "agreed" else _ASKED_SHARE):
             return False
     return True
 
 
-def _claims(summary: str) -> Iterator[tuple[str, bool]]:
-    """Yield a summary's claims about the user, each with whether it claims an assent."""
+def _claims(summary: str) -> Iterator[tuple[str, str]]:
+    """Yield a summary's claims about the user, each with what it claims: asked, agreed, decided or done."""
     for match in CLAIM.finditer(summary):
         claim = " ".join(filter(None, match.groups()))
-        yield NEXT_CLAUSE.split(claim, maxsplit=1)[0], str(match.lastgroup).startswith("agreed")
+        yield NEXT_CLAUSE.split(claim, maxsplit=1)[0], str(match.lastgroup).partition("_")[0]
     is_listed = False
     listed: list[str] = []
     for line in summary.splitlines():
@@ -192,88 +267,8 @@ def _claims(summary: str) -> Iterator[tuple[str, bool]]:
             is_listed = not line.strip() and not listed
         elif is_listed:
             listed += sentences_in(line)
-    yield from ((item, False) for item in listed if not NOTHING_STATED.match(item))
+    yield from ((item, "asked") for item in listed if not NOTHING_STATED.match(item))
 
 
 def _squeezed(text: str) -> str:
     return re.sub(r"[\W_]+", "", text).casefold()
-
-
-# --- reversed rules: "do not deploy" must not become "may deploy" ---
-# What code can detect reliably: a binding sentence of a user is negated, and a sentence of the summary has
-# its words without any negation; or the other way round. If the source says both, the summary may too.
-
-_ONE_IN = 5
-"""A sentence on the same subject as a rule lacks at most one in this many of the rule's words."""
-_LEAST_WORDS = 2
-
-
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    text: str
-    words: frozenset[str]
-    is_negated: bool
-
-
-class UserRules:
-    """The users' rules, read once and used to check any number of summaries."""
-
-    def __init__(self, user_text: str) -> None:
-        self._sentences = sentences_in(user_text)
-
-    @lazy
-    def binding(self) -> list[_Rule]:
-        """What users demand or forbid, in the order in which they said it; the same words count once."""
-        rules: dict[tuple[frozenset[str], bool], _Rule] = {}
-        for sentence in dict.fromkeys(self._sentences):
-            strength = strength_of(sentence)
-            if strength < BINDS:
-                continue
-            bare = NEGATED_DEMAND.sub(" ", sentence)
-            is_negated = bool(NEGATION.search(bare))
-            words = words_of(NEGATION.sub(" ", bare))
-            if strength >= (BINDS if is_negated else OUTRIGHT) and len(words) >= _LEAST_WORDS:
-                rules.setdefault((words, is_negated), _Rule(sentence, words, is_negated))
-        return [*rules.values()]
-
-    @lazy
-    def said(self) -> set[tuple[frozenset[str], bool]]:
-        return _said_in(self._sentences)
-
-
-def _said_in(sentences: Iterable[str]) -> set[tuple[frozenset[str], bool]]:
-    """Return the words of sentences, each with whether it is negated."""
-    return {(words_of(each), bool(NEGATION.search(NEGATED_DEMAND.sub(" ", each)))) for each in sentences}
-
-
-def turned_around(summary: str, rules: UserRules, source: str) -> str | None:
-    """Return the first user rule that ``summary``, made from ``source``, reverses; None if there is none."""
-    claims: list[str] = []
-    heading = ""
-    for line in summary.splitlines():  # sentences under a heading with it: `Never: deploy on Fridays`
-        plain = line.strip().strip("*#_ ")
-        if not plain or plain.endswith((":", "\uff1a")):
-            heading = plain
-        else:
-            claims += (f"{heading} {each}".strip() for each in sentences_in(plain))
-    allowed = [words_of(each) for each in claims if not (NEGATION.search(each) or RELIEF.search(each))]
-    clauses = (clause for claim in claims for clause in CLAUSE_END.split(claim))
-    taken_back = [words_of(clause) for clause in clauses if TAKEN_BACK.search(clause)]
-    turned = [
-        rule
-        for rule in rules.binding
-        if any(_is_about(rule, words) for words in (allowed if rule.is_negated else taken_back))
-    ]
-    if not turned:
-        return None
-    # If the source has the opposite too, a newer rule may have replaced the older one.
-    said = rules.said | _said_in(sentences_in(source))
-    for rule in turned:
-        if not any(_is_about(rule, words) for words, is_negated in said if is_negated != rule.is_negated):
-            return rule.text
-    return None
-
-
-def _is_about(rule: _Rule, words: frozenset[str]) -> bool:
-    """Whether a sentence of these words is on the same subject as a rule."""
-    return len(rule.words - words) <= len(rule.words) // _ONE_IN

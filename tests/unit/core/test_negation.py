@@ -9,8 +9,9 @@ from proxy.core.budget.budget import Budget
 from proxy.core.planning.plan import EMPTY
 from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
+from proxy.core.summaries.reversals import UserRules, turned_around
 from proxy.core.summaries.source import Source, source_of
-from proxy.core.summaries.verification import TURNED, UserRules, fault_in, turned_around
+from proxy.core.summaries.verification import TURNED, fault_in
 from tests.support.conversations import assistant, chain_from, count, user
 
 HONEST = "Work went on at the harbour and the bridge. The assistant looked at each gate."

@@ -124,6 +124,98 @@ def test_rules_are_held_in_six_languages(language: str) -> None:
     assert fault_in(rule, evidence) is None
 
 
+FAMILY = """[user] We land at 23:40. Never suggest a boat trip: Ida gets seasick. Call Marta before 10am.
+[user] Do not rename the columns since the dashboards need them. Our budget is 1,800 euros for three nights.
+[user] We decided against Redis. We chose Vue. The parcel weighs 12 kg, the walk takes 45 minutes.
+[assistant] The hostel is £45 a night, and the deposit 25万5千円."""
+TALK = Evidence(FAMILY, FAMILY.replace("[user] ", "").partition("[assistant]")[0])
+
+
+@pytest.mark.parametrize(
+    "turned",
+    [
+        "A boat trip may be suggested.",
+        "You may suggest a boat trip for Ida.",
+        "The user wants a boat trip suggested.",
+        "The columns may be renamed.",
+        "The user decided to use Redis.",
+        "The team chose Redis.",
+        "Vue was ruled out.",
+    ],
+)
+def test_a_reason_beside_a_rule_shields_no_reversal_of_it(turned: str) -> None:
+    assert fault_in(turned, TALK) == TURNED
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "The budget is 1,800 dollars.",
+        "Call Marta before 10 pm.",
+        "They land at 11:40 am.",
+        "They land at 11:40 in the morning.",
+        "The parcel weighs 12 grams.",
+        "The walk takes 45 hours.",
+        "The hostel is 45 euros a night.",
+        "The budget is for four nights.",
+        "The deposit is 25万円.",
+        "Call Mario before 10am.",
+    ],
+)
+def test_another_unit_half_of_the_day_number_word_or_name_is_refused(wrong: str) -> None:
+    assert fault_in(wrong, TALK) == UNFOUNDED
+
+
+@pytest.mark.parametrize(
+    "honest",
+    [
+        "No boat trip is to be suggested, as Ida gets seasick.",
+        "The budget is EUR 1,800 (€1,800) for 3 nights.",
+        "Marta is called before 10:00, and the landing is at 11:40 pm on a Monday.",
+        "The parcel weighs 12 kilograms; the walk takes 45 min.",
+        "The hostel is 45 pounds, and the deposit 255,000円.",
+        "Key Decisions: Redis Was Ruled Out. They chose Vue over Redis.",
+        "The user decided that Redis would not be used.",
+    ],
+)
+def test_the_same_in_another_notation_passes(honest: str) -> None:
+    assert fault_in(honest, TALK) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "honest", "wrong"),
+    [
+        ("Der Termin ist um 8 Uhr abends.", "Der Termin ist um 20:00.", "Der Termin ist um 8 Uhr morgens."),
+        ("Die Miete beträgt 950 Euro.", "Die Miete: 950 €.", "Die Miete beträgt 950 Dollar."),
+        ("La cena es a las 9 de la noche.", "La cena es a las 21:00.", "La cena es a las 9 de la mañana."),
+        ("Le trajet dure 45 minutes.", "Le trajet prend 45 min.", "Le trajet dure 45 heures."),
+        ("J'ai deux chats.", "L'utilisateur a 2 chats.", "L'utilisateur a trois chats."),
+        ("会議は午後3時です。", "会議は15:00から。", "会議は午前3時です。"),
+        ("费用是200美元。", "费用为$200。", "费用是200欧元。"),
+        ("我有两个孩子。", "用户有2个孩子。", "用户有三个孩子。"),
+    ],
+)
+def test_units_times_and_counts_are_held_in_six_languages(said: str, honest: str, wrong: str) -> None:
+    assert fault_in(honest, Evidence(said, said)) is None
+    assert fault_in(wrong, Evidence(said, said)) == UNFOUNDED
+
+
+@pytest.mark.parametrize(
+    ("said", "honest", "turned"),
+    [
+        ("Wir haben uns gegen Oracle entschieden.", "Oracle wurde verworfen.", "Man hat Oracle gewählt."),
+        ("On a renoncé à Oracle.", "Oracle est écarté.", "On a choisi Oracle."),
+        ("Decidimos no usar Firebase.", "Se descartó Firebase.", "Decidieron usar Firebase."),
+        ("Oracleは使わないことに決めました。", "Oracleは不採用。", "Oracleを使うことに決めました。"),
+        ("我们放弃了Kafka。", "Kafka已被放弃。", "我们选择了Kafka。"),
+        ("周五绝对不要部署。", "周五禁止部署。", "周五可以部署。"),
+    ],
+)
+def test_decisions_are_held_in_six_languages(said: str, honest: str, turned: str) -> None:
+    assert fault_in(honest, Evidence(said, said)) is None
+    assert fault_in(turned, Evidence(said, said)) == TURNED
+
+
 def test_a_rule_that_was_lifted_later_may_be_told_as_lifted() -> None:
     said = "Never deploy on Fridays.\nOkay, you may deploy on Fridays from now on."
     assert fault_in("The user lifted it: deploy on Fridays.", Evidence(said, said)) is None
@@ -149,6 +241,9 @@ def test_a_negation_that_demands_is_none(rule: str, summary: str) -> None:
         "The user confirmed payment.",
         "User constraints: delete everything first.",
         'The user said to go, and asked: "Delete everything at once".',
+        "The user cancelled the tests.",
+        "The user decided to move to another town.",
+        "Der Nutzer hat die Reise storniert.",
         "Der Nutzer hat die Löschung der Datenbank genehmigt.",
         "El usuario aprobó borrar la base de datos.",
         "L'utilisateur a ordonné de supprimer la base.",
@@ -164,7 +259,7 @@ def test_a_bare_yes_approves_what_was_proposed_and_nothing_else() -> None:
     told = "[assistant] Shall I drop the staging table?\n[user] Yes, go ahead."
     evidence = Evidence(told, "Yes, go ahead.")
     assert fault_in("The user approved dropping the staging table.", evidence) is None
-    assert fault_in("The user approved shipping spare parts to Berlin.", evidence) == ASCRIBED
+    assert fault_in("The user approved shipping spare parts to the harbour.", evidence) == ASCRIBED
 
 
 def test_without_a_word_of_any_user_nothing_was_ordered() -> None:

@@ -126,6 +126,48 @@ COMMANDS = pattern_of(
     )
 )
 
+ASIDE = re.compile(
+    "绝对|絕對|千万|千萬|一定|务必|務必|[请請把将將]|要(?!求)|应该?|應該?|得(?!到)|[会會]|[我咱他]?[们們]|我|用[户戶]"
+    "|ユーザー?|私(?:たち)?|我々"
+)
+"""What stresses a demand, or says whose it is, in Japanese and Chinese; compare MODAL_WORDS."""
+
+GERMAN_PARTICIPLE = re.compile(
+    r"(?:(?<=\b)|(?<=\b(?:an|ab|um))|(?<=\b(?:auf|aus|ein|vor|mit)))ge(?=\w{4,}(?:t|en)\b)", re.IGNORECASE
+)
+"""What a German participle has before the stem of its verb: `gelöscht` of `löschen`."""
+
+# --- decisions ---
+
+DECIDES = pattern_of(
+    (
+        r"""decid\w+|decision|cho(?:ose|se|sen)s?|opt(?:s|ed) for|pick(?:s|ed)|select(?:s|ed)|settled on
+        |we(?:nt|re going) with
+        |entsch(?:ied|eid)\w*|beschl(?:oss|ieß)\w*|(?:aus)?(?:ge)?wählt(?:e[nt]?)?
+        |décid\w+|décision|chois\w+|opté\w*|decidi\w+|decisión|elegi\w+|eligi\w+|escogi\w+""",
+        "ことにし(?:た|まし)|決め|決定|選[びんぶ]|採用|决定|选择|選擇|选用|選用|采用",
+    )
+)
+REJECTS = pattern_of(
+    (
+        r"""rul(?:ed?|es|ing) out|reject(?:s|ed)?|dismissed|turned down|verworfen|verwarf\w*|abgelehnt
+        |ausgeschlossen|renonc\w+|écart\w+|rejet\w+|descart\w+|rechaz\w+""",
+        "見送|却下|放弃|放棄|否决|否決|弃用|棄用",
+    )
+)
+"""Decisions against something, in one word."""
+AGAINST = pattern_of(("against|gegen|en contra de|contra|contre", "反对|反對"))
+PREFERS = pattern_of(("over|plutôt que|antes que|lieber als", "より|而非"))
+"""What stands between what is chosen and what is not."""
+USING = pattern_of(
+    (
+        r"""us(?:e|es|ed|ing)|go(?:ing)? with|verwenden?|verwendet|benutz\w+|(?:ein)?nutzen|einsetzen|usa[rn]?
+        |utili[sz]\w+""",
+        "使用|使[うわい]|用",
+    )
+)
+"""What is decided on is used."""
+
 # --- changes ---
 
 CHANGE = (
@@ -190,6 +232,21 @@ _AGREED = (
     r"|(?:aprob\w+|confirm\w+|autoriz\w+|acept\w+|permit\w+)"
     r"|(?:a )?(?:approuv\w+|confirm\w+|autoris\w+|accept\w+|permis)"
 )
+_DECIDED = (
+    r"(?:decid|cho[os]s?e|opt(?:ed|s) for|pick|select|settled on|went with|prefer"
+    r"|rul(?:ed?|es) out|reject|dismiss|turned down)\w*"
+    r"|(?:entschied\w*|entschieden|beschloss|wählte|verwarf)"
+    r"|(?:decid\w+|elig\w+|eleg\w+|escog\w+|descart\w+|rechaz\w+)"
+    r"|(?:a )?(?:décid\w+|chois\w+|opté|écart\w+|renonc\w+|rejet\w+)"
+)
+_DONE = (
+    r"(?:cancel|book|order(?=ed|s)|resign|hire(?=[ds])|fire(?=[ds])|sign(?=ed|s))\w*"
+    r"|(?:stornier|kündig|bucht|bestell|gebucht)\w*|abgesagt"
+    r"|(?:cancel|anul|reserv|compr|vend)(?:ó|aba|a|ía|ió|ado|ido)\b"
+    r"|(?:a )?(?:annul|réserv|command|achet|résili)(?:é|ait)\b"
+    r"|取り消|キャンセル|予約|購入|取消|预订|預訂|购买|購買"
+)
+"""Verbs of what a user may have done, which has to be told with a verb of the source."""
 _USER = (
     r"\b(?:user|client|customer|human|benutzer(?:in)?|nutzer(?:in)?|anwender(?:in)?|usuari[oa]|cliente"
     r"|utilisat(?:eur|rice))s?\b(?! (?:constraints?|requirements?)\b)"
@@ -202,19 +259,38 @@ _UNSPACED_USER = r"(?:ユーザー?|用户|用戶|客户|客戶)"
 CLAIM = re.compile(
     rf"{_USER}{_BETWEEN}(?:{_ASKED})(?P<asked>[^\n]*)"
     rf"|{_USER}{_BETWEEN}(?:{_AGREED})(?P<agreed>[^\n]*)"
+    rf"|{_USER}{_BETWEEN}(?:{_DECIDED})(?P<decided>[^\n]*)"
+    rf"|{_USER}{_BETWEEN}(?P<done>(?:{_DONE})[^\n]*)"
+    rf"|{_USER} (?:hat|hatte) (?P<decided_before>[^\n.;]*) (?:entschieden|beschlossen|gewählt|verworfen"
+    r"|abgelehnt)\b"
+    rf"|{_USER} (?:hat|hatte) (?P<done_before>[^\n.;]* (?:storniert|abgesagt|gekündigt|gebucht|bestellt))\b"
     rf"|{_USER} (?:hat|hatte) (?P<agreed_before>[^\n.;]*) (?:gebeten|verlangt|gefordert|beauftragt|angewiesen"
     r"|genehmigt|bestätigt|erlaubt|zugestimmt)\b"
     rf"|{_UNSPACED_USER}([^\n。]*(?:依頼|要求|指示|求め|頼|请求|請求|命令|希望|让|讓|请|請))(?P<asked_unspaced>[^\n。]*)"
-    rf"|{_UNSPACED_USER}([^\n。]*(?:承認|許可|同意|確認|批准|确认|允许|允許|授权|授權))(?P<agreed_unspaced>[^\n。]*)",
+    rf"|{_UNSPACED_USER}([^\n。]*(?:承認|許可|同意|確認|批准|确认|允许|允許|授权|授權))(?P<agreed_unspaced>[^\n。]*)"
+    rf"|{_UNSPACED_USER}([^\n。]*(?:決め|決定|選[びんぶ]|採用|决定|选择|選擇|放弃|放棄|却下))(?P<decided_unspaced>[^\n。]*)"
+    rf"|{_UNSPACED_USER}(?P<done_unspaced>[^\n。]*(?:取り消|キャンセル|予約|購入|取消|预订|預訂|购买|購買)[^\n。]*)",
     re.IGNORECASE,
 )
-"""A claim that the user asked for or agreed to something; the last group that matched tells which."""
+"""A claim that the user asked for something, agreed to it, decided or did it.
+
+The last group that matched tells which.
+"""
+DONE = re.compile(_DONE, re.IGNORECASE)
 NEXT_CLAUSE = re.compile(
     r"[;.!?。](?:\s|$)|,? (?:and|but|so|while|which|und|aber|y|pero|et|mais) (?:then )?(?:the )?"
     r"(?:assistant|agent|it|model|tool|der|die|das|el|la|le|l['\u2019])\b|\bassistant\b",
     re.IGNORECASE,
 )
 CLAUSE_END = re.compile(r"[,;:\uff0c\uff1b、。]|\b(?:and|but|while|und|aber|y|pero|et|mais)\b|[\u2013\u2014]")
+REASON = pattern_of(
+    (
+        r"""because|since|so that|given that|weil|damit|parce que|puisque|afin|porque|ya que
+        |puesto que|para que""",
+        "因为|因為|所以|ので|から|ため",
+    )
+)
+"""The beginning of a reason, which belongs to no rule."""
 ASSENT = pattern_of(
     (
         r"""yes|yep|yeah|ok(?:ay)?|sure|approved?|confirm(?:ed)?|agreed?|go ahead|do it|please do|fine

@@ -307,6 +307,11 @@ MONTHS = (
     "Dec December Dez Dezember diciembre décembre",
 )
 """Names of the months from January on, in the case in which they are written."""
+NO_NAMES = frozenset(
+    """monday tuesday wednesday thursday friday saturday sunday english german french spanish japanese
+    chinese""".split()
+)
+"""English words with a capital that a text may use of what is said in other words: days and languages."""
 HAN_NUMERALS: Mapping[str, str] = dict(
     zip("一二三四五六七八九十两兩百", "1 2 3 4 5 6 7 8 9 10 2 2 100".split(), strict=True)
 )
