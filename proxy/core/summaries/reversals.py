@@ -52,7 +52,7 @@ def _said(text: str) -> _Said:
     is_decision = _decides(bare)
     against = (NEGATION, REJECTS, AGAINST) if is_decision else (NEGATION,)
     is_negated = any(pattern.search(bare) for pattern in against) and not DOUBLE_NEGATION.search(bare)
-    for pattern in (*against, *((DECIDES, USING) if is_decision else ()), PERMITS, COMMANDS, ASIDE):
+    for pattern in (ASIDE, *against, *((DECIDES, USING) if is_decision else ()), PERMITS, COMMANDS):
         bare = pattern.sub(" ", bare)
     return _Said(words_of(bare) | ({_DECIDED} if is_decision else set()), is_negated)
 

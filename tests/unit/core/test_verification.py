@@ -111,6 +111,16 @@ RULES = {
         "金曜日のデプロイは許可されている。",
         "金曜日のデプロイは禁止されている。",
     ),
+    "de, stressed": (
+        "Lösch auf keinen Fall die alten Protokolle, denn die Revision braucht sie.",
+        "Die alten Protokolle dürfen gelöscht werden.",
+        "Die alten Protokolle darf man nicht löschen.",
+    ),
+    "ja, deleting": (
+        "本番データベースを削除しないでください。",
+        "本番データベースを削除してください。",
+        "本番データベースの削除は禁止。",
+    ),
     "zh": ("绝对不要在周五部署生产环境。", "可以在周五部署生产环境。", "周五不得部署生产环境。"),
 }
 

@@ -23,7 +23,7 @@ _NEGATION = (
     |ningun[oa]?|ningún|nada|nadie|ni|sin|evit\w+
     |ne(?= (?:(?!qu[e'\u2019])[^,.;:!?]){{1,40}}(?<!\b(?:au|de|en)) plus\b{_NO_LIMIT})
     |pas|jamais|aucune?|rien|personne|sans|évite[rzs]?""",
-    r"""n['\u2019]t\b|\bn['\u2019](?=[aeéiouh])|ない|なかった|せず|ません|ダメ|だめ|不|没|沒|别(?!的|人)
+    r"""n['\u2019]t\b|\bn['\u2019](?=[aeéiouh])|ない|なかった|せず|ません|ダメ|だめ|不|没|沒|未(?!来|來|必|知|婚|満|满)|别(?!的|人)
     |別(?!的|人)|勿|莫|无|無|禁|避免|避け""",
 )
 NEGATION = pattern_of(PROHIBITION, _NEGATION)
@@ -33,7 +33,7 @@ RELIEF = pattern_of(
         |denie[sd]|block(?:s|ed)?|prevent(?:s|ed)?|remove[sd]?|free of|at most|limit(?:s|ed)?|other than
         |nur|außer|statt|lehnt\w*|abgelehnt|höchstens|solo|sólo|salvo|excepto|en lugar|rechaz\w+|seulement
         |sauf|uniquement|au lieu|refus\w+|rejet\w+""",
-        "のみ|だけ|以外|拒|只|仅|僅|除",
+        "のみ|だけ|以外|拒|只|仅|僅|(?<![削删刪清移解拆扫掃])除",
     )
 )
 """A sentence with one of these may mean the same as one with a negation."""
@@ -126,11 +126,16 @@ COMMANDS = pattern_of(
     )
 )
 
-ASIDE = re.compile(
-    "绝对|絕對|千万|千萬|一定|务必|務必|[请請把将將]|要(?!求)|应该?|應該?|得(?!到)|[会會]|[我咱他]?[们們]|我|用[户戶]"
-    "|ユーザー?|私(?:たち)?|我々"
+ASIDE = pattern_of(
+    (
+        r"""(?:in|under) no (?:case|circumstances)|on any account|auf (?:gar )?keinen Fall
+        |unter keinen Umständen|en ningún caso|bajo ningun\w+ \w+|en aucun cas|sous aucun prétexte|surtout
+        |sobre todo""",
+        """绝对|絕對|绝不|絕不|千万|千萬|一定|务必|務必|[请請把将將]|要(?!求)|应该?|應該?|得(?!到)|[会會]
+        |[我咱他]?[们們]|我|用[户戶]|ユーザー?|私(?:たち)?|我々""",
+    )
 )
-"""What stresses a demand, or says whose it is, in Japanese and Chinese; compare MODAL_WORDS."""
+"""What stresses a demand; in Japanese and Chinese also what says whose it is: compare MODAL_WORDS."""
 
 GERMAN_PARTICIPLE = re.compile(
     r"(?:(?<=\b)|(?<=\b(?:an|ab|um))|(?<=\b(?:auf|aus|ein|vor|mit)))ge(?=\w{4,}(?:t|en)\b)", re.IGNORECASE
