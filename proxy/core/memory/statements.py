@@ -3,7 +3,8 @@
 A few lines support a sentence if they contain enough of its words and everything exact in it (numbers, ids,
 names), and neither denies the other. The words of a denial itself need not be there: who says "I quit my job
 at Siemens" no longer works there. A question supports nothing, and what somebody imagines ("If I lived in
-Rome") only a sentence that says as much. A date may follow from the date of a line that says "yesterday".
+Rome") only a sentence that says as much. What is said of somebody near ("My brother is vegan") supports no
+sentence about the user. A date may follow from the date of a line that says "yesterday".
 """
 
 from collections import Counter
@@ -18,7 +19,16 @@ from proxy.core.memory.records import Trust
 from proxy.core.memory.utterances import Utterance
 from proxy.core.summaries.verification import Evidence, unfounded, unknown_names
 from proxy.core.text.lexicon.binding import QUESTION
-from proxy.core.text.lexicon.remembering import ENDED, IMAGINED, IMAGINES, ORDERS, WITH_NEGATION
+from proxy.core.text.lexicon.remembering import (
+    ABOUT_SOMEBODY_NEAR,
+    ABOUT_USER,
+    ENDED,
+    IMAGINED,
+    IMAGINES,
+    OF_ONESELF,
+    ORDERS,
+    WITH_NEGATION,
+)
 from proxy.core.text.lexicon.rules import CLAUSE_END, NEGATION, RELIEF
 from proxy.core.text.numbers import all_numbers
 from proxy.core.text.words import sentences_in, words_of
@@ -66,6 +76,8 @@ class Statements:
         stated = self._all if IMAGINES.search(text) else self._real
         stated = [each for each in stated if not lines or each.line in lines]
         stated = [each for each in stated if each.may_tell_of(named)]
+        if ABOUT_USER.search(text):
+            stated = [each for each in stated if each.near <= words_of(text)]
         for trust in (Trust.USER, Trust.ASSISTANT):
             pool = [each for each in stated if each.line.trust is trust or trust is Trust.ASSISTANT]
             chosen = self._covering(words, pool, together)
@@ -114,6 +126,9 @@ class _Stated:
         clauses = CLAUSE_END.split(text)
         self.clauses: Sequence[str] = clauses[:-1] if QUESTION.search(text) else clauses
         self.words: frozenset[str] = words_of(" ".join(self.clauses)) | words_of(line.name)
+        near = ABOUT_SOMEBODY_NEAR.search(text) if not OF_ONESELF.search(text) else None
+        self.near: frozenset[str] = words_of(near[0]) if near else frozenset()
+        """The words for somebody near to the speaker whom it is about."""
 
     def may_tell_of(self, named: frozenset[str]) -> bool:
         """Whether it may be about people of these names: it names one of them, or the assistant said it."""

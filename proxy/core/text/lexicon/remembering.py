@@ -119,6 +119,46 @@ PARTICLES = "にへをがとも"
 NOT_DENIED = re.compile("なければ|なくて|なきゃ|たくな|(?<!た)しか(?![しも])|なかった")
 """Japanese forms of "not" that say what has to be, what is only so, what is not wanted, or what was not."""
 
+# --- whom a sentence is about ---
+
+ABOUT_USER = re.compile(
+    r"^(?:(?:the |der |die |el |la |l['\u2019])?"
+    r"(?:user|(?:be)?nutzer(?:in)?|anwender(?:in)?|usuari[oa]|utilisat(?:eur|rice))\b(?!['\u2019]s)"
+    r"|(?:ユーザー?|用[户戶])(?!の|的))",
+    re.IGNORECASE,
+)
+"""The beginning of an item that has the user as its subject."""
+_OURS = "(?:my|our|meine?|unsere?|mis?|nuestr[oa]s?|mon|ma|mes|notre|nos)"
+_NEAR = any_of(
+    (
+        r"""brother|sister|mother|father|mum|mom|dad|son|daughter|wife|husband|partner|boyfriend|girlfriend
+        |uncle|aunt|cousin|nephew|niece|grand(?:mother|father|ma|pa|son|daughter)|parents|kids?|child(?:ren)?
+        |boss|manager|colleague|co-?worker|friend|neighbou?r|roommate|flatmate|landlord
+        |Bruder|Schwester|Mutter|Vater|Mama|Papa|Sohn|Tochter|Frau|Mann|Partnerin|Freund(?:in)?|Onkel|Tante
+        |Neffe|Nichte|Opa|Oma|Eltern|Kind(?:er)?|Chef(?:in)?|Kolleg(?:e|in)|Nachbar(?:in)?|Mitbewohner(?:in)?
+        |herman[oa]|madre|padre|mamá|papá|hij[oa]|espos[oa]|mujer|marido|pareja|novi[oa]|tí[oa]|prim[oa]
+        |sobrin[oa]|abuel[oa]|jef[ea]|compañer[oa]|amig[oa]|vecin[oa]
+        |frère|sœur|soeur|mère|père|maman|fils|fille|femme|mari|copine?|oncle|tante|neveu|nièce
+        |grand-(?:mère|père)|patronne?|collègue|amie?|voisine?""",
+        "",
+    )
+).rstrip("|")
+_NEAR_UNSPACED = (
+    "哥哥|弟弟|姐姐|妹妹|爸爸|妈妈|媽媽|父亲|父親|母亲|母親|儿子|兒子|女儿|女兒|妻子|丈夫|老公|老婆|爷爷|奶奶"
+    "|老板|上司|同事|朋友|邻居|兄|弟|姉|妹|父|母|息子|娘|妻|夫|祖父|祖母|友人|友達|同僚"
+)
+ABOUT_SOMEBODY_NEAR = re.compile(
+    rf"^\W*(?:{_OURS} (?:\w+ ){{0,2}}?(?:{_NEAR})(?! (?:and|und|y|et) (?:i|ich|yo|moi)\b)"
+    rf"|(?:我的?|私の|うちの|僕の)?(?:{_NEAR_UNSPACED})(?!と私|和我|的))",
+    re.IGNORECASE,
+)
+"""The beginning of a sentence that has somebody near to its speaker as its subject."""
+OF_ONESELF = re.compile(
+    r"(?<!\w)(?:I|ich|yo|je|j['\u2019](?=\w)|we|wir|nosotros|nous)(?!\w)|(?<!^)(?:我(?!的)|私(?!の))",
+    re.IGNORECASE,
+)
+"""The first person as another subject of the sentence: "My doctor says I am diabetic"."""
+
 # --- facts with one value at a time: where somebody lives, how many of something they have ---
 
 FIRST_PERSON = re.compile(

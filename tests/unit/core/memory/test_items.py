@@ -351,3 +351,40 @@ def test_a_model_may_say_what_stays_true_but_not_of_what_only_it_has_said() -> N
     own = judged("Ana is allergic to nuts.", line("Ana is allergic to nuts.", ASSISTANT), is_standing=True)
     assert own is not None
     assert not own.is_standing
+
+
+@pytest.mark.parametrize(
+    ("said", "wrong", "right"),
+    [
+        ("My brother Paul is vegan.", "The user is vegan.", "The user's brother Paul is vegan."),
+        ("My boss says he hates meetings.", "The user hates meetings.", "The user's boss hates meetings."),
+        ("Mein Bruder Jens ist Arzt.", "Der Nutzer ist Arzt.", "Jens, der Bruder, ist Arzt."),
+        ("Mi hermana vive en Lima.", "El usuario vive en Lima.", "La hermana vive en Lima."),
+        ("Ma mère est végétarienne.", "L'utilisateur est végétarien.", "Sa mère est végétarienne."),
+        ("我哥哥是医生。", "用户是医生。", "用户的哥哥是医生。"),
+        ("母親は糖尿病です。", "ユーザーは糖尿病である。", "ユーザーの母親は糖尿病である。"),
+    ],
+)
+def test_what_is_said_of_somebody_near_is_not_remembered_of_the_user(
+    said: str, wrong: str, right: str
+) -> None:
+    assert judged(wrong, line(said)) is None
+    assert judged(right, line(said)) is not None
+
+
+@pytest.mark.parametrize(
+    ("said", "item"),
+    [
+        ("My wife and I are vegan.", "The user is vegan."),
+        ("My mother says I am allergic to nuts.", "The user is allergic to nuts."),
+        ("My daughter Alba is seven.", "The user has a daughter, Alba, who is seven."),
+    ],
+)
+def test_what_somebody_near_has_in_common_with_the_user_is_remembered(said: str, item: str) -> None:
+    assert judged(item, line(said)) is not None
+
+
+def test_another_unit_or_half_of_the_day_is_not_remembered() -> None:
+    assert judged("The user's rent is 900 dollars.", line("My rent is 900 euros.")) is None
+    assert judged("The review is at 9 pm.", line("The review is at 9 am.")) is None
+    assert judged("The user has four children.", line("I have three children.")) is None
