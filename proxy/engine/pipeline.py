@@ -209,12 +209,9 @@ class Pipeline:
             self.background.run(self.models.stated.ask(stated, credentials), is_needed=False)
         if not session.cached.cache_key:
             session.cached.cache_key = self.naming.cache_key(session.key)
-        # The store knows when a session was last answered, by any worker. This process also knows, for each
-        # lane, when its own requests were answered, so that two models in one session do not hide each other.
-        answered, is_new_head = session.lane.answered, False
-        if last is not None and last.lane == session.lane.id:
-            answered = max(last.updated, answered or 0.0)
-            is_new_head = last.head != history.head or last.head_tokens != budget.head
+        answers = session.last_answers(history.head, budget.head, chain.hashes)
+        now, times = self.recorder.clock.now(), (answers.in_lane, answers.under_head)
+        idle, head_idle = (None if at is None else max(now - at, 0.0) for at in times)
         return Request(
             incoming=incoming,
             history=history,
@@ -224,10 +221,11 @@ class Pipeline:
             chain=chain,
             budget=budget,
             conditions=Conditions(
-                idle=max(self.recorder.clock.now() - answered, 0.0) if answered is not None else None,
+                idle=idle,
+                head_idle=head_idle,
+                head_sent=answers.sent,
                 boundary=incoming.envelope.is_boundary,
                 prices=self.models.prices(model.name).under(policy.economy),
-                is_new_head=is_new_head,
             ),
             tool=tool,
             pins=pins,

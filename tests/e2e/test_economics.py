@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import httpx2
 import pytest
@@ -214,6 +214,44 @@ async def test_another_system_prompt_makes_the_cache_cold(model: Model, chats: C
         assert told(await until_trim(chat), "epoch") == "0"
         chat.messages[0] = {"role": "system", "content": "It is ten o'clock."}
         assert told(await chat.ask("And?"), "epoch") == "1"
+
+
+async def test_agents_with_prompts_of_their_own_in_one_session_are_each_cached(
+    model: Model, chats: Chats, tmp_path: Path
+) -> None:
+    path = write_policy(tmp_path, "thrifty", POLICY)
+    async with proxying(model.url, policy=str(path)) as url:
+        agents = [chats(url, X_Session_Id="crew") for _ in range(2)]
+        for agent, prompt in zip(agents, ("You plan.", "You write code."), strict=True):
+            agent.messages.append({"role": "system", "content": prompt})
+        told_of = [await agent.ask(f"Question {n}: {LONG}") for n in range(12) for agent in agents]
+        trimming = [answer for answer in told_of if told(answer, "stage") == "trim"]
+        assert {told(answer, "epoch") for answer in trimming} == {"0"}
+        assert len(trimming) > 1
+
+
+async def test_doing_nothing_is_billed_with_the_cache_of_each_system_prompt(
+    model: Model, chats: Chats, tmp_path: Path
+) -> None:
+    model.caches = True
+
+    async def bill(policy: str) -> Any:
+        async with proxying(model.url, policy=str(write_policy(tmp_path, "thrifty", policy))) as url:
+            chat = chats(url, X_Session_Id="titled")
+            chat.messages.append({"role": "system", "content": "You are a helpful assistant."})
+            chat.members = {"model": "gpt-5"}
+            for number in range(30):
+                await chat.ask(f"Question {number}: {LONG[:400]}")
+                before = chat.messages
+                chat.messages = [{"role": "system", "content": "You suggest titles."}, *before[1:]]
+                await chat.ask("A title?")
+                chat.messages = before
+            found = await bill_of(url, (await only_session(url))["id"], 60)
+            assert bool(found["epochs"]) == (policy is POLICY)
+            return found["dollars"]
+
+    nothing, cut = await bill(POLICY.replace("4000", "400000")), await bill(POLICY)
+    assert cut["without"] == pytest.approx(nothing["spent"], rel=0.1)
 
 
 # --- prompt_cache_key ---

@@ -5,8 +5,8 @@ that sums agree exactly however they are grouped.
 
 Doing nothing means the same turn with the whole conversation, answered with as many tokens. If nothing was
 cut or recalled, that is what was sent. Otherwise its prompt is assumed to be cached as far as possible: while
-the cache is warm, the part that the previous request had, in the steps in which providers cache prefixes. A
-whole conversation that exceeds the model's window would have failed, and costs nothing.
+the cache is warm, the part that the previous request with this head had, in the steps in which providers
+cache prefixes. A whole conversation that exceeds the model's window would have failed, and costs nothing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -180,13 +180,22 @@ def added(amounts: Amounts, others: Amounts) -> dict[str, int]:
     return sums
 
 
-def kept_prompt(chain: Chain, before: Plan, plan: Plan, budget: Budget, prices: Prices, less: int = 0) -> int:
+def kept_prompt(
+    chain: Chain,
+    before: Plan,
+    plan: Plan,
+    budget: Budget,
+    prices: Prices,
+    less: int = 0,
+    sent: int | None = None,
+) -> int:
     """Return how many of a prompt's tokens a warm cache holds: those of the prefix shared with the last one.
 
     ``before`` is the plan of the previous request, which lacked the chain's newest messages, and ``less``
-    are counted tokens of the messages before these that are taken not to have been sent.
+    are counted tokens of the messages before these that are taken not to have been sent. ``sent``: how many
+    of the chain's messages that request had, where it was not the one before the newest answer.
     """
-    first = chain.sent_before
+    first = chain.sent_before if sent is None else sent
     if before is not plan and (changed := first_difference(before, plan)) is not None:
         first = min(first, changed)
     counted = budget.head + chain.tokens.between(0, first) - less

@@ -101,7 +101,8 @@ def account_of(
     cost. ``view``: counted tokens of its view, if the plan does not have all of its notes yet.
     ``summarised``: spans covered by summaries that are not in the plan, with the counted tokens of each.
     """
-    paid = situation.conditions.prices
+    conditions = situation.conditions
+    paid = conditions.prices
     if paid is None:
         return None
     prices = paid.at(situation.budget.with_head(situation.view_tokens))
@@ -113,7 +114,7 @@ def account_of(
         calls = float(rules.expected_turns)
     account = Account(
         verdict=Verdict.DUE,
-        idle=situation.conditions.idle,
+        idle=conditions.idle if conditions.head_idle is None else conditions.head_idle,
         ttl=prices.ttl,
         cached=round(prices.read_share, 4),
         written=round(prices.write_share, 4),
@@ -137,7 +138,7 @@ def _tail(situation: Situation, plan: Plan, unwritten: int) -> int:
     first, tokens = first_difference(situation.plan, plan), situation.chain.tokens
     if first is None:
         return 0
-    new = situation.chain.sent_before
+    new = situation.conditions.sent_before(situation.chain, situation.plan)
     tail = unwritten + tokens.between(first, new)
     for gap in plan.gaps:
         if gap.start >= first:
@@ -215,7 +216,7 @@ def prices_in(situation: Situation) -> Prices | None:
 
 
 def is_cold(situation: Situation) -> bool:
-    """Whether a rewrite costs nothing because the provider caches nothing of the lane's last request.
+    """Whether a rewrite costs nothing because the provider caches nothing of the last request with this head.
 
     If no answer of the lane is known, the cache counts as warm only if the lane has had an epoch.
     """
@@ -224,13 +225,13 @@ def is_cold(situation: Situation) -> bool:
         return False
     if conditions.idle is None:
         return not situation.past.epochs
-    if conditions.is_new_head or conditions.idle >= prices.ttl:
+    if conditions.head_idle is None or conditions.head_idle >= prices.ttl:
         return True
     return not prices.cached_prefix(_sent_last(situation))
 
 
 class Reading(NamedTuple):
-    """The lane's last request as a prompt to be read once more."""
+    """The lane's last request with the same head, as a prompt to be read once more."""
 
     prompt: Prompt
     seconds: float
@@ -238,17 +239,15 @@ class Reading(NamedTuple):
 
 
 def cheaper_reading(situation: Situation, afresh: int) -> Reading | None:
-    """Return the lane's last request, if reading it costs no more than ``afresh`` counted tokens uncached.
+    """Return the last request with this head, if reading it costs no more than ``afresh`` tokens uncached.
 
-    Otherwise return None. Unknown prices are those of a server that caches prefixes at hardly any cost. This
-    applies even if the policy ignores cost in deciding when epochs begin.
+    Otherwise return None. ``afresh`` are counted tokens. Unknown prices are those of a server that caches
+    prefixes at hardly any cost. This applies even if the policy ignores cost in deciding when epochs begin.
     """
     conditions, prices = situation.conditions, situation.conditions.prices
-    if not situation.policy.summary.cached_prefix or conditions.is_new_head:
+    if not situation.policy.summary.cached_prefix or prices is None or conditions.head_idle is None:
         return None
-    if prices is None or conditions.idle is None:
-        return None
-    tokens, seconds = _sent_last(situation), _RELIABLE * prices.ttl - conditions.idle
+    tokens, seconds = _sent_last(situation), _RELIABLE * prices.ttl - conditions.head_idle
     prompt = Prompt(tokens, prices.cached_prefix(tokens))
     if not prompt.cached or seconds <= 0:
         return None
@@ -257,8 +256,11 @@ def cheaper_reading(situation: Situation, afresh: int) -> Reading | None:
 
 
 def _sent_last(situation: Situation) -> int:
-    """Tokens of the lane's last request, as the model counts them."""
-    newest, tokens = situation.chain.sent_before, situation.chain.tokens
-    edits = (edit for edit in situation.plan.replacements if edit.position >= newest)
+    """Tokens of the lane's last request with this head, as the model counts them."""
+    plan, tokens = situation.plan, situation.chain.tokens
+    newest = situation.conditions.sent_before(situation.chain, plan)
+    edits = (edit for edit in plan.replacements if edit.position >= newest)
     brought = tokens.between(newest) + sum(edit.tokens - tokens[edit.position] for edit in edits)
+    gaps = (gap for gap in plan.gaps if gap.start >= newest)
+    brought += sum(gap.tokens - tokens.between(gap.start, gap.end) for gap in gaps)
     return situation.budget.with_head(situation.view_tokens - brought)

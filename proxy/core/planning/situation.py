@@ -27,7 +27,7 @@ from proxy.core.lazy import lazy
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.importance import Score, score
 from proxy.core.planning.life import NO_PAST, Past, affordable_summary
-from proxy.core.planning.plan import Anchor, Plan, view_tokens
+from proxy.core.planning.plan import EMPTY, Anchor, Plan, first_difference, view_tokens
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import RetentionClass
 from proxy.core.text.words import common_language
@@ -54,14 +54,27 @@ class Conditions(msgspec.Struct, frozen=True):
 
     idle: float | None = None
     """Seconds since the lane's last answer; None if no answer is known."""
+    head_idle: float | None = None
+    """Seconds since the lane's last answer under this request's head; None if none is known, so that the
+    provider has cached nothing."""
+    head_sent: int | None = None
+    """How many of the chain's messages the request had that was answered so; None where that is not known."""
     boundary: bool = False
     """Whether the client says that its newest message begins something new."""
     prices: Prices | None = None
     """Token prices and the cache's rules, as the policy adjusts them; None: cost does not count."""
-    is_new_head: bool = False
-    """Whether the head differs from the previous request's, so the provider's cached prefix is useless."""
     since: int = 0
     """Number of messages in the chain when its last epoch began; 0 if none is in force."""
+
+    def sent_before(self, chain: Chain, plan: Plan) -> int:
+        """Presumed number of the chain's messages in the previous request with this head.
+
+        Where ``plan`` has cut later ones meanwhile, they are those that its view still begins with.
+        """
+        presumed, sent = chain.sent_before, self.head_sent
+        if sent is None or sent >= presumed:
+            return presumed
+        return sent if plan.depth <= sent else min(sent, first_difference(EMPTY, plan) or 0)
 
 
 UNKNOWN_CONDITIONS = Conditions()

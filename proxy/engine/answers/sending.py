@@ -24,6 +24,7 @@ from proxy.engine.flow import Exchange, Request, Sent, reserve_of
 from proxy.engine.intake.naming import BODY_DIGESTS
 from proxy.engine.models.models import Models
 from proxy.engine.planning.decisions import Decisions
+from proxy.engine.sessions.session_cache import HeadUse, head_hash
 from proxy.ports import Clock, Upstream, UpstreamResponse, coding_of, is_stream
 
 _OK = 200
@@ -130,10 +131,11 @@ class Sender:
             raise
 
     def _answered(self, exchange: Exchange) -> None:
-        session = exchange.request.session
-        session.lane.answered = self.clock.now()
-        model = exchange.request.model
-        if exchange.is_tool_refused and exchange.request.history.body.has_format:
+        request, session, model = exchange.request, exchange.request.session, exchange.request.model
+        hashes = request.chain.hashes
+        use = HeadUse(self.clock.now(), len(hashes), hashes[-1] if hashes else b"")
+        session.lane.learn_head(head_hash(request.history.head, request.budget.head), use)
+        if exchange.is_tool_refused and request.history.body.has_format:
             model.refuses_tools_with_format = True
         elif exchange.is_tool_refused:
             model.refuses_tools = True

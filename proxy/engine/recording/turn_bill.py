@@ -36,7 +36,7 @@ def bill_of(exchange: Exchange, usage: Usage | None, counted: int | None) -> Bil
     whole, cut = sent, exchange.full_tokens - exchange.sent_tokens
     recalled = budget.real(rounds.ours_sent) if rounds is not None and reported is not None else 0
     if plan != EMPTY or recalled or history.hidden:
-        less = history.ours(request.chain.sent_before) + budget.tool
+        less = history.ours(request.conditions.sent_before(request.chain, EMPTY)) + budget.tool
         tokens = max(sent.tokens + cut - recalled, 0)
         whole = _written_like(sent, _estimated(request, prices, tokens, EMPTY, EMPTY, less))
     fits = whole is sent or budget.window.limit is None or whole.tokens + output <= budget.window.limit
@@ -79,10 +79,12 @@ def _estimated(
     request: Request, prices: Prices, tokens: int, before: Plan, plan: Plan, less: int = 0
 ) -> Prompt:
     """Return a prompt of which a warm cache holds :func:`kept_prompt` of these plans."""
-    conditions = request.conditions
-    if conditions.idle is None or conditions.is_new_head or conditions.idle >= prices.ttl:
+    chain, conditions = request.chain, request.conditions
+    if conditions.head_idle is None or conditions.head_idle >= prices.ttl:
         return Prompt(tokens, 0)  # the provider has nothing in its cache
-    return Prompt(tokens, min(kept_prompt(request.chain, before, plan, request.budget, prices, less), tokens))
+    before_this = conditions.sent_before(chain, plan)
+    kept = kept_prompt(chain, before, plan, request.budget, prices, less, before_this)
+    return Prompt(tokens, min(kept, tokens))
 
 
 def _written_like(sent: Prompt, estimated: Prompt) -> Prompt:

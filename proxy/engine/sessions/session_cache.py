@@ -4,8 +4,8 @@ Each session has one entry, with an entry for each of its lanes. The requests of
 them while they run, even if the cache has evicted them. Entries survive a short outage of the store.
 """
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -25,10 +25,12 @@ _ANSWER_BYTES = 512
 """Estimated bytes of an answer with hidden calls, beside the messages that replace it upstream."""
 _EPOCH_BYTES = 1024
 """Estimated bytes of an epoch, beside its texts."""
-_LANE_BYTES = 200
-"""Estimated bytes of a lane, beside its epochs."""
+_LANE_BYTES, _HEAD_BYTES = 200, 250
+"""Estimated bytes of a lane, beside its epochs and heads, and of the last answer under a head."""
 _LANES = 32
 """Most lanes cached of one session: clients choose budgets, and so the number of lanes."""
+_HEADS = 32
+"""Most heads remembered of one lane: one with a clock in it is another with each request."""
 
 
 class EpochLog(msgspec.Struct, frozen=True):
@@ -38,20 +40,63 @@ class EpochLog(msgspec.Struct, frozen=True):
     saved: int = 0
 
 
+def head_hash(head: tuple[bytes, ...], tokens: int) -> int:
+    """Return a hash, for this process alone, of a head's messages and of its ``tokens``, tools included."""
+    return hash((head, tokens))
+
+
+class HeadUse(msgspec.Struct, frozen=True):
+    """The last request with a certain head that the upstream accepted."""
+
+    at: float
+    """When it did, in seconds since 1970."""
+    length: int
+    """Number of messages after the head."""
+    tip: bytes
+    """Chain hash of the last of them."""
+
+    def length_in(self, hashes: Sequence[bytes]) -> int | None:
+        """Return how many messages of a chain the request had; None if it ended on another branch."""
+        is_before = 0 < self.length <= len(hashes) and hashes[self.length - 1] == self.tip
+        return self.length if is_before else None
+
+
+class LastAnswers(NamedTuple):
+    """When requests like one at hand were last answered, in seconds since 1970; None where nobody knows."""
+
+    in_lane: float | None
+    under_head: float | None
+    sent: int | None
+    """How many messages of the chain the last one under the same head had; None: as is usual."""
+
+
 class CachedLane(msgspec.Struct):
     """The cached state of one lane of a session."""
 
     id: str = ""
     log: EpochLog | None = None
     """The lane's epochs; None where they have not been read."""
-    answered: float | None = None
-    """When the upstream last accepted a request of the lane, in seconds since 1970."""
+    heads: dict[int, HeadUse] = {}
+    """The heads used last, by their hash, the newest last: agents that share a session, and requests for
+    titles, each have their own, and the provider caches them side by side."""
     logged: tuple[int, bool] = (-1, False)
     """The epoch in which the lane's usage was last logged, and whether it was over its budget."""
     weight: int = 0
     """Estimated bytes of the lane's epochs."""
     growth: Growth = msgspec.field(default_factory=Growth)
     """How the upstream's token count has grown with the tokens sent."""
+
+    @property
+    def answered(self) -> float | None:
+        """When the upstream last accepted a request of the lane, in seconds since 1970."""
+        return next((use.at for use in reversed(self.heads.values())), None)
+
+    def learn_head(self, head: int, use: HeadUse) -> None:
+        """Remember the request as the newest with this head."""
+        self.heads.pop(head, None)
+        self.heads[head] = use
+        if len(self.heads) > _HEADS:
+            del self.heads[next(iter(self.heads))]
 
 
 class CachedInjection(msgspec.Struct, frozen=True):
@@ -115,7 +160,8 @@ class CachedSession(msgspec.Struct):
         if self.lookup is not None and (session := self.lookup.found.session) is not None:
             texts = (*session.head, *session.pins)
             weight += _TEXT_BYTES * (len(self.lookup.found.counts) + len(texts)) + sum(map(len, texts))
-        return weight + sum([_LANE_BYTES + lane.weight for lane in self.lanes.values()])
+        lanes = self.lanes.values()
+        return weight + sum([_LANE_BYTES + _HEAD_BYTES * len(lane.heads) + lane.weight for lane in lanes])
 
     def begin_anew(self, now: float) -> float:
         """Return the time with which a turn begins the session, if the store does not have it.
@@ -248,6 +294,21 @@ class SessionState(msgspec.Struct, frozen=True):
     def may_have_ended(self) -> bool:
         """Whether this process knew the session, and could not ask the store whether it is still there."""
         return self.is_store_away and self.cached.begun > 0
+
+    def last_answers(self, head: tuple[bytes, ...], tokens: int, hashes: Sequence[bytes]) -> LastAnswers:
+        """Return when requests of the lane, and those under this head of ``tokens``, were last answered.
+
+        The store knows it of the session's last turn, by any worker. This process also knows it of each lane
+        and head of its own requests, so that two models or two agents in one session, or a chat and its
+        titles, do not hide each other.
+        """
+        answered, use, last = self.lane.answered, self.lane.heads.get(head_hash(head, tokens)), None
+        if self.found.session is not None and self.found.session.lane == self.lane.id:
+            last = self.found.session
+            answered = max(last.updated, answered or 0.0)
+        if last is not None and (last.head, last.head_tokens) == (head, tokens):
+            return LastAnswers(answered, max(last.updated, use.at if use else 0.0), None)
+        return LastAnswers(answered, use and use.at, use and use.length_in(hashes))
 
     @property
     def former_tag(self) -> str:

@@ -153,7 +153,7 @@ class CachedView:
         count = span[1] - span[0] - sum(gap.count - 1 for gap in gaps)
         ends = self._beginning(span[0]), self._beginning(span[1] - 1)
         ledgers = (Block(EARLIER, gap.ledger) for gap in gaps if gap.ledger)
-        length = situation.chain.sent_before
+        length = situation.conditions.sent_before(situation.chain, plan)
         return CachedQuestion(
             tenant=request.session.tenant,
             ask=ask_after(*ends, count, Piece(tuple(absent)).text, source.language, limit, rules),
@@ -176,9 +176,10 @@ class CachedView:
             return False
         situation, outgoing = self.situation, self.request.history.outgoing
         chain, plan = situation.chain, situation.plan
-        if max(span[1], plan.depth) > chain.sent_before:
+        length = situation.conditions.sent_before(chain, plan)
+        if max(span[1], plan.depth) > length:
             return False
-        shown = [place for run in plan.uncut(chain.sent_before) for place in run]
+        shown = [place for run in plan.uncut(length) for place in run]
         if not all(map(situation.classes.may_be_summarised, shown)):
             return False
         return not any(chain.dialect.holds_reasoning(outgoing[place]) for place in shown)

@@ -105,7 +105,7 @@ def summarised(*, idle: float | None = 10.0, policy: Policy | None = None, end: 
     """The call for one gap of a conversation that goes on after so many seconds."""
     chain = chain_from([*EXCHANGES, user("And?")])
     policy = policy or Policy()
-    conditions = Conditions(idle=idle, prices=UNKNOWN_PRICES.under(policy.economy))
+    conditions = Conditions(idle=idle, head_idle=idle, prices=UNKNOWN_PRICES.under(policy.economy))
     situation = Situation(chain, EMPTY, policy, BUDGET, count, conditions=conditions)
     return SummaryMeter().calls(situation, Plan((Gap(0, end, b"note", 50),)))
 

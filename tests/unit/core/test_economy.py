@@ -23,7 +23,7 @@ from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Economy, Stages, Summary
 from tests.support.conversations import assistant, chain_from, count, prose, user
 
-WARM = Conditions(idle=5.0, prices=UNKNOWN_PRICES)
+WARM = Conditions(idle=5.0, head_idle=5.0, prices=UNKNOWN_PRICES)
 NOTE = b'{"role": "user", "content": "[messages omitted]"}'
 
 
@@ -109,16 +109,32 @@ def test_only_an_epoch_at_trim_that_begins_for_its_size_must_pay(
     assert verdict(given, cut(0, 2), must_pay=False) is Verdict.DUE
 
 
+def test_under_a_head_that_comes_back_only_what_it_sent_is_read_anew():
+    given = situation(conditions=replace(WARM, head_sent=21))
+    account = account_of(given, cut(4, 10), must_pay=True)
+    assert account is not None
+    assert account.tail == 10 + sum(given.chain.tokens[10:21])
+
+
+def test_of_what_a_head_sent_only_the_beginning_is_left_where_a_cut_came_meanwhile():
+    given = situation(conditions=replace(WARM, head_sent=21))
+    assert not is_cold(replace(given, plan=cut(10, 14)))
+    assert not is_cold(replace(given, plan=cut(15, 30)))
+    assert is_cold(replace(given, plan=cut(2, 30)))
+
+
 @pytest.mark.parametrize(
     ("conditions", "cold"),
     [
-        (Conditions(idle=599.0, prices=UNKNOWN_PRICES), False),
-        (Conditions(idle=600.0, prices=UNKNOWN_PRICES), True),
-        (Conditions(idle=None, prices=UNKNOWN_PRICES), True),
-        (Conditions(idle=5.0, prices=UNKNOWN_PRICES, is_new_head=True), True),
-        (Conditions(idle=5.0), False),
+        (replace(WARM, head_idle=599.0), False),
+        (replace(WARM, head_idle=600.0), True),
+        (Conditions(prices=UNKNOWN_PRICES), True),
+        (replace(WARM, head_idle=None), True),
+        (replace(WARM, head_sent=2), True),
+        (replace(WARM, head_sent=10), False),
+        (replace(WARM, prices=None), False),
     ],
-    ids=["just warm", "just cold", "never answered", "another head", "no prices"],
+    ids=["just warm", "just cold", "never answered", "new head", "hardly sent", "sent", "no prices"],
 )
 def test_the_cache_is_cold(conditions: Conditions, *, cold: bool):
     assert is_cold(situation(conditions=conditions)) is cold
@@ -137,13 +153,13 @@ def test_what_is_too_short_to_be_kept_is_cold():
 
 
 def test_when_the_cache_is_cold_nothing_waits():
-    given = situation(conditions=Conditions(idle=3_600.0, prices=UNKNOWN_PRICES), expected_turns=1)
+    given = situation(conditions=replace(WARM, head_idle=3_600.0), expected_turns=1)
     assert verdict(given, cut(0, 2)) is Verdict.COLD
 
 
 def test_the_policy_overrules_the_price_list():
     assert is_cold(situation(cache_ttl=5.0))
-    assert not is_cold(situation(conditions=replace(WARM, idle=3_600.0), cache_ttl=7_200.0))
+    assert not is_cold(situation(conditions=replace(WARM, head_idle=3_600.0), cache_ttl=7_200.0))
     assert verdict(situation(expected_turns=1, cached_price=1.0), cut(0, 2)) is Verdict.PAYS
 
 

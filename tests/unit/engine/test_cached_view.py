@@ -26,7 +26,7 @@ WORDS: list[Sent] = [
     for n in range(20)
     for said in (user(f"{n}. {prose('en', 50)}"), assistant(f"{n}: {prose('en', 50)}"))
 ]
-WARM = Conditions(idle=10.0, prices=UNKNOWN_PRICES)
+WARM = Conditions(idle=10.0, head_idle=10.0, prices=UNKNOWN_PRICES)
 
 
 def question(
@@ -61,12 +61,19 @@ def test_it_is_asked_after_the_messages_of_the_request_before():
     assert asked.cut_part.text.count("[user]") == asked.cut_part.text.count("[assistant]") == 15
 
 
+def test_under_a_head_that_comes_back_it_is_asked_after_what_that_sent_last():
+    asked = question(conditions=replace(WARM, head_sent=35))
+    assert asked is not None
+    assert read_body(asked.body, 100).messages == [*chain_from(WORDS[:35]).raws]
+
+
 @pytest.mark.parametrize(
     "otherwise",
     [
         {"conditions": Conditions(prices=UNKNOWN_PRICES)},
-        {"conditions": replace(WARM, idle=UNKNOWN_PRICES.ttl / 2)},
-        {"conditions": replace(WARM, is_new_head=True)},
+        {"conditions": replace(WARM, head_idle=UNKNOWN_PRICES.ttl / 2)},
+        {"conditions": replace(WARM, head_idle=None)},
+        {"conditions": replace(WARM, head_sent=29)},
         {"conditions": replace(WARM, prices=None)},
         {"span": (1, 5)},
         {"span": (1, 40)},

@@ -1,0 +1,57 @@
+"""When requests with a session's heads were last answered: what the provider still has of each."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from proxy.core.conversation.records import Session
+from proxy.engine.sessions.session_cache import CachedLane, HeadUse, LastAnswers, SessionState, head_hash
+from proxy.ports import Found
+from tests.support.stores import KEY
+
+AGENT, OTHER = (b'{"role":"system","content":"You plan."}',), (b'{"role":"system","content":"You code."}',)
+CHAIN = [b"u1", b"a1", b"u2", b"a2", b"u3"]
+STORED = Session(name="s", tenant="t", lane="lane", head=AGENT, head_tokens=9, created=1.0, updated=100.0)
+
+
+def state(stored: Session | None = None, **used: HeadUse) -> SessionState:
+    """A session in which this process answered requests with heads of 9 tokens; the store may know more."""
+    lane, heads = CachedLane("lane"), {"agent": AGENT, "other": OTHER}
+    for name, use in used.items():
+        lane.learn_head(head_hash(heads[name], 9), use)
+    return SessionState("t", KEY, lane=lane, found=Found(session=stored))
+
+
+def test_agents_that_share_a_session_do_not_hide_each_other():
+    found = state(replace(STORED, head=OTHER), agent=HeadUse(90.0, 3, b"u2"), other=HeadUse(99.0, 1, b"x"))
+    assert found.last_answers(AGENT, 9, CHAIN) == LastAnswers(100.0, 90.0, 3)
+    assert found.last_answers(OTHER, 9, CHAIN) == LastAnswers(100.0, 100.0, None)
+
+
+def test_a_head_that_nobody_has_sent_is_new_and_so_is_one_with_other_tools():
+    found = state(STORED, agent=HeadUse(99.0, 3, b"u2"))
+    assert found.last_answers(OTHER, 9, CHAIN) == LastAnswers(100.0, None, None)
+    assert found.last_answers(AGENT, 8, CHAIN) == LastAnswers(100.0, None, None)
+
+
+def test_the_head_of_the_last_turn_is_known_whichever_worker_answered_it():
+    assert state(STORED).last_answers(AGENT, 9, CHAIN) == LastAnswers(100.0, 100.0, None)
+    earlier = state(STORED, agent=HeadUse(50.0, 1, b"u1"))
+    assert earlier.last_answers(AGENT, 9, CHAIN) == LastAnswers(100.0, 100.0, None)
+    assert state(replace(STORED, lane="another")).last_answers(AGENT, 9, CHAIN) == LastAnswers(
+        None, None, None
+    )
+
+
+def test_what_a_head_sent_on_another_branch_tells_nothing_of_this_one():
+    found = state(agent=HeadUse(90.0, 3, b"another u2"))
+    assert found.last_answers(AGENT, 9, CHAIN) == LastAnswers(90.0, 90.0, None)
+
+
+def test_of_heads_with_a_clock_the_newest_are_remembered():
+    lane = CachedLane("lane")
+    for minute in range(1_000):
+        lane.learn_head(head_hash((b"It is %d." % minute,), 9), HeadUse(float(minute), 1, b"u1"))
+    assert len(lane.heads) < 100
+    assert lane.answered == 999.0
+    assert head_hash((b"It is 999.",), 9) in lane.heads
