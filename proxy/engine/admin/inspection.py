@@ -209,7 +209,8 @@ class Inspection:
     async def transcript(self, found: Inspected, tip: str | None = None) -> list[tuple[int | None, Node]]:
         """Return the numbered messages of a branch, and among them, numbered None, incomplete turns.
 
-        A turn without a complete answer is incomplete; it follows the message that it was sent after.
+        A turn without a complete answer is incomplete; it follows the message that it was sent after. One
+        that was sent after messages of another branch is listed in that branch's transcript alone.
         """
         nodes = await self.store.nodes(found.key)
         branch = _branch(nodes, found.session, tip)
@@ -223,6 +224,8 @@ class Inspection:
         unanswered: defaultdict[bytes, list[Node]] = defaultdict(list)
         for end in sorted(ends, key=lambda node: (node.at, node.sequence)):
             path = way_to(nodes, end.hash, after=shown)
+            if any(node.answer and node.complete for node in path):
+                continue  # a turn of another branch
             place = unanswered[path[0].parent]
             place += [node for node in path if node not in place]
         root = branch[0].parent if branch else b""
