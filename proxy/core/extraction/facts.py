@@ -11,7 +11,7 @@ from typing import cast
 
 import msgspec
 
-from proxy.core.extraction.kinds import LONGEST, NO_NAMES, kind_of, spaced_in
+from proxy.core.extraction.kinds import LETTERS, LONGEST, NO_NAMES, kind_of, spaced_in
 from proxy.core.extraction.outlines import definitions_in
 from proxy.core.formats.json import loads_writable
 from proxy.core.text.lexicon.words import OPENINGS
@@ -27,18 +27,19 @@ _STATES = frozenset({"number", "amount", "date", "time", "version"})
 """Kinds of values under a key that newer ones replace; others tell one object from another."""
 _DEEPEST = 12
 
-_URL = re.compile(r"(?:https?|ftp|wss?|s3|gs|git|ssh|postgres(?:ql)?|redis)://[^\s<>\"'`)\]}|\\]+")
-_LETTERS = r"A-Za-z0-9À-ɏͰ-Ͽ_"
-_WITHIN = rf"[{_LETTERS}./\\:@$€£¥₹%+,~-]*"
+_URL = re.compile(
+    r"(?:https?|ftp|wss?|s3|gs|git|ssh|postgres(?:ql)?|redis)://(?:[^\s<>\"'`()\]}|\\]|\([^\s<>\"'`()\]}|\\]*\)?)+"
+)
+_WITHIN = rf"[{LETTERS}./\\:@$€£¥₹%+,~-]*"
 _BRACKETED = r"(?<=[/\\])[\[(]{1,2}[\w.-]+[\])]{1,2}[/\\]"
 """A directory in brackets, as web frameworks name those of parameters and groups: `app/[id]/page.tsx`."""
-_OTHER_SCRIPT = rf"(?<=[/\\])(?![{_LETTERS}])\w[\w-]*(?=[/\\.\s\"'`)\]>|]|$)"
+_OTHER_SCRIPT = rf"(?<=[/\\])(?![{LETTERS}])\w[\w-]*(?=[/\\.\s\"'`)\]>|]|$)"
 """A name in another script within a path: `src/設定.json`. As words may follow it without a space, it has to
 end before a character that no name has."""
 # Each pattern begins with a set of characters, so that a search skips to them; lookbehinds come after it.
 _WORD = re.compile(
-    rf"[{_LETTERS}$€£¥₹#@~./](?:(?<=[{_LETTERS}])(?<!\\[nrt])"
-    rf"|(?:(?<=[$€£¥₹#@~])|(?:(?<=/)(?!(?<=</)[\w:.-]+>)|(?<=[@~])/|(?<=\.)\.?/(?:\.\./){{0,12}})\.?)[{_LETTERS}]"
+    rf"[{LETTERS}$€£¥₹#@~./](?:(?<=[{LETTERS}])(?<!\\[nrt])"
+    rf"|(?:(?<=[$€£¥₹#@~])|(?:(?<=/)(?!(?<=</)[\w:.-]+>)|(?<=[@~])/|(?<=\.)\.?/(?:\.\./){{0,12}})\.?)[{LETTERS}]"
     rf"|(?<=\.)(?<![\w.)\]].)(?=[\w-]+[./]\w))"  # a hidden directory, or a hidden file with an extension
     rf"{_WITHIN}(?:(?:{_BRACKETED}|{_OTHER_SCRIPT}){_WITHIN})*(?:[=>~]=(?=\d){_WITHIN})*\(?"
 )
@@ -117,13 +118,12 @@ def _with_facts_in(found: dict[str, Fact], text: str) -> list[Fact]:
     """The facts found, followed by others in a text."""
     # No fact spans lines, so repeated lines add nothing.
     lines = dict.fromkeys(text.splitlines())
-    read, numbered = "\n".join(lines), "\n".join(filter(_DIGIT.search, lines))
-    if "://" in read:
-        for match in _URL.finditer(read):
-            _add(found, "url", match[0].rstrip(".,;:!?"))
-        read, numbered = _URL.sub(" ", read), _URL.sub(" ", numbered)
-    for kind, words in spaced_in(numbered) if numbered else ():
-        _add(found, kind_of(words) or kind, words)
+    numbered = "\n".join([lines.pop(each) or each for each in [*filter(_DIGIT.search, lines)]])
+    read = _without_urls(found, "\n".join(lines))
+    values, others = spaced_in(_without_urls(found, numbered)) if numbered else ((), "")
+    for kind, words in values:
+        _add(found, kind, words)
+    read = f"{others}\n{read}" if others else read
     for written in filterfalse(_FACTLESS.__contains__, dict.fromkeys(_WORD.findall(read))):
         exact = _exact_in_word if len(written) <= LONGEST else _exact_in_word.__wrapped__
         for fact in exact(written):
@@ -136,6 +136,15 @@ def _with_facts_in(found: dict[str, Fact], text: str) -> list[Fact]:
         if not name.isalpha():
             _add(found, "name", name)
     return list(found.values())[:MOST_FACTS]
+
+
+def _without_urls(found: dict[str, Fact], text: str) -> str:
+    """The rest of a text whose URLs are put among the facts found."""
+    if "://" not in text:
+        return text
+    for match in _URL.finditer(text):
+        _add(found, "url", match[0].rstrip(".,;:!?"))
+    return _URL.sub(" ", text)
 
 
 def _without_opening(words: str) -> str:

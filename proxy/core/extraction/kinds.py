@@ -1,10 +1,28 @@
 """The kinds of facts by their form: of a single word, and of what is written with spaces."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
-from proxy.core.text.lexicon.words import CURRENCIES, FUNCTION_WORDS, LIGHT_WORDS, MONTHS, UNITS
+from proxy.core.text.lexicon.words import (
+    CLOCKS,
+    CURRENCIES,
+    CURRENCY_CODES,
+    ERAS,
+    FUNCTION_WORDS,
+    LIGHT_WORDS,
+    MAGNITUDES,
+    MONTHS,
+    UNIT_SIGNS,
+    UNITS,
+    UNSPACED_CURRENCIES,
+    UNSPACED_UNITS,
+    ZONES,
+    any_at_once,
+)
+
+LETTERS = r"A-Za-z0-9À-ɏͰ-Ͽ_"
+"""What words of scripts with spaces consist of, to be put into a character class."""
 
 # --- a single word: a path, a code, a date, a name in code, or none ---
 
@@ -21,20 +39,29 @@ _EXTENSIONS = frozenset(
     "tsx ttf txt vue wasm wav webp woff xls xlsx xml yaml yml zig zip zsh".split()
 )
 _FLAGS = re.compile(r"-{1,2}[A-Za-z][\w-]*")
-_NUMBER = re.compile(r"\d{4,}|\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.\d{2,}")
+_NUMBER = re.compile(r"\d{4,}(?:,\d)?|\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,3}(?:\.\d{3})+,\d+|\d+[.,]\d{2,}")
+"""With a point or a comma before the decimals."""
 _OWN_GRAMMARS = (
     ("email", r"[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.[^\W\d][\w-]*"),
     ("id", r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"),
     ("date", r"\d{4}-\d{1,2}-\d{1,2}(?:T\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?"),
     ("date", r"\d{4}/\d{1,2}/\d{1,2}|\d{1,2}/\d{1,2}/\d{2,4}|\d{1,2}\.\d{1,2}\.\d{4}"),
-    ("time", r"\d{1,2}:\d{2}(?::\d{2})?(?:\.\d+)?(?:Z|[ap]m|[AP]M)?"),
+    ("time", r"\d{1,2}:\d{2}(?::\d{2})?(?:[.,]\d+)?(?:Z|[+-]\d{2}:?\d{2}|[ap]m|[AP]M)?"),
     ("amount", r"[$€£¥₹]\d[\d,.]*(?:[kKmMbB]|bn)?"),
-    ("amount", r"\d[\d,.]*(?:[$€£¥₹%]|[kKMGTm]?i?B|ms|kg|km|cm|mm|mb|gb|px|k?Hz|k?W)"),
-    ("version", r"[\w.-]+(?:==|>=|~=|@)v?\d+(?:\.\d+)+[\w.-]*|v\d+(?:\.\d+)+[\w.-]*|\d+\.\d+\.\d+[\w.-]*"),
+    ("amount", rf"\d[\d,.]*(?:[$€£¥₹%]|{UNIT_SIGNS})"),
+    ("version", r"[\w.-]+(?:==|>=|~=|@)v?\d+(?:\.\d+)+[\w.+-]*|v\d+(?:\.\d+)+[\w.+-]*"),
+    ("version", r"\d+\.\d+\.\d+[\w.+-]*"),
     ("id", r"0x[0-9a-fA-F]{2,}|(?=[0-9]*[a-f])(?=[a-f]*[0-9])[0-9a-f]{7,64}"),
     ("number", _NUMBER.pattern),
 )
 _OWN = re.compile("|".join(f"({pattern})" for _, pattern in _OWN_GRAMMARS))
+_ADDRESS = re.compile(
+    # A host and a port, which is no line of a file; a network; the addresses of IPv6 and of hardware.
+    rf"(?:[\w.+-]+@)?(?!.*\.(?i:{'|'.join(sorted(_EXTENSIONS))}):)(?:localhost|(?:[\w-]+\.)+[A-Za-z][\w-]*"
+    r"|(?:\d{1,3}\.){3}\d{1,3}|(?=[\w-]*\d)[a-z][a-z0-9]*(?:-[a-z0-9]+)+):\d{2,5}(?:/[\w./~-]*)?"
+    r"|(?:\d{1,3}\.){3}\d{1,3}/\d{1,2}|[\w.+-]+@[\w.-]+:[\w~][\w./~-]*"
+    r"|(?=.*\d)(?:(?:[\da-fA-F]{1,4}:){5,7}|(?=.*::)(?:[\da-fA-F]{0,4}:){2,7})[\da-fA-F]{1,4}"
+)
 _WINDOWS = re.compile(r"[A-Za-z]:[\\/][\w.\\/@+() -]+|\\\\[\w.\\-]+")
 _ERROR = re.compile(
     r"[A-Z]\w*(?:Error|Exception|Warning|Fault)|E[A-Z]{4,}|(?:[A-Z]+_)*ERR(?:OR)?_\w+|E-?\d{3,5}"
@@ -65,6 +92,8 @@ def kind_of(word: str) -> str | None:
     own = _OWN.fullmatch(word)
     if own is not None and own.lastindex is not None:
         return _OWN_GRAMMARS[own.lastindex - 1][0]
+    if (":" in word or "/" in word) and _ADDRESS.fullmatch(word):
+        return "code"
     return _place(word) or _written_in_code(word)
 
 
@@ -105,60 +134,164 @@ def _written_in_code(word: str) -> str | None:
     return None
 
 
-# --- dates, amounts and phone numbers that are written with spaces, or in a script without any ---
+# --- values written with spaces, with signs that no word has, or in a script without spaces ---
 #
+# What goes on is never told in part, for a shortened number looks like an exact one. So repetitions are
+# possessive, and no value begins or ends within a longer one.
 # Each pattern begins with a set of characters, so that a search skips to them; lookbehinds come after it.
 
-_MONTHS = [name for names in MONTHS for name in names.split()]
-_UNSPACED_DATE = r"|(?<=\d)(?:\d{1,3}年\d{1,2}|\d?)月\d{1,2}日"
-_UNSPACED_AMOUNT = (
-    r"|(?<=\d)(?<![\w.,].)[\d,.]{0,20} ?人民币"
-    r"|(?<=\d)(?<![\d.,].)[\d,.]{0,20}[万千億亿]?(?:[円元]|ドル|ユーロ|美元|欧元)"
+_SIGNS = "€£¥₹₩₽₺₪฿₫₴₦"
+"""Signs of currencies, without that of ASCII."""
+_TO = "\u2013\u2014~〜\uff5e-"
+"""Characters between the ends of a range."""
+_BEGIN = rf"(?<![{LETTERS}./\\@#&].)(?<!\d[,:'\u2019\u00d7{_TO}].)(?<![{LETTERS})\]]-.)"
+_END = rf"(?![{LETTERS}]|[.,:'\u2019]\d|[-./\\][{LETTERS}])"
+_WORD_END = rf"(?![{LETTERS}])"
+_SPACE = "[ \u00a0\u202f]"
+# A number, and a range of them, without its first digit, which the set has matched.
+_PLAIN = r"\d*+(?:[.,'\u2019/]\d++)*+"
+_NUMBERS = (
+    rf"(?:(?<!0)\d{{0,2}}+(?:{_SPACE}\d{{3}}(?!\d))++(?:[.,]\d++)?+|{_PLAIN})"
+    rf"(?:[{_TO}][$£€]?\d{_PLAIN})?+"
 )
-_PHONE = (
-    r"[+(\d](?<![\w.].)(?:(?<=\+)\(?\d{2,4}|(?<=\()\d{2,4}|(?<=\d)\d{1,3})\)?"
-    r"(?:[ -]\(?\d{2,4}\)?){2,4}(?![\w.])"
+_PER = r"(?:[²³]|/[^\W\d_]{1,9})*+"
+_OF_WHAT = rf"(?:{any_at_once(f'{CURRENCIES}|{UNIT_SIGNS}|{UNITS}')}){_WORD_END}"
+_MEASURE = (
+    rf"(?:[kKmM](?={_SPACE}?(?:{CURRENCIES}|[{_SIGNS}])))?+{_SPACE}?"
+    rf"(?:[{_SIGNS}$%‰℃](?!\d)|°[CF]?+|(?:{any_at_once(MAGNITUDES)}){_WORD_END}"
+    rf"(?: (?:de |d['\u2019]|of )?{_OF_WHAT}| ?[{_SIGNS}])?+"
+    rf"|{_OF_WHAT}){_PER}{_END}"
 )
-_DATED = re.compile(r"\b(?:19|20)\d\d-\d\d-\d\d\b|\b\d\d-\d\d-(?:19|20)\d\d\b")
-"""A date in what has the form of a phone number."""
+_PRICE = rf"(?: ?(?:{MAGNITUDES}|{CURRENCIES}){_WORD_END}|[kKmMbB]{_WORD_END}|bn)?+{_PER}{_END}"
+_GROUPED = (
+    rf"(?<!0)\d{{0,2}}+(?: \d{{3}}(?!\d))++,\d{{1,2}}(?!\d){_END}"
+    rf"|\d{{0,2}}+(?:['\u2019\u00a0\u202f]\d{{3}}(?!\d))++(?:[.,]\d++)?+{_END}"
+)
+"""Numbers in groups that only their decimals, or their separators, tell from several numbers."""
+_IN_ZONE = (
+    rf" ?(?:(?:{ZONES})(?:[+-]\d{{1,2}}(?::?\d\d)?)?|\((?:{ZONES})(?:[+-]\d{{1,2}})?\)|[+-]\d\d:?\d\d(?!\d))"
+)
+_TIME = (
+    rf"\d?+(?:[:.]\d\d){{0,2}}+(?:[{_TO}]\d\d?(?:[:.]\d\d)?)?+ ?(?:{CLOCKS}){_WORD_END}(?:{_IN_ZONE})?{_END}"
+    rf"|\d?+(?::\d\d){{1,2}}+(?:[.,]\d++)?+(?:[{_TO}]\d\d?:\d\d(?:{_IN_ZONE})?|{_IN_ZONE}){_END}"
+    rf"|\d?+ h \d\d{_END}"
+)
+_GROUPS = r"(?:[ \u00a0-]?\(\d{1,5}\)[ -]?\d++|[ \u00a0-]\d++)"
+_IBAN = (
+    r"\d [A-Z\d]{4}(?: (?=[A-Z]*\d)[A-Z\d]{4}){1,7}+"
+    rf"(?: (?=[A-Z]*\d)[A-Z\d]{{1,3}}{_WORD_END})?+{_WORD_END}"
+)
+_FEWEST, _MOST, _MOST_GROUPS = 7, 15, 6
+"""Digits that a phone number has, and groups of them."""
+_BLOCK = 4
+"""Digits in a block of a card's or an account's number."""
+_SCALES = "百千万萬億亿兆"
+_SCALED = rf"\d*+(?:[.,]\d++)*+(?:[{_SCALES}]++(?:\d++(?:[.,]\d++)*+)?+)*+"
+_DAYS = rf"\d{{1,2}}(?:[日号號]?[至{_TO}]\d{{1,2}})?[日号號]"
 
 
-def _date(months: Sequence[str], unspaced: str) -> str:
-    """Dates with the name of a month, before or after the day; ``unspaced`` are alternatives without one."""
+_Grammar = tuple[Sequence[str], re.Pattern[str]]
+"""The kinds of the groups of a pattern, and the pattern."""
+
+
+def _dates(months: Sequence[str]) -> tuple[str, str]:
+    """Dates with the name of a month: those with the month first, and those with the day first."""
+    year, nth = r"\d{4}(?!\d)", r"(?:st|nd|rd|th|er|º)?+"
     after = {name[0]: "|".join(each[1:] for each in months if each[0] == name[0]) for name in months}
-    from_month = "|".join(f"(?<={initial})(?:{rest})" for initial, rest in after.items())
-    return (
-        rf"[\d{''.join(after)}](?:(?<!\w.)(?:"
-        rf"(?:{from_month})\.? \d{{1,2}}(?:st|nd|rd|th)?(?:,? \d{{4}})?\b"
-        rf"|(?:(?<=[0-3])\d?|(?<=\d))\.?(?: de| of)? (?:{'|'.join(months)})(?:(?: de|,)? \d{{4}})?\b)"
-        rf"{unspaced})"
+    names = "|".join(f"(?<={initial})(?:{rest})" for initial, rest in after.items())
+    day = rf"\d{{1,2}}(?!\d){nth}(?:[{_TO}]\d{{1,2}}(?!\d){nth})?+"
+    from_day = (
+        rf"(?:(?<=[0-3])\d)?{nth}(?:[{_TO}]\d{{1,2}}{nth})?\.?(?: de| of)? "
+        rf"(?:{any_at_once('|'.join(months))}){_WORD_END}(?:(?: de|,)? {year})?+{_END}"
     )
+    return rf"(?<![{LETTERS}].)(?:{names})\.? (?:{day}(?:,? {year})?+|(?:de )?{year}){_END}", from_day
 
 
-def _amount(signs: str, unspaced: str) -> str:
-    """Numbers with a currency or a unit; ``unspaced`` are alternatives without a space."""
-    return (
-        rf"[{signs}\d](?:(?<=[{signs}]) ?\d[\d,.]{{0,20}}\d(?: (?:million|billion|thousand))?"
-        rf"|(?<=\d)(?<![\w.,].)[\d,.]{{0,20}} ?(?:{CURRENCIES}|(?<= )(?:{UNITS})\b){unspaced})"
+def _values(months: Sequence[str], signs: str, unspaced: Sequence[tuple[str, str]] = ()) -> _Grammar:
+    """What values a text has whose names of months and signs of currencies are these."""
+    from_month, from_day = _dates(months)
+    codes = rf"(?<=[A-Z{_SPACE[1:]}.)(?:(?<=(?:{CURRENCY_CODES}).)|(?<=(?:{CURRENCY_CODES}){_SPACE}.))"
+    of_digit = (
+        ("amount", f"{codes}{_NUMBERS}{_PRICE}"),
+        ("id", rf"(?<=[A-Z]{{2}}.){_IBAN}"),
+        *((kind, rf"(?<![.,].)(?<!\d[:{_TO}].)(?:{pattern})") for kind, pattern in unspaced),
     )
+    of_word = (
+        ("date", from_day),
+        ("time", _TIME),
+        ("amount", _NUMBERS + _MEASURE),
+        ("number", _GROUPED),
+        ("phone", rf"(?<!\d .)(?!\d{{3}}-\d\d-\d\d)\d{{0,5}}+{_GROUPS}++{_END}"),
+    )
+    others = (
+        ("date", from_month),
+        ("amount", rf"(?<=[{signs}])(?<!\d.){_SPACE}?\d{_NUMBERS}{_PRICE}"),
+        ("phone", rf"(?<=\+)(?<![{LETTERS}+].)\d++{_GROUPS}*+{_END}"),
+        ("phone", rf"(?<=\()(?<![{LETTERS}].)\d{{1,5}}\)[ -]?\d++{_GROUPS}*+{_END}"),
+    )
+    first = "".join(dict.fromkeys(name[0] for name in months))
+    digit, word, other = ("|".join(f"({each})" for _, each in part) for part in (of_digit, of_word, others))
+    pattern = rf"[\d+({signs}{first}](?:(?<=\d)(?<!\d.)(?:{digit}|{_BEGIN}(?:{word}))|(?<!\d)(?:{other}))"
+    ascii_only = re.ASCII if signs.isascii() else re.NOFLAG
+    return [kind for kind, _ in (*of_digit, *of_word, *others)], re.compile(pattern, ascii_only)
 
 
-_GRAMMARS = (
-    ("date", re.compile(_date(_MONTHS, _UNSPACED_DATE))),
-    ("amount", re.compile(_amount("$€£¥₹", _UNSPACED_AMOUNT))),
-    ("phone", re.compile(_PHONE)),
+_GRAMMAR = _values(
+    [name for names in MONTHS for name in names.split()],
+    "$" + _SIGNS,
+    (
+        ("date", rf"\d{{0,3}}年\d{{1,2}}月(?:{_DAYS})?|\d?月{_DAYS}"),
+        ("time", r"\d?(?::\d\d)?[時时点點](?:\d{1,2}分|半)?"),
+        ("amount", rf"{_SCALED}(?:[至{_TO}]\d{_SCALED})?+ ?(?:{UNSPACED_CURRENCIES}|{UNSPACED_UNITS})"),
+        ("amount", rf"(?=[\d.,]*[{_SCALES}]){_SCALED}(?:[至{_TO}]\d{_SCALED})?+"),
+    ),
 )
-_IN_ASCII = (
-    ("date", re.compile(_date([*filter(str.isascii, _MONTHS)], ""), re.ASCII)),
-    ("amount", re.compile(_amount("$", ""), re.ASCII)),
-    ("phone", re.compile(_PHONE, re.ASCII)),
-)
+_IN_ASCII = _values([name for names in MONTHS for name in names.split() if name.isascii()], "$")
 """The same for a text in ASCII, as most are: they have less to look for, and take half the time."""
+_BEFORE = {
+    "date": re.compile(rf"(?:{ERAS})\Z"),
+    "id": re.compile(rf"(?<![{LETTERS}])[A-Z]{{2}}\Z"),
+    "amount": re.compile(
+        rf"(?:(?<![{LETTERS})\]])[-\u2212+±])?(?:(?<![{LETTERS}])(?:(?:{CURRENCY_CODES}){_SPACE}?|[A-Z]{{1,2}}))?"
+        rf"(?:(?<![{LETTERS})\]])[-\u2212+±])?\Z"
+    ),
+}
+"""What belongs to a value and stands before the character that it is found by: signs, a currency, an era."""
+_LONGEST_BEFORE = 8
+_DATED = re.compile(r"(?<!\d)(?:\d{4}-\d\d-\d\d|\d\d-\d\d-\d{4})(?!\d)")
+"""A date in what has the form of a phone number."""
+_DIGITS = re.compile(r"\d+")
 
 
-def spaced_in(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the kind and the words of each date, amount and phone number in a text, kind by kind."""
-    for kind, pattern in _IN_ASCII if text.isascii() else _GRAMMARS:
-        for match in pattern.finditer(text):
-            if kind != "phone" or not _DATED.search(match[0]):
-                yield kind, match[0]
+def spaced_in(text: str) -> tuple[list[tuple[str, str]], str]:
+    """The kinds and the words of all dates, times, amounts and phone numbers in a text, and what is left."""
+    found: list[tuple[str, str]] = []
+    kinds, pattern = _IN_ASCII if text.isascii() else _GRAMMAR
+
+    def taken(match: re.Match[str]) -> str:
+        kind, value, start = kinds[(match.lastindex or 1) - 1], match[0], match.start()
+        if kind == "phone":
+            kind = _kind_of_groups(value)
+        elif kind in _BEFORE:
+            before = _BEFORE[kind].search(text, max(start - _LONGEST_BEFORE, 0), start)
+            value = f"{before[0]}{value}" if before else value
+        if not kind or len(value) < _SHORTEST:
+            return match[0]
+        found.append((kind, value))
+        return " "
+
+    return found, pattern.sub(taken, text)
+
+
+def _kind_of_groups(value: str) -> str:
+    """The kind of groups of digits: a phone number, or another number in blocks; "" for other numbers."""
+    groups = _DIGITS.findall(value)
+    digits = sum(map(len, groups))
+    if value.startswith("+"):
+        return "phone" if _FEWEST <= digits <= _MOST else ""
+    if digits < _FEWEST or len(groups) > _MOST_GROUPS or _DATED.search(value):
+        return ""
+    if digits > _MOST:
+        return "id" if {len(group) for group in groups} == {_BLOCK} else ""
+    is_phone = len(groups) > 2 or value[0] in "0("
+    return "phone" if is_phone and all(len(group) > 1 for group in groups[1:]) else ""

@@ -22,6 +22,15 @@ def any_of(*words: tuple[str, str]) -> str:
     return rf"\b(?:{_by_initial(spaced)})\b|{_after_initials(unspaced)}"
 
 
+def any_at_once(words: str) -> str:
+    """Return a pattern of the same alternatives, in which those of one initial are tried together."""
+    groups: dict[str, list[str]] = {}
+    for each in _alternatives(words):
+        initial = each[0] if _LETTER.match(each) else each
+        groups.setdefault(initial, []).append(each.removeprefix(initial))
+    return "|".join(f"{initial}(?:{'|'.join(rest)})" for initial, rest in groups.items())
+
+
 def pattern_of(*words: tuple[str, str]) -> re.Pattern[str]:
     """Return the pattern of :func:`any_of`, compiled for texts in either case."""
     return re.compile(any_of(*words), re.IGNORECASE)
@@ -334,8 +343,36 @@ ROUNDING = (
 """Words and signs before a rounded number."""
 LISTING = r",| and | und | y | et |、|和|と|;"
 """Separators between the items of a list."""
-CURRENCIES = "USD|EUR|GBP|JPY|CNY|CHF|dollars?|euros?|pounds?|yen"
-UNITS = (
-    "ms|seconds|minutes|hours|days|weeks|months|years|GB|MB|KB|TB|kg|km|cm|mm"
-    "|percent|Prozent|Stunden|Tage|Euro|días|horas|jours|heures"
+CURRENCY_CODES = (
+    "USD|EUR|GBP|JPY|CNY|CHF|AUD|BRL|CAD|CZK|DKK|HKD|HUF|INR|KRW|MXN|NOK|NZD|PLN|RMB|SEK|SGD|TRY|TWD|ZAR"
 )
+CURRENCIES = (
+    rf"{CURRENCY_CODES}|dollars?|euros?|pounds?|yen|dólares|libras|francs?|Franken|cents?|kr|zł|Kč|Euro"
+)
+UNSPACED_CURRENCIES = "円|元|圆|圓|块钱|人民币|人民幣|ドル|ユーロ|ポンド|美元|美金|欧元|歐元|日元|英镑|港币"
+MAGNITUDES = (
+    r"thousand|million|billion|tausend|Tausend|Millionen|Million|Mio\b\.?|Mrd\b\.?|Milliarden?|mil|millones"
+    r"|millón|mille|millions|milliards?"
+)
+"""Powers of ten in words, after a number."""
+UNIT_SIGNS = (
+    "ms|µs|ns|kg|mg|µg|km|cm|mm|nm|[mcd][lL]|gb|mb|kb|[kKMGTP]?i?B|[KMGT]i|[kKMGT]?bit|px|[kMG]?Hz|[kMG]?Wh?"
+    "|mAh|mV|kV|kcal|mmHg|hPa|min"
+)
+"""Units that also follow a number without a space."""
+UNITS = (
+    "seconds|minutes|hours|days|weeks|months|years|percent|Prozent|Sekunden|Minuten|Stunden|Tagen?|Wochen|Monaten?"
+    "|Jahren?|segundos|minutos|horas|días|semanas|meses|años|secondes|minutes|heures|jours|semaines|mois|ans|[mgl]"
+)
+UNSPACED_UNITS = (
+    "千克|毫克|公斤|克|千米|公里|毫米|厘米|米|毫升|升|千瓦|小时|小時|分钟|分鐘|キログラム|グラム|キロ"
+    "|メートル|パーセント|時間|分間|[%\uff05℃]"
+)
+CLOCKS = r"[aApP]\.[mM]\b\.?|[aApP][mM]|Uhr"
+"""Words after the time of day."""
+ZONES = (
+    "UTC|GMT|MES?Z|[CEW]ES?T|HAEC|BST|IST|[JK]ST|AES?T|[ECMP][SD]?T"
+    r"|(?:Europe|America|Asia|Africa|Australia|Atlantic|Pacific)/\w+"
+)
+ERAS = "令和|平成|昭和|民国|民國"
+"""Eras, before the year."""
