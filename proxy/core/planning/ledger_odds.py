@@ -53,6 +53,8 @@ class Mentions(msgspec.Struct, gc=False):
     """Where one exact value was mentioned."""
 
     fact: Fact
+    first: int
+    """Position of the oldest message that mentions it."""
     last: int
     """Position of the newest message that mentions it."""
     crowd: int

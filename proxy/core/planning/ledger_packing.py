@@ -13,6 +13,7 @@ from proxy.core.extraction.facts import Fact
 from proxy.core.extraction.kinds import kind_of
 from proxy.core.extraction.reading import title_of, untitled
 from proxy.core.lazy import lazy
+from proxy.core.planning.ledger_odds import Mentions
 from proxy.core.planning.situation import Count
 
 _PLURAL = {
@@ -119,6 +120,8 @@ class _Chosen(NamedTuple):
     fact: Fact
     cost: int
     """Counted tokens that it takes."""
+    said: tuple[int, int]
+    """Positions of the newest and the oldest message that mention it."""
 
 
 class Packing:
@@ -138,15 +141,15 @@ class Packing:
         self._parts: set[str] = set()
         self._left = room
 
-    def fill(self, facts: Iterable[tuple[Fact, bool]]) -> None:
-        """Take the ``facts`` that fit, in order; each comes with whether its directory may be named apart."""
+    def fill(self, mentions: Iterable[Mentions]) -> None:
+        """Take the facts that fit, in order; the directory of those in listings may be named apart."""
         spare = _SPARE
-        for whole, is_listed in facts:
-            value = whole.value
+        for each in mentions:
+            whole, value = each.fact, each.fact.value
             if value in self._parts or value in self._shown or value in self._beside:
                 continue
             directory, slash, name = value.rpartition("/")
-            is_path = is_listed and whole.kind == "path" and not whole.key
+            is_path = each.is_listed and whole.kind == "path" and not whole.key
             is_below = is_path and name and len(directory) >= _SHARED
             fact = Fact("file", name, directory + slash) if is_below else whole
             group = label_of(fact)
@@ -157,10 +160,10 @@ class Packing:
                 parts = _parts_of(fact)
                 held = [part for part in parts & self._chosen.keys() if not self._chosen[part].fact.key]
                 within = [self._chosen.pop(part) for part in held]
-                place = min((each.place for each in within), default=len(self._parts))
-                self._left += sum(each.cost for each in within) - cost
+                place = min((part.place for part in within), default=len(self._parts))
+                self._left += sum(part.cost for part in within) - cost
                 self._groups.add(group)
-                self._chosen[value] = _Chosen(place, fact, cost)
+                self._chosen[value] = _Chosen(place, fact, cost, (each.last, each.first))
                 self._parts |= parts
                 continue
             spare -= 1
@@ -169,11 +172,11 @@ class Packing:
 
     @property
     def text(self) -> str:
-        """The chosen facts, one line per group.
+        """The chosen facts, one line per group: the most important group first, in a line the newest value.
 
         The last ones are dropped if the whole text has more tokens than the sum of its parts suggested.
         """
-        chosen = [each.fact for each in sorted(self._chosen.values(), key=attrgetter("place"))]
+        chosen = sorted(self._chosen.values(), key=attrgetter("place"))
         text = _packed(chosen)
         while chosen and self._count(text) > self._room:
             chosen = chosen[: len(chosen) - max(len(chosen) // 20, 1)]
@@ -194,10 +197,10 @@ def values_in(ledger: str) -> set[tuple[str, str]]:
     return found
 
 
-def _packed(facts: Sequence[Fact]) -> str:
-    groups: dict[str, list[str]] = {}
-    for fact in facts:
-        groups.setdefault(label_of(fact), []).append(fact.value)
+def _packed(chosen: Sequence[_Chosen]) -> str:
+    groups: dict[str, list[str]] = {label_of(each.fact): [] for each in chosen}
+    for each in sorted(chosen, key=attrgetter("said"), reverse=True):
+        groups[label_of(each.fact)].append(each.fact.value)
     lines: list[str] = []
     for label, values in groups.items():
         apart = ", " if any(" " in value for value in values) else " "

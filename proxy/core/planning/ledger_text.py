@@ -95,7 +95,7 @@ class Source:
         self.situation = situation
         self.plan = plan
         self._readings = situation.readings
-        self._ranked: list[tuple[Fact, bool]] = []
+        self._ranked: list[Mentions] = []
 
     def _kept_texts(self, *roles: str) -> list[str]:
         """The texts of the view's messages with these ``roles`` (or all), including clipped ones."""
@@ -144,23 +144,23 @@ class Source:
         kept = "\n".join([*self._kept_texts("user", *HEAD_ROLES), self.plan.ledger]) if wanted else ""
         return [rule for rule in wanted if rule.sentence.text not in kept]
 
-    def identifiers(self) -> Iterator[tuple[Fact, bool]]:
-        """Yield exact values from cut messages, the likeliest to be needed first.
+    def identifiers(self) -> Iterator[Mentions]:
+        """Yield the mentions of exact values in cut messages, the likeliest to be needed first.
 
         They are in a heap because only a few of many are needed: sorting all is one long step that would
         block other threads.
         """
         yield from self._ranked
         while self._scored:
-            *_, fact, is_listed = heappop(self._scored)
-            self._ranked.append((fact, is_listed))
+            *_, mentions = heappop(self._scored)
+            self._ranked.append(mentions)
             yield self._ranked[-1]
 
     @lazy
-    def _scored(self) -> list[tuple[float, int, str, Fact, bool]]:
+    def _scored(self) -> list[tuple[float, int, str, Mentions]]:
         stale, length = self._stale(), len(self._readings)
         scored = [
-            (-(odds + AGE * log2(1 + length - each.last)), -each.last, value, each.fact, each.is_listed)
+            (-(odds + AGE * log2(1 + length - each.last)), -each.last, value, each)
             for value, each in self._mentions().items()
             if value not in stale and (odds := each.odds) >= LEAST_ODDS
         ]
@@ -214,7 +214,7 @@ class Source:
                         continue
                     earlier = found.get(value)
                     if earlier is None:
-                        found[value] = Mentions(fact, place, crowd, _ALONE[voice])
+                        found[value] = Mentions(fact, place, place, crowd, _ALONE[voice])
                         continue
                     if fact.key and not earlier.fact.key:
                         earlier.fact = fact

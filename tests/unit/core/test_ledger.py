@@ -97,6 +97,29 @@ def test_a_number_that_a_newer_one_replaced_is_not_told() -> None:
     assert "1111" not in told
 
 
+@pytest.mark.parametrize(
+    ("older", "newer", "line"),
+    [
+        ("The visit is on 4 May.", "The visit is on 6 May.", "dates: 6 May, 4 May"),
+        ("The visit is on 6 May.", "The visit is on 4 May.", "dates: 4 May, 6 May"),
+        ("The visit is on 4 May.", "Not 4 May but 6 May.", "dates: 6 May, 4 May"),
+        ("The crane costs $5,100.", "It was raised to $4,700.", "amounts: $4,700 $5,100"),
+        ("Ring 031 555 01 42.", "Ring 031 555 77 11.", "phones: 031 555 77 11, 031 555 01 42"),
+    ],
+)
+def test_of_values_in_prose_the_newest_comes_first_and_the_ledger_says_so(
+    older: str, newer: str, line: str
+) -> None:
+    told = ledger(cut(talk(at_length(older), at_length(newer)))).splitlines()
+    assert line in told
+    assert told[told.index(line) - 1].endswith("newest first:")
+
+
+def test_what_is_mentioned_again_is_among_the_newest() -> None:
+    said = ("Boat K77X is in.", "Boat K88X is in.", "Boat K99X is in.", "Is K77X mended?")
+    assert "codes: K77X K99X K88X" in ledger(cut(talk(*map(at_length, said))))
+
+
 def test_what_is_pasted_about_one_thing_does_not_replace_what_was_pasted_about_another() -> None:
     boats = (("K77X", "310cm"), ("K88X", "420cm"))
     pasted = [f'Mend:\n{{\n  "boat_id": "{name}",\n  "draught": "{deep}",\n}}' for name, deep in boats]

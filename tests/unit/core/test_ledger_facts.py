@@ -15,6 +15,7 @@ from proxy.core.dialects.chat.messages import Content
 from proxy.core.extraction.facts import MOST_CHARACTERS, MOST_FACTS, Fact, facts_in, facts_of, leaves_of
 from proxy.core.extraction.kinds import spaced_in
 from proxy.core.extraction.reading import Reading, Readings, Voice, read
+from proxy.core.planning.ledger_odds import Mentions
 from proxy.core.planning.ledger_packing import OFTEN, Packing, Standing
 from tests.support.conversations import assistant, calling, chain_from, count, encode, result, user
 
@@ -352,9 +353,15 @@ def test_dates_and_amounts_are_the_same_in_ascii_and_beside_other_characters(tex
 # --- packing
 
 
+def mentioned(*facts: Fact, listed: bool = False) -> list[Mentions]:
+    """Each of the facts in a message of its own, the newest first."""
+    crowd = 1_000 if listed else 1
+    return [Mentions(fact, -place, -place, crowd, frozenset()) for place, fact in enumerate(facts)]
+
+
 def packed(*facts: Fact, room: int = 200, standing: str = "", listed: bool = False) -> str:
     packing = Packing(room, count, standing, "")
-    packing.fill((fact, listed) for fact in facts)
+    packing.fill(mentioned(*facts, listed=listed))
     return packing.text
 
 
@@ -387,7 +394,7 @@ def test_what_contains_a_more_important_value_is_as_important() -> None:
     path, opened = Fact("path", "tests/quay.py"), Fact("text", "cat tests/quay.py")
     others = [Fact("text", f"the boat at quay {number}") for number in range(30)]
     packing = Packing(636, len, "", "")  # commas make them longer than each by itself suggests
-    packing.fill((fact, False) for fact in (path, *others, opened))
+    packing.fill(mentioned(path, *others, opened))
     assert "cat tests/quay.py" in packing.text
     assert "quay 29" not in packing.text
 
