@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from proxy.core.conversation.messages import Message, last_user, read_message
 from proxy.core.conversation.records import HiddenCalls, Node
-from proxy.core.conversation.units import OpenTurn, Unit, beginnings, open_from, request_points
+from proxy.core.conversation.units import OpenTurn, Unit, beginnings, request_points
 from proxy.core.dialects.dialect import Content, Dialect
 from proxy.core.extraction.reading import Address, addresses_of
 from proxy.core.persistent import Grown, Incremental, Sizes
@@ -175,7 +175,7 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
 
     @property
     def open_from(self) -> int:
-        return self.units[open_from(self.messages, self.units)].start if self.units else 0
+        return self._open_turn.open_from
 
     def is_spared_by(self, plan: Plan) -> bool:
         """Whether a plan leaves alone what the model has still to answer, and parts no late result's unit."""
