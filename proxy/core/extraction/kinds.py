@@ -261,26 +261,30 @@ _LONGEST_BEFORE = 8
 _DATED = re.compile(r"(?<!\d)(?:\d{4}-\d\d-\d\d|\d\d-\d\d-\d{4})(?!\d)")
 """A date in what has the form of a phone number."""
 _DIGITS = re.compile(r"\d+")
+_LAST_GROUP = re.compile(r"\d+\)?$")
+_THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:[ \u00a0]\d{3})*[ \u00a0]000")
 
 
 def spaced_in(text: str) -> tuple[list[tuple[str, str]], str]:
     """The kinds and the words of all dates, times, amounts and phone numbers in a text, and what is left."""
-    found: list[tuple[str, str]] = []
+    found, left, at, copied = list[tuple[str, str]](), list[str](), 0, 0
     kinds, pattern = _IN_ASCII if text.isascii() else _GRAMMAR
-
-    def taken(match: re.Match[str]) -> str:
+    while match := pattern.search(text, at):
         kind, value, start = kinds[(match.lastindex or 1) - 1], match[0], match.start()
+        at = match.end()
         if kind == "phone":
             kind = _kind_of_groups(value)
+            last = _LAST_GROUP.search(value)
+            if not kind and last and last.start():
+                at = start + last.start()  # which may begin another value: `200 12 ms`
         elif kind in _BEFORE:
             before = _BEFORE[kind].search(text, max(start - _LONGEST_BEFORE, 0), start)
             value = f"{before[0]}{value}" if before else value
-        if not kind or len(value) < _SHORTEST:
-            return match[0]
-        found.append((kind, value))
-        return " "
-
-    return found, pattern.sub(taken, text)
+        if kind and len(value) >= _SHORTEST:
+            found.append((kind, value))
+            left += text[copied:start], " "
+            copied = at
+    return found, "".join([*left, text[copied:]])
 
 
 def _kind_of_groups(value: str) -> str:
@@ -289,6 +293,8 @@ def _kind_of_groups(value: str) -> str:
     digits = sum(map(len, groups))
     if value.startswith("+"):
         return "phone" if _FEWEST <= digits <= _MOST else ""
+    if _THOUSANDS.fullmatch(value):
+        return "number"
     if digits < _FEWEST or len(groups) > _MOST_GROUPS or _DATED.search(value):
         return ""
     if digits > _MOST:

@@ -21,7 +21,7 @@ from proxy.core.extraction.facts import Fact, bounded, facts_of, quotes_in
 from proxy.core.extraction.observations import answered_commands, in_plain_text
 from proxy.core.extraction.printed import PROGRAM, SYMBOLS
 from proxy.core.text.lexicon.binding import FIRM, IDLE, PARTS, PLAIN, QUESTION, STATED
-from proxy.core.text.lexicon.rules import PERMITS, WITHDRAWS
+from proxy.core.text.lexicon.rules import PERMITS, TELLS, WITHDRAWS
 from proxy.core.text.lexicon.words import ABBREVIATIONS
 
 # --- which sentences bind later behaviour: rules, limits, preferences, and what people lay down ---
@@ -47,11 +47,12 @@ _ABBREVIATED = re.compile(rf"(?:\b(?:{ABBREVIATIONS})|\b[A-Z])\.$")
 _LONGEST_ABBREVIATION = 16
 """Characters, with the one before it; so that a line of abbreviations is not searched anew at each."""
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
-_STREAM_TAG = r"[\w:-]{0,40}(?:std(?:out|err)|output|results?|observation)>"
+_STREAM_TAG = (
+    r"(?:[\w:-]{0,40}std(?:out|err)|(?:tool|command|function|bash|shell|terminal)[\w:-]{0,40}(?:output|results?)"
+    r"|observation)>"
+)
 _STREAM = re.compile(rf"<{_STREAM_TAG}[^<]*+(?:<(?!/?{_STREAM_TAG})[^<]*+)*+</{_STREAM_TAG}")
 """A command's output that a client hands on as the user's message, in tags."""
-_ANNOUNCES = frozenset(":\uff1a")
-"""Ends of a line that somebody else's words follow: `Their solicitor writes:`."""
 _BULLET = re.compile(r"^\s*(?:[-*•·>+]|\(?\d{1,3}[.)]|[a-z]\)|#{1,6})\s+")
 
 _EASES = re.compile(f"{PERMITS.pattern}|{WITHDRAWS.pattern}")
@@ -146,15 +147,15 @@ def sentences_of(text: str) -> Iterator[str]:
 def _own_lines(text: str) -> Iterator[str]:
     """The lines of a text without source code, output, and what the speaker quotes.
 
-    Lines behind `>` are somebody else's where they begin the text or follow a colon; elsewhere they are a
-    callout, as documents have them.
+    Lines behind `>` are somebody else's where the line before says so: `Their solicitor writes:`. Elsewhere
+    they are the speaker's own, as a callout in a document is: losing a rule is worse.
     """
-    in_fence, before = False, ":"
+    in_fence = is_announced = False
     for line in _STREAM.sub("\n", text).splitlines():
         is_behind_mark = line.lstrip().startswith(">")
         if not is_behind_mark and line.strip():
-            before = line.rstrip()[-1]
-        is_quoted = is_behind_mark and before in _ANNOUNCES
+            is_announced = bool(TELLS.search(line.lower()))
+        is_quoted = is_behind_mark and is_announced
         if _FENCE.match(line):
             in_fence = not in_fence
         elif not (in_fence or is_quoted or len(line) < _SHORTEST or PROGRAM.search(line)):

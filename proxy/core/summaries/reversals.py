@@ -120,7 +120,9 @@ def turned_around(summary: str, rules: UserRules, source: str) -> str | None:
     ]
     clauses = (clause for claim in claims for clause in CLAUSE_END.split(claim))
     taken_back = [_said(clause).words for clause in clauses if TAKEN_BACK.search(clause)]
-    taken_back += (said.words for _, said in told if said.is_negated and _DECIDED in said.words)
+    decisions = (each for each, said in told if said.is_negated and _DECIDED in said.words)
+    parts = (_said(part) for each in decisions for part in CLAUSE_END.split(REASON.sub(",", each)))
+    taken_back += (said.words for said in parts if said.is_negated and _DECIDED in said.words)
     turned = [
         rule
         for rule in rules.binding

@@ -20,7 +20,6 @@ from proxy.core.text.lexicon.rules import (
     ASSENT,
     CLAIM,
     CONSTRAINTS_HEADING,
-    DONE,
     NEXT_CLAUSE,
     NOTHING_STATED,
 )
@@ -119,15 +118,19 @@ _MOST_LISTED = 20
 _FOLLOWING = re.compile(r"(?<=[^\W_][ ,]) ?(\w{2,})")
 """A word that does not begin a sentence."""
 _CAPITAL = re.compile(r"(?<!\S)\W?[A-Z]")
-_LABEL = re.compile(r"^[^\w\n]*\w+(?:[ /]\w+){0,3}:(?=\s)", re.MULTILINE)
-"""What stands before a list or a sentence: `Key Decisions:`."""
+_LABEL = re.compile(
+    r"^[^\S\n]*#.*$|^[^\w\n]*[\w'\u2019]+(?:[ /&-][\w'\u2019]+){0,4}[^\w\n]{0,3}:[^\w\n]{0,3}(?=\s)",
+    re.MULTILINE,
+)
+"""A heading, and what stands before a list or a sentence: `Key Decisions:`."""
 _NO_NAMES = frozenset(" ".join(MONTHS).lower().split()) | NO_NAMES
 _COUNTED_WORD = re.compile(rf"[ \u00a0]?([^\W\d_{UNSPACED}]{{3,}}|[^\W\d_]{{1,3}})")
 
 
 def unfounded(summary: str, evidence: Evidence) -> Iterator[str]:
     """Yield the exact values of a summary that its source lacks."""
-    text = _MARKDOWN.sub(" ", _LIST_MARK.sub("", _normal(summary)))
+    plain = _LIST_MARK.sub("", _normal(summary))
+    text = _MARKDOWN.sub(" ", plain)
     yield from (word for word in _LONG_WORD.findall(text) if _flat(word) not in evidence.flat)
     rest = _LONG_WORD.sub(" ", text)
     for fact in sorted(facts_in(text), key=lambda fact: -len(fact.value)):
@@ -143,7 +146,7 @@ def unfounded(summary: str, evidence: Evidence) -> Iterator[str]:
         if not (is_words and all(f" {word} " in evidence.flat for word in value.split())):
             yield fact.value
     yield from _unfounded_numbers(rest, evidence)
-    for line in _LABEL.sub("", text).splitlines():
+    for line in _MARKDOWN.sub(" ", _LABEL.sub("", plain)).splitlines():
         names = [name for name in unknown_names(line, evidence.words) if name.istitle()]
         is_title = 2 * len(_CAPITAL.findall(line)) > len(line.split())
         yield from (name for name in names if not is_title and _flat(name).strip() not in evidence.flat)
@@ -167,6 +170,7 @@ def _unfounded_numbers(text: str, evidence: Evidence) -> Iterator[str]:
         stems = _counted_at(text, number.end)
         counts = set[str]().union(*(evidence.counts.get(stem, ()) for stem in stems))
         is_another = bool(counts) and counts.isdisjoint(number.readings)
+        is_another = is_another and not number.readings & evidence.numbers
         if is_another or _measures_another(number, evidence):
             yield text[number.start : number.end]
     for number in numbers_in(text):
@@ -240,9 +244,6 @@ def _has_users_words(summary: str, evidence: Evidence) -> bool:
             return False
         if quotes or (not words and of_users.strip()):
             continue
-        verb = DONE.search(claim) if kind == "done" else None
-        if verb and not words_of(verb[0]) <= evidence.words:
-            return False
         is_assent = kind != "asked" and ASSENT.search(of_users)
         if is_assent and share(words, evidence.words) >= _AGREED_SHARE:
             continue
@@ -252,7 +253,7 @@ def _has_users_words(summary: str, evidence: Evidence) -> bool:
 
 
 def _claims(summary: str) -> Iterator[tuple[str, str]]:
-    """Yield a summary's claims about the user, each with what it claims: asked, agreed, decided or done."""
+    """Yield a summary's claims about the user, each with what it claims: asked, agreed or decided."""
     for match in CLAIM.finditer(summary):
         claim = " ".join(filter(None, match.groups()))
         yield NEXT_CLAUSE.split(claim, maxsplit=1)[0], str(match.lastgroup).partition("_")[0]

@@ -483,3 +483,21 @@ def test_of_a_huge_text_only_a_bounded_part_is_read(piece: str) -> None:
     values = {fact.value for _, fact in said(reading(user(text)))}
     assert "K8822X" not in values
     assert len(values) <= MOST_FACTS
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("GET /index 200 12 ms", "12 ms"),
+        ("status 404 3 ms 1.5 KB", "3 ms"),
+        ("item 4711 2 kg", "2 kg"),
+        ("In 2026 100 euros", "100 euros"),
+        ("room 12 3 May 2026", "3 May 2026"),
+    ],
+)
+def test_a_number_before_a_value_is_no_part_of_it(text: str, value: str) -> None:
+    assert value in [fact.value for fact in facts_in(text)]
+
+
+def test_a_number_of_thousands_is_no_phone_number() -> None:
+    assert [(fact.kind, fact.value) for fact in facts_in("rows 3 000 000")] == [("number", "3 000 000")]

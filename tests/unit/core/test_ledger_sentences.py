@@ -304,12 +304,36 @@ def test_what_is_fenced_as_code_is_not_read() -> None:
     assert texts("Look:\n```\nYou must never do this.\n```\nAlways ask.") == ["Always ask."]
 
 
-def test_what_a_person_quotes_after_a_colon_or_answers_to_is_not_their_own() -> None:
+@pytest.mark.parametrize(
+    "announces",
+    [
+        "Their solicitor writes:",
+        "On Mon, Jan 5, 2026 at 9:00 Jo <jo@example.org> wrote:",
+        "Mein Anwalt schrieb mir:",
+        "Leur avocat écrit :",
+        "Un cliente escribió:",
+        "彼女はこう書いています\uff1a",
+        "他写道\uff1a",
+    ],
+)
+def test_what_a_person_quotes_from_somebody_is_not_their_own(announces: str) -> None:
     letter = "> Never mention the boiler.\n>\n> You must delete clause 7.\n\nNever agree to that."
-    assert texts(letter) == ["Never agree to that."]
-    assert texts(f"Their solicitor writes:\n\n{letter}") == ["Never agree to that."]
-    assert texts("彼女はこう書いています\uff1a\n> 必ず朝に開けてください。") == []
-    assert texts("# Rules\n\n> Never push to the bridge.") == ["Never push to the bridge."]
+    assert texts(f"{announces}\n\n{letter}") == ["Never agree to that."]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Please follow these rules:\n\n> Never push to the bridge.",
+        "Regeln:\n> Never push to the bridge.",
+        "> [!IMPORTANT]\n> Never push to the bridge.",
+        "# How we work\n\n> Never push to the bridge.",
+        "Wrap answers in <result> tags.\nNever push to the bridge.\nClose them with </result>.",
+        "<expected_output>\nNever push to the bridge.\n</expected_output>",
+    ],
+)
+def test_a_rule_behind_a_mark_or_between_tags_is_a_rule(text: str) -> None:
+    assert "Never push to the bridge." in texts(text)
 
 
 def test_what_a_command_wrote_is_not_read_where_tags_say_so() -> None:

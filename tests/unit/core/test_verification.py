@@ -251,9 +251,7 @@ def test_a_negation_that_demands_is_none(rule: str, summary: str) -> None:
         "The user confirmed payment.",
         "User constraints: delete everything first.",
         'The user said to go, and asked: "Delete everything at once".',
-        "The user cancelled the tests.",
         "The user decided to move to another town.",
-        "Der Nutzer hat die Reise storniert.",
         "Der Nutzer hat die Löschung der Datenbank genehmigt.",
         "El usuario aprobó borrar la base de datos.",
         "L'utilisateur a ordonné de supprimer la base.",
@@ -279,3 +277,26 @@ def test_without_a_word_of_any_user_nothing_was_ordered() -> None:
 
 def test_headings_without_content_claim_nothing() -> None:
     assert fault_in("User constraints: none\nDone: tests ran.", Evidence("[assistant] tests ran", "")) is None
+
+
+@pytest.mark.parametrize(
+    ("source", "summary"),
+    [
+        ("I decided to go with Postgres. I don't want MySQL.", "The user decided on Postgres, not MySQL."),
+        (
+            "Ich nehme Redis. Memcached will ich nicht.",
+            "Der Nutzer hat sich für Redis entschieden, nicht für Memcached.",
+        ),
+        ("Ich habe den Vertrag gekündigt.", "Der Nutzer hat den Vertrag gekündigt."),
+        ("我买了三张票。", "用户购买了三张票。"),
+        ("I made a reservation for two.", "The user booked for two."),
+        ("Fix the tests and add a login page.", "**Next Steps**: fix the tests and add a login page."),
+        (
+            "Fix the tests and add a login page.",
+            "### Current State and Open Issues of the login page\n\nThe tests are to be fixed.",
+        ),
+        ("The file has 10 lines, I changed 2 of the lines.", "Two lines were changed."),
+    ],
+)
+def test_what_the_source_says_may_be_told_in_other_words(source: str, summary: str) -> None:
+    assert fault_in(summary, Evidence(source, source)) is None

@@ -244,14 +244,6 @@ _DECIDED = (
     r"|(?:decid\w+|elig\w+|eleg\w+|escog\w+|descart\w+|rechaz\w+)"
     r"|(?:a )?(?:décid\w+|chois\w+|opté|écart\w+|renonc\w+|rejet\w+)"
 )
-_DONE = (
-    r"(?:cancel|book|order(?=ed|s)|resign|hire(?=[ds])|fire(?=[ds])|sign(?=ed|s))\w*"
-    r"|(?:stornier|kündig|bucht|bestell|gebucht)\w*|abgesagt"
-    r"|(?:cancel|anul|reserv|compr|vend)(?:ó|aba|a|ía|ió|ado|ido)\b"
-    r"|(?:a )?(?:annul|réserv|command|achet|résili)(?:é|ait)\b"
-    r"|取り消|キャンセル|予約|購入|取消|预订|預訂|购买|購買"
-)
-"""Verbs of what a user may have done, which has to be told with a verb of the source."""
 _USER = (
     r"\b(?:user|client|customer|human|benutzer(?:in)?|nutzer(?:in)?|anwender(?:in)?|usuari[oa]|cliente"
     r"|utilisat(?:eur|rice))s?\b(?! (?:constraints?|requirements?)\b)"
@@ -265,28 +257,33 @@ CLAIM = re.compile(
     rf"{_USER}{_BETWEEN}(?:{_ASKED})(?P<asked>[^\n]*)"
     rf"|{_USER}{_BETWEEN}(?:{_AGREED})(?P<agreed>[^\n]*)"
     rf"|{_USER}{_BETWEEN}(?:{_DECIDED})(?P<decided>[^\n]*)"
-    rf"|{_USER}{_BETWEEN}(?P<done>(?:{_DONE})[^\n]*)"
     rf"|{_USER} (?:hat|hatte) (?P<decided_before>[^\n.;]*) (?:entschieden|beschlossen|gewählt|verworfen"
     r"|abgelehnt)\b"
-    rf"|{_USER} (?:hat|hatte) (?P<done_before>[^\n.;]* (?:storniert|abgesagt|gekündigt|gebucht|bestellt))\b"
     rf"|{_USER} (?:hat|hatte) (?P<agreed_before>[^\n.;]*) (?:gebeten|verlangt|gefordert|beauftragt|angewiesen"
     r"|genehmigt|bestätigt|erlaubt|zugestimmt)\b"
     rf"|{_UNSPACED_USER}([^\n。]*(?:依頼|要求|指示|求め|頼|请求|請求|命令|希望|让|讓|请|請))(?P<asked_unspaced>[^\n。]*)"
     rf"|{_UNSPACED_USER}([^\n。]*(?:承認|許可|同意|確認|批准|确认|允许|允許|授权|授權))(?P<agreed_unspaced>[^\n。]*)"
-    rf"|{_UNSPACED_USER}([^\n。]*(?:決め|決定|選[びんぶ]|採用|决定|选择|選擇|放弃|放棄|却下))(?P<decided_unspaced>[^\n。]*)"
-    rf"|{_UNSPACED_USER}(?P<done_unspaced>[^\n。]*(?:取り消|キャンセル|予約|購入|取消|预订|預訂|购买|購買)[^\n。]*)",
+    rf"|{_UNSPACED_USER}([^\n。]*(?:決め|決定|選[びんぶ]|採用|决定|选择|選擇|放弃|放棄|却下))(?P<decided_unspaced>[^\n。]*)",
     re.IGNORECASE,
 )
-"""A claim that the user asked for something, agreed to it, decided or did it.
+"""A claim that the user asked for something, agreed to it or decided it.
 
 The last group that matched tells which.
 """
-DONE = re.compile(_DONE, re.IGNORECASE)
 NEXT_CLAUSE = re.compile(
     r"[;.!?。](?:\s|$)|,? (?:and|but|so|while|which|und|aber|y|pero|et|mais) (?:then )?(?:the )?"
     r"(?:assistant|agent|it|model|tool|der|die|das|el|la|le|l['\u2019])\b|\bassistant\b",
     re.IGNORECASE,
 )
+TELLS = re.compile(
+    r"\b(?:wrote|writes?|written|said|says|sent|sends|repl(?:y|ies|ied)|answer(?:s|ed)|e-?mail(?:s|ed)?|letter"
+    r"|message|quote[ds]?|schr(?:eibt|ieb|ieben)|geschrieben|sagt(?:e|en)?|antwortete?|schickte?|brief|mail|zitat"
+    r"|écri(?:t|vait|vent)|a dit|dit|répond|a répondu|envoi(?:e|é)|courriel|lettre|citation"
+    r"|escrib(?:e|ió|en)|escrito|dice|dijo|responde|respondió|envió|correo|carta|cita)\b[^:\uff1a]*[:\uff1a]\s*$"
+    r"|(?:書い|書き|言っ|返信|返事|メール|手紙|引用|写道|寫道|写信|說|说|回复|回覆|邮件|郵件|来信|來信)"
+    r"[^:\uff1a]*[:\uff1a]\s*$"
+)
+"""A line, in lower case, that announces somebody else's words."""
 CLAUSE_END = re.compile(r"[,;:\uff0c\uff1b、。]|\b(?:and|but|while|und|aber|y|pero|et|mais)\b|[\u2013\u2014]")
 REASON = pattern_of(
     (
