@@ -261,7 +261,7 @@ _LONGEST_BEFORE = 8
 _DATED = re.compile(r"(?<!\d)(?:\d{4}-\d\d-\d\d|\d\d-\d\d-\d{4})(?!\d)")
 """A date in what has the form of a phone number."""
 _DIGITS = re.compile(r"\d+")
-_LAST_GROUP = re.compile(r"\d+\)?$")
+_LAST_GROUP = re.compile(r"(?<!\d)\d++\)?$")
 _THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:[ \u00a0]\d{3})*[ \u00a0]000")
 
 

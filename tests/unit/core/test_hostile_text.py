@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from proxy.core.extraction.kinds import spaced_in
 from proxy.core.extraction.reading import sentences_of
 from proxy.core.summaries.verification import Evidence, fault_in
 
@@ -20,7 +21,14 @@ def a_summary_of_line_ends(length: int) -> None:
     fault_in("They" + "\n" * length + "met.", Evidence("They met.", "They met."))
 
 
-@pytest.mark.parametrize(("work", "length"), [(a_line_of_initials, 10_000), (a_summary_of_line_ends, 5_000)])
+def a_long_number_among_short_ones(length: int) -> None:
+    spaced_in("1 " + "1" * length + " 1")
+
+
+@pytest.mark.parametrize(
+    ("work", "length"),
+    [(a_line_of_initials, 10_000), (a_summary_of_line_ends, 5_000), (a_long_number_among_short_ones, 20_000)],
+)
 def test_time_grows_as_the_text_does(work: Callable[[int], None], length: int) -> None:
     short, long = (least_cpu(lambda each=each: work(each)) for each in (length, FACTOR * length))
     assert long < 2 * FACTOR * short
