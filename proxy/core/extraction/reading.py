@@ -53,6 +53,8 @@ _STREAM_TAG = (
 )
 _STREAM = re.compile(rf"<{_STREAM_TAG}[^<]*+(?:<(?!/?{_STREAM_TAG})[^<]*+)*+</{_STREAM_TAG}")
 """A command's output that a client hands on as the user's message, in tags."""
+_COLONS = (":", "\uff1a")
+_COLON = re.compile("|".join(_COLONS))
 _BULLET = re.compile(r"^\s*(?:[-*•·>+]|\(?\d{1,3}[.)]|[a-z]\)|#{1,6})\s+")
 
 _EASES = re.compile(f"{PERMITS.pattern}|{WITHDRAWS.pattern}")
@@ -154,12 +156,17 @@ def _own_lines(text: str) -> Iterator[str]:
     for line in _STREAM.sub("\n", text).splitlines():
         is_behind_mark = line.lstrip().startswith(">")
         if not is_behind_mark and line.strip():
-            is_announced = bool(TELLS.search(line.lower()))
+            is_announced = _announces(line.rstrip())
         is_quoted = is_behind_mark and is_announced
         if _FENCE.match(line):
             in_fence = not in_fence
         elif not (in_fence or is_quoted or len(line) < _SHORTEST or PROGRAM.search(line)):
             yield line
+
+
+def _announces(line: str) -> bool:
+    """Whether somebody else's words follow a line: it ends with a colon, and tells of them before it."""
+    return line.endswith(_COLONS) and bool(TELLS.search(_COLON.split(line[:-1].lower())[-1]))
 
 
 def is_question(text: str) -> bool:

@@ -57,10 +57,14 @@ class Evidence:
         return all_numbers(_normal(self.text))
 
     @lazy
+    def _measured(self) -> list[Number]:
+        return [*measured_in(_normal(self.text))]
+
+    @lazy
     def measures(self) -> Mapping[str, set[str]]:
         """By reading, what the numbers of the source measure."""
         found: dict[str, set[str]] = {}
-        for number in measured_in(_normal(self.text)):
+        for number in self._measured:
             for reading in number.readings if number.measure else ():
                 found.setdefault(reading, set()).update(number.measure)
         return found
@@ -70,7 +74,7 @@ class Evidence:
         """By the stem of what is counted, the readings of the numbers before it."""
         found: dict[str, set[str]] = {}
         text = _normal(self.text)
-        for number in measured_in(text):
+        for number in self._measured:
             for stem in _counted_at(text, number.end):
                 found.setdefault(stem, set()).update(number.readings)
         return found

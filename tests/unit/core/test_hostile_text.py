@@ -21,13 +21,22 @@ def a_summary_of_line_ends(length: int) -> None:
     fault_in("They" + "\n" * length + "met.", Evidence("They met.", "They met."))
 
 
+def a_letter_of_many_words(length: int) -> None:
+    _ = [*sentences_of("he said " * (length // 8) + "\n> Never do that.")]
+
+
 def a_long_number_among_short_ones(length: int) -> None:
     spaced_in("1 " + "1" * length + " 1")
 
 
 @pytest.mark.parametrize(
     ("work", "length"),
-    [(a_line_of_initials, 10_000), (a_summary_of_line_ends, 5_000), (a_long_number_among_short_ones, 20_000)],
+    [
+        (a_line_of_initials, 10_000),
+        (a_summary_of_line_ends, 5_000),
+        (a_long_number_among_short_ones, 20_000),
+        (a_letter_of_many_words, 40_000),
+    ],
 )
 def test_time_grows_as_the_text_does(work: Callable[[int], None], length: int) -> None:
     short, long = (least_cpu(lambda each=each: work(each)) for each in (length, FACTOR * length))

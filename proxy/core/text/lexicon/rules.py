@@ -279,11 +279,10 @@ TELLS = re.compile(
     r"\b(?:wrote|writes?|written|said|says|sent|sends|repl(?:y|ies|ied)|answer(?:s|ed)|e-?mail(?:s|ed)?|letter"
     r"|message|quote[ds]?|schr(?:eibt|ieb|ieben)|geschrieben|sagt(?:e|en)?|antwortete?|schickte?|brief|mail|zitat"
     r"|écri(?:t|vait|vent)|a dit|dit|répond|a répondu|envoi(?:e|é)|courriel|lettre|citation"
-    r"|escrib(?:e|ió|en)|escrito|dice|dijo|responde|respondió|envió|correo|carta|cita)\b[^:\uff1a]*[:\uff1a]\s*$"
+    r"|escrib(?:e|ió|en)|escrito|dice|dijo|responde|respondió|envió|correo|carta|cita)\b"
     r"|(?:書い|書き|言っ|返信|返事|メール|手紙|引用|写道|寫道|写信|說|说|回复|回覆|邮件|郵件|来信|來信)"
-    r"[^:\uff1a]*[:\uff1a]\s*$"
 )
-"""A line, in lower case, that announces somebody else's words."""
+"""Words, in lower case, before a colon that somebody else's words follow."""
 CLAUSE_END = re.compile(r"[,;:\uff0c\uff1b、。]|\b(?:and|but|while|und|aber|y|pero|et|mais)\b|[\u2013\u2014]")
 REASON = pattern_of(
     (
