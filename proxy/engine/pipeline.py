@@ -26,7 +26,7 @@ from proxy.engine.flow import NOTHING_FRESH, Exchange, Incoming, Request, Sent
 from proxy.engine.foreground import Foreground
 from proxy.engine.intake.history import NAME, History
 from proxy.engine.intake.homes import MemoryHome
-from proxy.engine.intake.naming import Naming
+from proxy.engine.intake.naming import Caller, Naming
 from proxy.engine.intake.reader import BodyCache, ReadBody, Reader
 from proxy.engine.memory.reader import MemoryReader
 from proxy.engine.models.models import Models
@@ -35,7 +35,7 @@ from proxy.engine.recording.recorder import Recorder
 from proxy.engine.sessions.attachments import Attachments
 from proxy.engine.sessions.recognition import Recognition
 from proxy.engine.sessions.session_cache import EpochLog, SessionState
-from proxy.ports import NAMED
+from proxy.ports import NAMED, SessionKey
 from proxy.tracing import PLAN, UNTRACED, current, step
 
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.005, 0.05
@@ -72,7 +72,7 @@ class Pipeline:
         """
         policy, is_shadow = incoming.policy, incoming.is_shadow
         read, extension, history = await self._read(incoming)
-        session, log = await self._recognised(incoming, history)
+        history, session, log = await self._recognised(incoming, history)
         degraded = ["store"] if session.is_store_away else []
         home = None
         if policy.memory.enabled:
@@ -126,13 +126,16 @@ class Pipeline:
             start = root(body.person)  # the person talking, where the client says so, is part of it
         return read, extension, await self.reader.read(body, start, read.before)
 
-    async def _recognised(self, incoming: Incoming, history: History) -> tuple[SessionState, EpochLog | None]:
-        """Return the request's session and its lane's epochs; wait for a compaction that is under way.
+    async def _recognised(
+        self, incoming: Incoming, history: History
+    ) -> tuple[History, SessionState, EpochLog | None]:
+        """Return a request's session and its lane's epochs; wait for a compaction that is under way.
 
         It waits at most `summary.wait` seconds; after that the request goes on under the plan in force.
+        Also returns the history, on the session's chain where its client has dropped the oldest messages.
         Raises StoreUnavailable.
         """
-        policy, envelope, now = incoming.policy, incoming.envelope, self.recorder.clock.monotonic
+        policy, caller, now = incoming.policy, incoming.envelope.caller, self.recorder.clock.monotonic
         # Requests of one lane share their plans. What is planned in shadow applies only in shadow.
         parts = f"{history.model}\0{policy.name}\0{incoming.lower_budget or ''}"
         parts += "\0shadow" if incoming.is_shadow else ""
@@ -143,14 +146,30 @@ class Pipeline:
             await self.recorder.backlog.check()
         deadline, pause = now() + policy.summary.wait, _SHORTEST_PAUSE
         while True:
-            session, log = await self.recognition.recognise(
-                envelope.caller, history, lane, needs_store=needs_store
-            )
+            session, log = await self.recognition.recognise(caller, history, lane, needs_store=needs_store)
+            if session.is_unfound and incoming.appended is None:
+                found = await self._continued(caller, history, lane)
+                history, session, log = found or (history, session, log)
             stored = session.found.session
             if stored is None or not stored.blocked or not stored.is_compacting or now() >= deadline:
-                return session, log
+                return history, session, log
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def _continued(
+        self, caller: Caller, history: History, lane: str
+    ) -> tuple[History, SessionState, EpochLog | None] | None:
+        """Find the one session of which a request holds the newest messages; None if there is none.
+
+        Placed where they stand in the session, they have its chain hashes, or else are not its messages.
+        """
+        found = dict[SessionKey, tuple[History, SessionState, EpochLog | None]]()
+        for suffix in await self.recognition.suffixes(caller, history):
+            placed = replace(await self.reader.read(history.body, suffix.before), suffix=suffix)
+            session, log = await self.recognition.recognise(caller, placed, lane, needs_store=False)
+            if session.found.known is not None:
+                found.setdefault(session.key, (placed, session, log))
+        return next(iter(found.values())) if len(found) == 1 else None  # of several, nobody can tell (law 6)
 
     async def _attached(
         self,
@@ -209,7 +228,8 @@ class Pipeline:
             self.background.run(self.models.stated.ask(stated, credentials), is_needed=False)
         if not session.cached.cache_key:
             session.cached.cache_key = self.naming.cache_key(session.key)
-        answers = session.last_answers(history.head, budget.head, chain.hashes)
+        is_suffix = history.suffix is not None
+        answers = session.last_answers(history.head, budget.head, chain.hashes, is_suffix=is_suffix)
         now, times = self.recorder.clock.now(), (answers.in_lane, answers.under_head)
         idle, head_idle = (None if at is None else max(now - at, 0.0) for at in times)
         return Request(

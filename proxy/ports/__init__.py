@@ -24,6 +24,7 @@ from proxy.ports.services import (
 from proxy.ports.session_store import (
     COMPACTOR,
     NAMED,
+    SUFFIXES,
     UNRECORDED,
     Found,
     Listed,

@@ -7,7 +7,7 @@ from typing import ClassVar, Final, NamedTuple, Protocol
 
 import msgspec
 
-from proxy.core.conversation.records import HiddenCalls, Node, Session, Turn
+from proxy.core.conversation.records import HiddenCalls, Node, Session, Suffix, Turn
 from proxy.core.planning.plan import Epoch
 from proxy.errors import StoreUnavailable
 
@@ -25,6 +25,10 @@ UNRECORDED: Final = 86_400.0
 
 NAMED: Final = "named"
 """The sid of a session that is named by a header; it is the only one under its tag. Other sids are hex."""
+
+
+SUFFIXES: Final = 8
+"""The most places noted under one tag: the same words may stand in several sessions."""
 
 
 COMPACTOR: Final = "compact"
@@ -184,6 +188,13 @@ class TurnStore(Protocol):
 
     async def find(self, lookup: Lookup) -> Found:
         """Return the session, its epochs and its token counts, in one round trip."""
+        ...
+
+    async def suffixes(self, tag: str) -> list[Suffix]:
+        """Return the places that turns have noted under this tag, the newest first.
+
+        They are the :data:`SUFFIXES` newest; their sessions may be gone.
+        """
         ...
 
     async def begin_epoch(

@@ -5,18 +5,21 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from proxy.ports import Found, SessionKey, SessionStore
+from proxy.core.conversation.records import Suffix
+from proxy.ports import SUFFIXES, Found, SessionKey, SessionStore
 from tests.support.stores import (
     DAY,
     KEY,
     OTHER,
     STRANGER,
+    HandClock,
     chain,
     epoch,
     found,
     joint,
     lookup,
     nodes,
+    pass_time,
     turn,
 )
 
@@ -214,3 +217,25 @@ class TestDeletion:
         assert (await found(store, "u1")).was_here
         await store.record(KEY, turn("u1", "a1"), DAY)
         assert not (await found(store, "u1")).was_here
+
+
+class TestSuffixes:
+    async def test_the_places_that_a_turn_notes_are_found_by_their_tags(self, store: SessionStore) -> None:
+        one, two = Suffix(KEY.tag, bytes(range(32)), 2), Suffix(KEY.tag, b"/" * 32, 1_000)
+        await store.record(KEY, turn("u1", "a1", suffixes={"ab": one, "cd": two}), DAY)
+        assert [await store.suffixes(tag) for tag in ("ab", "cd", "ef")] == [[one], [two], []]
+
+    async def test_of_many_sessions_the_newest_places_are_found_each_once(self, store: SessionStore) -> None:
+        places = [Suffix(KEY.tag, b"%032d" % number, number) for number in range(SUFFIXES + 3)]
+        for place in (*places, places[-2]):
+            await store.record(KEY, turn("u1", "a1", suffixes={"ab": place}), DAY)
+        newest = [places[-2], places[-1], *reversed(places[:-2])]
+        assert await store.suffixes("ab") == newest[:SUFFIXES]
+
+    async def test_places_end_with_the_session_that_noted_them(
+        self, store: SessionStore, clock: HandClock
+    ) -> None:
+        place = Suffix(KEY.tag, b"h" * 32, 2)
+        await store.record(KEY, turn("u1", "a1", suffixes={"ab": place}), ttl=0.05)
+        await pass_time(clock, 0.1)
+        assert await store.suffixes("ab") == []

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +19,7 @@ import redis
 
 from proxy.adapters.stores.redis import RedisStore, keys
 from proxy.adapters.stores.redis.embedded import EmbeddedValkey, server_binary
-from proxy.core.conversation.records import HiddenCalls, Joint, Node, Session, Turn
+from proxy.core.conversation.records import HiddenCalls, Joint, Node, Session, Suffix, Turn
 from proxy.core.planning.plan import Epoch
 from proxy.ports import Found, Lookup, SessionKey, SessionStore
 
@@ -251,6 +251,7 @@ def turn(
     begun_at: bytes | None = None,
     joint: Joint | None = None,
     is_joined: bool = False,
+    suffixes: Mapping[str, Suffix] | None = None,
     **session: Any,
 ) -> Turn:
     """A turn that ends a chain of these messages, the first `known` of them recorded before."""
@@ -263,6 +264,7 @@ def turn(
         begun_at=begun_at,
         joint=joint,
         is_joined=is_joined,
+        suffixes=suffixes or {},
     )
 
 

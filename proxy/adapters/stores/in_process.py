@@ -19,10 +19,11 @@ from msgspec.structs import replace
 from proxy.adapters.stores.in_process_bills import InProcessBills
 from proxy.adapters.stores.in_process_memories import InProcessMemories
 from proxy.adapters.stores.stored_session import Leases, StoredSession
-from proxy.core.conversation.records import HiddenCalls, Node, Session, Turn
+from proxy.core.conversation.records import HiddenCalls, Node, Session, Suffix, Turn
 from proxy.core.planning.plan import Epoch
 from proxy.ports import (
     COMPACTOR,
+    SUFFIXES,
     UNRECORDED,
     Clock,
     Found,
@@ -50,6 +51,8 @@ class InProcessStore:
         """(tag, chain hash or joint of an answer) → sid → for a joint, the hash of its user message."""
         self._firsts: dict[str, set[SessionKey]] = {}
         """Sessions by the tag of their first answer."""
+        self._suffixes: dict[str, list[tuple[SessionKey, Suffix]]] = {}
+        """By the tags under which they are noted, the newest first, each with its session."""
         self._were: OrderedDict[SessionKey, float] = OrderedDict()
         """Sessions that were deleted, and those named by a header that exist or have existed, newest last →
         when they were deleted (seconds since 1970), or 0."""
@@ -100,6 +103,10 @@ class InProcessStore:
             user=stored.nodes.get(self._tips[key.tag, joint][sid]) if joint else None,
         )
 
+    async def suffixes(self, tag: str) -> list[Suffix]:
+        self._living()  # those of sessions that have expired are gone
+        return [suffix for _, suffix in self._suffixes.get(tag, ())]
+
     async def begin_epoch(
         self, key: SessionKey, epoch: Epoch, seen: int, ttl: float, *, begins: bool = False
     ) -> tuple[Epoch, ...]:
@@ -122,6 +129,10 @@ class InProcessStore:
             return Recorded.MOVED
         stored = self._renewed(key, ttl)
         stored.record(turn)
+        for tag, suffix in turn.suffixes.items():
+            others = [each for each in self._suffixes.get(tag, ()) if each != (key, suffix)]
+            self._suffixes[tag] = [(key, suffix), *others][:SUFFIXES]
+            stored.suffixes.add(tag)
         if not turn.headerless:
             self._remember(key)
             return Recorded.KEPT
@@ -352,3 +363,7 @@ class InProcessStore:
             noted.remove(key)
             if not noted:
                 del self._firsts[first]
+        for tag in stored.suffixes:
+            left = [each for each in self._suffixes.pop(tag) if each[0] != key]
+            if left:
+                self._suffixes[tag] = left

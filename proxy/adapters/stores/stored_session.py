@@ -36,6 +36,8 @@ class StoredSession:
     """Chain hashes and joints by which the session is found."""
     firsts: set[str] = field(default_factory=set[str])
     """Tags of first answers under which the session is noted."""
+    suffixes: set[str] = field(default_factory=set[str])
+    """Tags under which places of the session are noted."""
     paused: bool = False
     unsaved: bytes = b""
     pins: dict[bytes, None] = field(default_factory=dict[bytes, None])

@@ -194,6 +194,11 @@ def joint(start: bytes, answer: bytes) -> bytes:
     return hashlib.sha256(b"joint" + start + answer).digest()
 
 
+def suffix(owner: str, first: bytes, second: bytes) -> bytes:
+    """A hash of the identities of two messages that follow each other, in sessions of ``owner``."""
+    return hashlib.sha256(b"suffix" + owner.encode(errors="surrogatepass") + first + second).digest()
+
+
 def chain_of(identities: Iterable[bytes], start: bytes) -> list[bytes]:
     """The chain hash after each message."""
     return list(accumulate(identities, extend, initial=start))[1:]

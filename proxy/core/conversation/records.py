@@ -136,6 +136,17 @@ class Joint(msgspec.Struct, frozen=True):
     """Tag of the entry that says where the session is stored, if that place depends on what may change."""
 
 
+class Suffix(msgspec.Struct, frozen=True):
+    """A place in a session from which a client may go on that has dropped all messages before it."""
+
+    tag: str
+    """The tag of the session's key."""
+    before: bytes
+    """Chain hash of the last message before the place."""
+    length: int
+    """Number of messages before the place."""
+
+
 class Turn(msgspec.Struct, frozen=True, kw_only=True, dict=True):  # the dict holds cached properties
     """One turn to be recorded: its new messages, the answer, and the session's record after it."""
 
@@ -152,6 +163,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, dict=True):  # the dict ho
     """Finds a session without a header again if the message before the proxy's answer has changed."""
     is_joined: bool = False
     """Whether the session was found by a joint: the turn continues it, though earlier messages differ."""
+    suffixes: Mapping[str, Suffix] = {}
+    """Places from which later requests may go on, each by the tag of the entry that tells of it."""
     is_late: bool = False
     """Whether the turn could not be written in time. It waits for nothing else then, and is not written where
     its session was deleted since it was answered."""

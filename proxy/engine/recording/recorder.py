@@ -281,8 +281,18 @@ class Recorder:
             (tokens,) = await self.counter.count_all([answered.content.countable()])
         now = self.clock.now()
         if known is None and len(exchange.request.chain) > PIECE:  # first seen in the middle of its life
-            return await asyncio.to_thread(_turn_of, exchange, answered, tokens, known, now)
-        return _turn_of(exchange, answered, tokens, known, now)
+            turn = await asyncio.to_thread(_turn_of, exchange, answered, tokens, known, now)
+        else:
+            turn = _turn_of(exchange, answered, tokens, known, now)
+        incoming, history, session = (
+            exchange.request.incoming,
+            exchange.request.history,
+            exchange.request.session,
+        )
+        if incoming.appended is not None:
+            return turn
+        answer, caller = answered.message if answered is not None else None, incoming.envelope.caller
+        return replace(turn, suffixes=self.recognition.suffixes_of(caller, session, history, answer))
 
 
 # --- a turn as it is stored ---
@@ -304,11 +314,12 @@ def _turn_of(
     # The memory scope and the speaker of the messages; empty where they may not be remembered.
     scope, person = ("", "") if home is None else (home.scope.tag, home.person)
     node = partial(Node, at=now, scope=scope, person=person)
+    before = 0 if history.suffix is None else history.suffix.length
     parents = (known if known is not None and first else history.root, *hashes)
     nodes = [
         node(hash=own, parent=parent, raw=raw, tokens=size, sequence=place)
         for place, (own, parent, raw, size) in enumerate(
-            zip(hashes, parents, raws, sizes, strict=False), first
+            zip(hashes, parents, raws, sizes, strict=False), before + first
         )
     ]
     if answered is not None:
@@ -317,7 +328,7 @@ def _turn_of(
             parent=history.tip,
             raw=answered.raw,
             tokens=MESSAGE_TOKENS + tokens,
-            sequence=first + len(nodes),
+            sequence=before + first + len(nodes),
             answer=True,
             complete=answered.answer.complete,
             reply=_reply(appended, answered.answer) if appended is not None else None,
@@ -359,6 +370,9 @@ def _session_after(exchange: Exchange, answered: ChainedAnswer | None, now: floa
     began_with = before.began_with if before else ""
     if before is None:
         began_with = one_line(request.history.first_words, _FIRST_WORDS)
+    exchanges = request.history.exchanges
+    if before is not None and request.history.suffix is not None:  # it does not hold those before
+        exchanges = before.exchanges
     is_final = answered is not None and answered.answer.complete and not answered.message.calls
     newest: dict[str, Any] = {}
     if appended is not None and chain.hashes and chain.hashes[-1] != appended.after:
@@ -392,7 +406,7 @@ def _session_after(exchange: Exchange, answered: ChainedAnswer | None, now: floa
         ratio=budget.ratio,
         head_tokens=budget.head,
         tool_tokens=budget.tool,
-        exchanges=request.history.exchanges + is_final,
+        exchanges=exchanges + is_final,
         lacking=decision.lacking,
         **newest,
     )

@@ -10,8 +10,8 @@ import secrets
 from msgspec.structs import replace
 
 from proxy.cache import Lru, Memory
-from proxy.core.conversation.messages import Message, has_only_lost
-from proxy.core.conversation.records import Joint
+from proxy.core.conversation.messages import Message, has_only_lost, suffix
+from proxy.core.conversation.records import Joint, Suffix
 from proxy.engine.intake.history import History
 from proxy.engine.intake.naming import Caller, Naming
 from proxy.engine.sessions.session_cache import (
@@ -28,6 +28,8 @@ _ASKED = 64
 """Most chain hashes, newest first, that are looked up to recognise a session."""
 _TRIES = 2
 """Answers found by their place from which a chain may go on: with one edited message it is the second."""
+_PLACES = 8
+"""Places in its session from which a request may go on that has lost its oldest messages."""
 _SEVERAL = SessionKey("", "")
 """Marks an answer that several sessions gave: nobody can tell whose it is (law 6)."""
 
@@ -53,7 +55,8 @@ class Recognition:
 
         Raises StoreUnavailable where the request ``needs_store`` and the store is away.
         """
-        tag = caller.key.tag if caller.key else self._naming.bucket(caller.tenant, history.first_user)
+        named = caller.key or history.suffix
+        tag = named.tag if named else self._naming.bucket(caller.tenant, history.first_user)
         own, is_joined, is_newest, place = self._own(caller, tag, history)
         key = caller.key
         cached, entry = self.cache.of_lane(own, lane) if own else (CachedSession(), CachedLane(lane))
@@ -65,7 +68,7 @@ class Recognition:
         may_be_certain = own is not None and is_newest and revision is not None
         certain = cached.known(lookup, revision, self._clock.now()) if may_be_certain else None
         if certain is None and key is None:
-            first = b"" if is_newest else history.first_joint()
+            first = b"" if is_newest or history.suffix is not None else history.first_joint()
             first = self._naming.bucket(caller.tenant, first) if first else ""
             lookup = replace(lookup, joints=history.joints(_ASKED), first=first)
         found = certain or await self._found(lookup, caller, history, own, place, needs_store=needs_store)
@@ -156,7 +159,7 @@ class Recognition:
         for _ in range(_TRIES):
             found = await self._store.find(lookup)
             is_being_written = lookup.sid is None and lookup.held and not lookup.first  # under its new name
-            if found.session is None and not is_being_written:
+            if found.session is None and not is_being_written and history.suffix is None:
                 first = history.first_joint() if lookup.first else b""
                 if await self.moved(caller, lookup.tag, history.first_user, first):
                     found = await self._store.find(lookup)
@@ -255,9 +258,49 @@ class Recognition:
         first = history.first_joint(answer)
         # Noted with the first answer, and with the next one once more: a session of one turn lives for a day.
         # After that the store notes it whenever a turn renews the session.
-        if history.exchanges > 1 and key.tag == session.tag:
+        if (history.exchanges > 1 and key.tag == session.tag) or history.suffix is not None:
             return joint
         return replace(joint, first=self._naming.bucket(tenant, first)) if first else joint
+
+    # --- clients that send only their newest messages ---
+
+    async def suffixes(self, caller: Caller, history: History) -> list[Suffix]:
+        """Return the places where a request may go on whose client has dropped what was before, newest first.
+
+        They are noted under its first two messages. Whether the others follow there is for the caller to see.
+        """
+        if len(history.entries) <= 2:
+            return []
+        first, second = (entry.message.identity for entry in history.entries[:2])
+        own = self._suffix_tag(caller, history, first, second)
+        try:
+            return await self._store.suffixes(own)
+        except StoreUnavailable:
+            return []
+
+    def suffixes_of(
+        self, caller: Caller, session: SessionState, history: History, answer: Message | None
+    ) -> dict[str, Suffix]:
+        """Return the places from which later requests may go on, by the tags under which they are noted.
+
+        They are the first ones after the beginning, since a client that drops its oldest messages drops few
+        at a time. Those of a whole conversation are noted as they come.
+        """
+        known, begins_at = session.found.known, history.suffix.length if history.suffix is not None else 0
+        first = 0 if known is None or begins_at else history.hashes.last_place(known) + 1
+        identities = [entry.message.identity for entry in history.entries[: _PLACES + 2]]
+        if answer is not None and len(identities) == len(history.entries):
+            identities.append(answer.identity)
+        return {
+            self._suffix_tag(caller, history, *identities[place : place + 2]): Suffix(
+                session.key.tag, history.hashes[place - 1], begins_at + place
+            )
+            for place in range(max(first - 1, 1), min(len(identities) - 1, _PLACES + 1))
+        }
+
+    def _suffix_tag(self, caller: Caller, history: History, first: bytes, second: bytes) -> str:
+        owner = f"{caller.key.tag}.{caller.key.sid}" if caller.key else history.body.person
+        return self._naming.bucket(caller.tenant, suffix(owner, first, second))
 
     def _give(self, name: tuple[str, bytes], key: SessionKey) -> None:
         before = self._answered.get(name)

@@ -286,6 +286,14 @@ class SessionState(msgspec.Struct, frozen=True):
         return self.found.session is not None and self.found.known is None and not self.is_joined
 
     @property
+    def is_unfound(self) -> bool:
+        """Whether nothing shows that a session has a message of this request, though the store was asked."""
+        if self.is_store_away or self.is_joined:
+            return False
+        is_own = self.is_headerless and bool(self.cached.joint)  # answered here, and not yet written
+        return self.found.known is None and not is_own
+
+    @property
     def is_new(self) -> bool:
         """Whether the store has no such session, as far as this process knows: an epoch may begin it."""
         return self.found.session is None and not self.may_have_ended
@@ -295,20 +303,24 @@ class SessionState(msgspec.Struct, frozen=True):
         """Whether this process knew the session, and could not ask the store whether it is still there."""
         return self.is_store_away and self.cached.begun > 0
 
-    def last_answers(self, head: tuple[bytes, ...], tokens: int, hashes: Sequence[bytes]) -> LastAnswers:
+    def last_answers(
+        self, head: tuple[bytes, ...], tokens: int, hashes: Sequence[bytes], *, is_suffix: bool
+    ) -> LastAnswers:
         """Return when requests of the lane, and those under this head of ``tokens``, were last answered.
 
         The store knows it of the session's last turn, by any worker. This process also knows it of each lane
         and head of its own requests, so that two models or two agents in one session, or a chat and its
-        titles, do not hide each other.
+        titles, do not hide each other. Of a request whose history ``is_suffix`` nothing counts as sent if it
+        does not begin where the last one did.
         """
         answered, use, last = self.lane.answered, self.lane.heads.get(head_hash(head, tokens)), None
+        sent, head_answered = use and use.length_in(hashes), use and use.at
         if self.found.session is not None and self.found.session.lane == self.lane.id:
             last = self.found.session
             answered = max(last.updated, answered or 0.0)
         if last is not None and (last.head, last.head_tokens) == (head, tokens):
-            return LastAnswers(answered, max(last.updated, use.at if use else 0.0), None)
-        return LastAnswers(answered, use and use.at, use and use.length_in(hashes))
+            sent, head_answered = sent if is_suffix else None, max(last.updated, head_answered or 0.0)
+        return LastAnswers(answered, head_answered, sent or 0 if is_suffix else sent)
 
     @property
     def former_tag(self) -> str:

@@ -63,6 +63,30 @@ async def test_a_second_session_of_the_same_person_is_told_what_the_first_settle
         assert model.views()[-1][1] == begins
 
 
+async def test_what_is_said_to_a_client_that_sends_its_newest_messages_alone_is_remembered(
+    model: RememberingModel, url: str, chats: Chats
+) -> None:
+    chat, whole = person(chats, url), list[Any]()
+    for text in (*[f"Question {number}" for number in range(6)], OSLO):
+        whole.append(user(text))
+        chat.messages = whole[-5:]
+        await chat.say()
+        whole.append(chat.messages[-1])
+        await until(len(whole) // 2, lambda: turns(url))
+    await eventually(lambda: any(OSLO in text for text in model.prompts(model.asked_for_items)))
+    await until(True, lambda: lives_in_oslo(url))
+    assert LIVES in await opening(model, person(chats, url), "another")
+
+
+async def turns(url: str) -> int:
+    (session,) = (await admin(url, "sessions"))["sessions"]
+    return session["turns"]
+
+
+async def lives_in_oslo(url: str) -> bool:
+    return any("Oslo" in scope["long"] for scope in (await admin(url, "memory"))["scopes"])
+
+
 async def test_a_session_that_was_told_nothing_is_told_nothing_later(
     model: RememberingModel, url: str, chats: Chats
 ) -> None:

@@ -24,28 +24,28 @@ def state(stored: Session | None = None, **used: HeadUse) -> SessionState:
 
 def test_agents_that_share_a_session_do_not_hide_each_other():
     found = state(replace(STORED, head=OTHER), agent=HeadUse(90.0, 3, b"u2"), other=HeadUse(99.0, 1, b"x"))
-    assert found.last_answers(AGENT, 9, CHAIN) == LastAnswers(100.0, 90.0, 3)
-    assert found.last_answers(OTHER, 9, CHAIN) == LastAnswers(100.0, 100.0, None)
+    assert found.last_answers(AGENT, 9, CHAIN, is_suffix=False) == LastAnswers(100.0, 90.0, 3)
+    assert found.last_answers(OTHER, 9, CHAIN, is_suffix=False) == LastAnswers(100.0, 100.0, None)
 
 
 def test_a_head_that_nobody_has_sent_is_new_and_so_is_one_with_other_tools():
     found = state(STORED, agent=HeadUse(99.0, 3, b"u2"))
-    assert found.last_answers(OTHER, 9, CHAIN) == LastAnswers(100.0, None, None)
-    assert found.last_answers(AGENT, 8, CHAIN) == LastAnswers(100.0, None, None)
+    assert found.last_answers(OTHER, 9, CHAIN, is_suffix=False) == LastAnswers(100.0, None, None)
+    assert found.last_answers(AGENT, 8, CHAIN, is_suffix=False) == LastAnswers(100.0, None, None)
 
 
 def test_the_head_of_the_last_turn_is_known_whichever_worker_answered_it():
-    assert state(STORED).last_answers(AGENT, 9, CHAIN) == LastAnswers(100.0, 100.0, None)
+    assert state(STORED).last_answers(AGENT, 9, CHAIN, is_suffix=False) == LastAnswers(100.0, 100.0, None)
     earlier = state(STORED, agent=HeadUse(50.0, 1, b"u1"))
-    assert earlier.last_answers(AGENT, 9, CHAIN) == LastAnswers(100.0, 100.0, None)
-    assert state(replace(STORED, lane="another")).last_answers(AGENT, 9, CHAIN) == LastAnswers(
-        None, None, None
-    )
+    assert earlier.last_answers(AGENT, 9, CHAIN, is_suffix=False) == LastAnswers(100.0, 100.0, None)
+    assert state(replace(STORED, lane="another")).last_answers(
+        AGENT, 9, CHAIN, is_suffix=False
+    ) == LastAnswers(None, None, None)
 
 
 def test_what_a_head_sent_on_another_branch_tells_nothing_of_this_one():
     found = state(agent=HeadUse(90.0, 3, b"another u2"))
-    assert found.last_answers(AGENT, 9, CHAIN) == LastAnswers(90.0, 90.0, None)
+    assert found.last_answers(AGENT, 9, CHAIN, is_suffix=False) == LastAnswers(90.0, 90.0, None)
 
 
 def test_of_heads_with_a_clock_the_newest_are_remembered():
@@ -55,3 +55,10 @@ def test_of_heads_with_a_clock_the_newest_are_remembered():
     assert len(lane.heads) < 100
     assert lane.answered == 999.0
     assert head_hash((b"It is 999.",), 9) in lane.heads
+
+
+def test_of_a_client_that_dropped_its_oldest_messages_nothing_was_sent_before_unless_it_goes_on() -> None:
+    found = state(STORED)
+    assert found.last_answers(AGENT, 9, CHAIN, is_suffix=True).sent == 0
+    found.lane.learn_head(head_hash(AGENT, 9), HeadUse(90.0, 3, CHAIN[2]))
+    assert found.last_answers(AGENT, 9, CHAIN, is_suffix=True).sent == 3

@@ -7,6 +7,7 @@ that a script can use them together. Law 6 depends on the tag, which is derived 
 |---|---|---|
 | `u1:{tag}:tips` | hash | chain hash or joint of an answer → sids: finds a session that no header names |
 | `u1:{tag}:first` | set | tags (at most two) of sessions whose first answer has this tag |
+| `u1:{tag}:suffix` | list | places of sessions where two messages with this tag stand, the newest first |
 | `u1:{tag}:<sid>` | hash | the session, by the fields of :data:`FIELDS` |
 | `u1:{tag}:<sid>:nodes` | hash | chain hash → Node: the transcript |
 | `u1:{tag}:<sid>:texts` | hash | digest of a long message → chain hash of the Node that holds it |
@@ -47,8 +48,8 @@ Lifetimes: all keys of a session end together. A turn renews them; what is writt
 to the session, or before its first turn a day at most (:func:`unrecorded`). The exceptions are `line`,
 `leases` and `claims`, which live as long as a lease, and `was`, which lives :data:`REMEMBERED` longer. Keys
 are renewed for the session's ttl and a little more (:func:`lives`), so that a turn renews them only if less
-than the ttl is left, or if a part may be new. `tips`, `first` and `u1:sessions` live as long as the longest
-ttl that was written. `tips` drops sessions that have gone a few at a time, while it grows;
+than the ttl is left, or if a part may be new. `tips`, `first`, `suffix` and `u1:sessions` live as long as the
+longest ttl that was written. `tips` drops sessions that have gone a few at a time, while it grows;
 `u1:sessions` holds the newest :data:`LISTED`, and drops sessions that have gone when it is read. `u1:secrets`
 lives :data:`REMEMBERED` after the last start.
 
@@ -220,6 +221,11 @@ def tips(tag: str) -> str:
 def first(tag: str) -> str:
     """Return the key that notes the tags of the session whose first answer has this tag."""
     return bucket(tag) + "first"
+
+
+def suffixes(tag: str) -> str:
+    """Return the key that notes the places of sessions where two messages with this tag stand."""
+    return bucket(tag) + "suffix"
 
 
 def session(key: SessionKey) -> str:

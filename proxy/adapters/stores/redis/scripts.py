@@ -24,7 +24,7 @@ from proxy.adapters.stores.redis.cluster import Word
 from proxy.adapters.stores.redis.codec import LINK, SCORE, Codec, digest
 from proxy.adapters.stores.redis.connection import Connection, Script, Use
 from proxy.core.conversation.records import Turn
-from proxy.ports import COMPACTOR, Lookup, Recorded, SessionKey
+from proxy.ports import COMPACTOR, SUFFIXES, Lookup, Recorded, SessionKey
 from proxy.ports.memory_store import DELETED_LOG_LIFE, DELETED_LOGS, LOGGED, LOGS, THREADS, TOMBSTONES
 
 Arguments = Sequence[Word]
@@ -63,6 +63,7 @@ _USES: Final = {
     "delete": Use("inspect", revises=True),
     "first": Use(),
     "note_first": Use(may_linger=True),
+    "note_suffix": Use(may_linger=True),
     "list": Use(may_linger=True),
     "put": Use("move", trips=MOVING),
     "claim": Use("claim"),
@@ -86,6 +87,7 @@ _CONSTANTS: Final = {
     **{name: value for name, value in vars(keys).items() if name.isupper() and name[0] != "_"},
     "REMEMBERED": keys.milliseconds(keys.REMEMBERED),
     "COMPACTOR": COMPACTOR,
+    "SUFFIXES": SUFFIXES,
     "NEWS": NEWS,
     "NEWS_ITEMS": NEWS_ITEMS,
     "SCORE": SCORE,

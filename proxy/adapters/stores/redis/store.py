@@ -24,8 +24,8 @@ from proxy.adapters.stores.redis.keys import milliseconds
 from proxy.adapters.stores.redis.listing import Listing
 from proxy.adapters.stores.redis.memories import RedisMemories
 from proxy.adapters.stores.redis.migration import Migration
-from proxy.adapters.stores.redis.scripts import Scripts
-from proxy.core.conversation.records import HiddenCalls, Node, Session, Turn
+from proxy.adapters.stores.redis.scripts import Scripts, Word
+from proxy.core.conversation.records import HiddenCalls, Node, Session, Suffix, Turn
 from proxy.core.planning.plan import Epoch
 from proxy.errors import StoreUnavailable
 from proxy.ports import (
@@ -126,6 +126,14 @@ class RedisStore:
     def _codec(self, key: SessionKey) -> Codec:
         return Codec(key, self._keyring, self._warn_of_newer)
 
+    async def suffixes(self, tag: str) -> list[Suffix]:
+        noted: list[bytes] = await self._connection.ask("find", "LRANGE", keys.suffixes(tag), 0, -1)
+        found: list[Suffix] = []
+        for each in noted:
+            own, length, before = each.split(b"/", 2)
+            found.append(Suffix(own.decode(), before, int(length)))
+        return found
+
     async def begin_epoch(
         self, key: SessionKey, epoch: Epoch, seen: int, ttl: float, *, begins: bool = False
     ) -> tuple[Epoch, ...]:
@@ -138,22 +146,28 @@ class RedisStore:
     async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:
         lives, first = keys.lives(ttl), turn.joint.first if turn.joint else ""
         recording = self._scripts.record(self._codec(key), key, turn, lives)
-        if first:  # in another slot, but sent in the same trip if possible
-            (recorded, _), _ = await asyncio.gather(recording, self._note_first(key, first, lives.session))
+        notes = [
+            self._note("note_suffix", keys.suffixes(tag), _noted(suffix), lives.session)
+            for tag, suffix in turn.suffixes.items()
+        ]
+        if first:
+            notes.append(self._note("note_first", keys.first(first), key.tag, lives.session))
+        if notes:  # in other slots, but sent in the same trip if possible
+            (recorded, renewed), _ = await asyncio.gather(recording, asyncio.gather(*notes))
         else:
-            recorded, first = await recording
-            if first:
-                await self._note_first(key, first, lives.session)
+            recorded, renewed = await recording
+        if renewed:
+            await self._note("note_first", keys.first(renewed), key.tag, lives.session)
         if recorded is Recorded.KEPT:
             self._listing.add(key, turn.session.updated, lives.session)
         return recorded
 
-    async def _note_first(self, key: SessionKey, first: str, life: int) -> None:
-        """Note a session under the tag of its first answer, for ``life`` milliseconds."""
+    async def _note(self, script: str, name: str, value: Word, life: int) -> None:
+        """Note in the key ``name``, for ``life`` milliseconds, where a session without a header is found."""
         try:
-            await self._scripts.of_key("note_first", keys.first(first), key.tag, life)
+            await self._scripts.of_key(script, name, value, life)
         except StoreUnavailable:
-            log_warning("a session cannot be found by its first answer", session=f"{key.tag}.{key.sid}")
+            log_warning("it could not be noted where a session is found", by=script.removeprefix("note_"))
 
     async def pin(self, key: SessionKey, hashes: Sequence[bytes], ttl: float) -> None:
         await self._scripts.of_session("pin", key, keys.unrecorded(ttl), *hashes)
@@ -331,6 +345,11 @@ class RedisStore:
         """Close all connections, once all used sessions are in the listing."""
         await self._listing.written()
         await self._connection.aclose()
+
+
+def _noted(suffix: Suffix) -> bytes:
+    """Encode a place for the list in which it is noted."""
+    return b"%b/%d/%b" % (suffix.tag.encode(), suffix.length, suffix.before)
 
 
 def _warn_of_newer_release(key: SessionKey) -> None:

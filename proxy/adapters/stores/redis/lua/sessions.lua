@@ -114,6 +114,14 @@ if ttl == 0 then return redis.call('SREM', first, tag) end
 if redis.call('SISMEMBER', first, tag) == 0 and redis.call('SCARD', first) < 2 then redis.call('SADD', first, tag) end
 if redis.call('PTTL', first) < ttl then redis.call('PEXPIRE', first, ttl) end
 
+--- note_suffix
+-- Note a place of a session, as the newest under its tag.
+local places, place, ttl = KEYS[1], ARGV[1], tonumber(ARGV[2])
+redis.call('LREM', places, 0, place)
+redis.call('LPUSH', places, place)
+redis.call('LTRIM', places, 0, SUFFIXES - 1)
+if redis.call('PTTL', places) < ttl then redis.call('PEXPIRE', places, ttl) end
+
 --- list
 -- Add sessions to the listing by their last use, and drop those unused for longest.
 -- ARGV: ttl, how many to keep, then times and sessions, in turn.

@@ -1,0 +1,145 @@
+"""Clients that send only their newest messages: each request goes on in the session that holds the others."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.support.clients import Chat, Chats, admin, only_session, proxying, user
+from tests.support.servers import until
+from tests.support.stores import embedded_valkey
+from tests.support.upstreams import Model, calling, said
+
+TURNS = 10
+SYSTEM = {"role": "system", "content": "Be kind."}
+
+
+@pytest.fixture(params=["one machine", "two machines"])
+async def urls(request: pytest.FixtureRequest, model: Model) -> AsyncIterator[list[str]]:
+    """One machine with a store in memory, or two on one Valkey."""
+    async with AsyncExitStack() as stack:
+        stores = ["memory://"]
+        if request.param == "two machines":
+            stores = [stack.enter_context(embedded_valkey())] * 2
+        yield [await stack.enter_async_context(proxying(model.url, store=store)) for store in stores]
+
+
+async def turns_of_each(url: str) -> list[int]:
+    return sorted(each["turns"] for each in (await admin(url, "sessions"))["sessions"])
+
+
+async def turns_at(url: str) -> int:
+    """All turns that are written."""
+    return sum(await turns_of_each(url))
+
+
+async def talk(chat: Chat, urls: list[str], keep: int, turns: int = TURNS) -> list[Any]:
+    """Hold a conversation of which each request has the newest ``keep`` messages; return all of it.
+
+    The client takes its time: it goes on when the turn before is written.
+    """
+    whole: list[Any] = []
+    for number, url in zip(range(turns), itertools.cycle(urls), strict=False):
+        whole.append(user(f"Question {number}"))
+        chat.url, chat.messages = url, [SYSTEM, *whole[-keep:]]
+        await chat.say()
+        whole.append(chat.messages[-1])
+        await until(number + 1, partial(turns_at, url))
+    return whole
+
+
+async def transcript(url: str) -> tuple[Any, list[str]]:
+    session = await only_session(url)
+    told = await admin(url, f"sessions/{session['id']}/transcript")
+    return session, [each["message"]["content"] for each in told["messages"][1:]]
+
+
+@pytest.mark.parametrize("headers", [{}, {"X_Unabridged_Session": "s"}], ids=["without a header", "named"])
+@pytest.mark.parametrize("keep", [3, 6, 11])
+async def test_a_conversation_of_which_each_request_has_the_newest_messages_is_one_whole_session(
+    urls: list[str], chats: Chats, headers: dict[str, str], keep: int
+) -> None:
+    whole = await talk(chats(urls[0], **headers), urls, keep)
+    session, texts = await transcript(urls[0])
+    assert texts == [each["content"] for each in whole]
+    assert session["exchanges"] == TURNS
+
+
+async def test_what_is_sent_is_what_the_client_sent(urls: list[str], chats: Chats, model: Model) -> None:
+    chat = chats(urls[0])
+    await talk(chat, urls, 11)
+    assert model.views()[-1] == chat.messages[:-1]
+
+
+async def test_an_agent_that_works_on_within_its_window_stays_in_its_session(
+    urls: list[str], chats: Chats, model: Model
+) -> None:
+    chat, whole = chats(urls[0]), await talk(chats(urls[0]), urls, 11)
+    chat.messages = [SYSTEM, *whole[-10:], user("Look it up")]
+    for number in range(3):
+        model.replies.append(calling((f"c{number}", "look", "{}")))
+        await chat.say()
+        await chat.say({"role": "tool", "tool_call_id": f"c{number}", "content": f"Found {number}"})
+    await until(TURNS + 6, partial(turns_at, urls[0]))
+    session, texts = await transcript(urls[0])
+    assert texts[: len(whole)] == [each["content"] for each in whole]
+    assert texts[len(whole) :: 4][:1] == ["Look it up"]
+    assert session["turns"] == TURNS + 6
+
+
+async def test_a_regenerated_answer_in_a_window_replaces_the_newest(
+    urls: list[str], chats: Chats, model: Model
+) -> None:
+    chat = chats(urls[0])
+    whole = await talk(chat, urls, 11)
+    chat.messages.pop()
+    model.replies.append(said("Another answer"))
+    await chat.say()
+    await until(TURNS + 1, partial(turns_at, urls[0]))
+    _, texts = await transcript(urls[0])
+    assert texts == [*(each["content"] for each in whole[:-1]), "Another answer"]
+
+
+async def test_the_same_newest_messages_of_two_sessions_join_neither(
+    urls: list[str], chats: Chats, model: Model
+) -> None:
+    windows = list[list[Any]]()
+    for name in "AB":
+        chat = chats(urls[0])
+        chat.messages = [SYSTEM]
+        for text in (f"I am {name}", "Well?", "And?", "So?"):
+            model.replies.append(said("Yes"))
+            await chat.ask(text)
+        windows.append(chat.messages[3:])
+    assert windows[0] == windows[1]
+    await until(8, partial(turns_at, urls[0]))
+    asking = chats(urls[0])
+    asking.messages = [SYSTEM, *windows[0]]
+    await asking.ask("Who am I?")
+    await until([1, 4, 4], partial(turns_of_each, urls[0]))
+
+
+async def test_another_key_with_the_same_newest_messages_joins_no_session(
+    urls: list[str], chats: Chats
+) -> None:
+    whole = await talk(chats(urls[0]), urls, 11)
+    other = chats(urls[0], Authorization="Bearer sk-other")
+    other.messages = [SYSTEM, *whole[-10:]]
+    await other.ask("And now?")
+    await until([1, TURNS], partial(turns_of_each, urls[0]))
+
+
+async def test_messages_that_no_answer_of_ours_is_among_join_no_session(
+    urls: list[str], chats: Chats
+) -> None:
+    examples = [user("A?"), said("1"), user("B?"), said("2"), user("C?"), said("3")]
+    for number in range(2):
+        chat = chats(urls[0])
+        chat.messages = [SYSTEM, *examples[2 * number :]]
+        await chat.ask(f"Question {number}")
+        await until([1] * (number + 1), partial(turns_of_each, urls[0]))
