@@ -4,9 +4,9 @@
 
 A scripted upstream, a Valkey of its own, and clients without a session header: a plain chat, an agent (a
 question, three rounds of tools, an answer), one that pastes documents into its last message and drops them
-from its history, and one that edits its second message after each ten turns and keeps what came after it.
-What is told is MEMORY USAGE of every key after the last turn, over the turns, beside the bytes of the
-messages that were new.
+from its history, one that edits its second message after each ten turns and keeps what came after it, and one
+that sends only its newest messages. What is told is MEMORY USAGE of every key after the last turn, over the
+turns, beside the bytes of the messages that were new.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ WORDS = (
 MODEL = "gpt-4.1"
 """One with a window in which nothing is cut: epochs are no messages."""
 ROUNDS = 3
+KEPT = 20
+"""Messages before the question that a client sends which forgets the others."""
 DOCUMENTS = 99_000
 """Characters of them in a message."""
 
@@ -69,11 +71,18 @@ async def editing(chat: Chat, model: Model, turn: int) -> None:
     await chat.ask(f"{prose(turn + 2, 10_000)}\n\nQuestion: {prose(turn + 1, 200)}")
 
 
+async def newest(chat: Chat, model: Model, turn: int) -> None:
+    """A question and an answer, of a client that forgets what was long ago."""
+    del chat.messages[:-KEPT]
+    await plain(chat, model, turn)
+
+
 CLIENTS: dict[str, Callable[[Chat, Model, int], Awaitable[None]]] = {
     "plain chat": plain,
     "agent, three tool rounds": agent,
     "retrieval, 99 KB of documents": retrieval,
     "10 KB a message, an early one edited every ten turns": editing,
+    "plain chat, the newest 21 messages": newest,
 }
 
 
@@ -98,8 +107,8 @@ async def _measure(name: str, turns: int) -> str:
             for turn in range(turns):
                 before = len(chat.messages)
                 await CLIENTS[name](chat, model, turn)
-                asked = model.views()[-1][-1] if name.startswith("retrieval") else None
-                messages = [asked, chat.messages[-1]] if asked else chat.messages[before:]
+                is_pair = CLIENTS[name] is not agent
+                messages = [model.views()[-1][-1], chat.messages[-1]] if is_pair else chat.messages[before:]
                 new += sum(len(json.dumps(each)) for each in messages)
             await chat.client.aclose()
         sessions: list[bytes] = run(valkey.url, "KEYS", "*:nodes")
