@@ -161,14 +161,18 @@ class Pipeline:
     ) -> tuple[History, SessionState, EpochLog | None] | None:
         """Find the one session of which a request holds the newest messages; None if there is none.
 
-        Placed where they stand in the session, they have its chain hashes, or else are not its messages.
+        Placed where they stand in the session, they have its chain hashes, or else are not its messages. The
+        place from which most of them follow counts: short messages stand in several.
         """
-        found = dict[SessionKey, tuple[History, SessionState, EpochLog | None]]()
+        most, found = -1, dict[SessionKey, tuple[History, SessionState, EpochLog | None]]()
         for suffix in await self.recognition.suffixes(caller, history):
             placed = replace(await self.reader.read(history.body, suffix.before), suffix=suffix)
             session, log = await self.recognition.recognise(caller, placed, lane, needs_store=False)
-            if session.found.known is not None:
-                found.setdefault(session.key, (placed, session, log))
+            if (known := session.found.known) is None or (follow := placed.hashes.last_place(known)) < most:
+                continue
+            if follow > most:
+                most, found = follow, {}
+            found.setdefault(session.key, (placed, session, log))
         return next(iter(found.values())) if len(found) == 1 else None  # of several, nobody can tell (law 6)
 
     async def _attached(

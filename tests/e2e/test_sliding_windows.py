@@ -70,6 +70,22 @@ async def test_a_conversation_of_which_each_request_has_the_newest_messages_is_o
     assert session["exchanges"] == TURNS
 
 
+async def test_where_the_same_words_return_a_request_goes_on_where_all_of_it_stands(
+    urls: list[str], chats: Chats, model: Model
+) -> None:
+    chat, whole = chats(urls[0]), list[Any]()
+    for number, url in zip(range(TURNS), itertools.cycle(urls), strict=False):
+        model.replies.append(said("Yes" if number % 3 else f"This is {number}"))
+        whole.append(user("Next" if number % 3 else f"And {number}?"))
+        chat.url, chat.messages = url, whole[-11:]
+        await chat.say()
+        whole.append(chat.messages[-1])
+        await until(number + 1, partial(turns_at, url))
+    session = await only_session(urls[0])
+    told = await admin(urls[0], f"sessions/{session['id']}/transcript")
+    assert [each["message"]["content"] for each in told["messages"]] == [each["content"] for each in whole]
+
+
 async def test_what_is_sent_is_what_the_client_sent(urls: list[str], chats: Chats, model: Model) -> None:
     chat = chats(urls[0])
     await talk(chat, urls, 11)
