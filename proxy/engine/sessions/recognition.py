@@ -288,6 +288,8 @@ class Recognition:
         """
         known, begins_at = session.found.known, history.suffix.length if history.suffix is not None else 0
         first = 0 if known is None or begins_at else history.hashes.last_place(known) + 1
+        if first > _PLACES + 1:
+            return {}
         identities = [entry.message.identity for entry in history.entries[: _PLACES + 2]]
         if answer is not None and len(identities) == len(history.entries):
             identities.append(answer.identity)

@@ -287,11 +287,10 @@ class SessionState(msgspec.Struct, frozen=True):
 
     @property
     def is_unfound(self) -> bool:
-        """Whether nothing shows that a session has a message of this request, though the store was asked."""
-        if self.is_store_away or self.is_joined:
+        """Whether no session is known that has a message of this request, though the store was asked."""
+        if self.found.known is not None or self.is_joined or self.is_store_away:
             return False
-        is_own = self.is_headerless and bool(self.cached.joint)  # answered here, and not yet written
-        return self.found.known is None and not is_own
+        return not (self.is_headerless and self.cached.joint)  # answered here, and not yet written
 
     @property
     def is_new(self) -> bool:
