@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, cast, get_args
+from typing import Literal, Self, cast, get_args
 
 from pydantic import AliasChoices, Field
 from starlette.requests import Request
@@ -74,6 +74,21 @@ class BillReport(Shape):
     summaries_failed: dict[str, int]
     """Numbers of failed summaries by reason."""
     tool_calls_answered: int
+
+    @classmethod
+    def of(cls, bill: Bill, **members: object) -> Self:
+        """Return the report of a bill, with further members."""
+        dollars = {kind: getattr(bill, kind) / NANO for kind in DollarAmounts.model_fields}
+        return cls.from_object(
+            bill,
+            tokens=bill,
+            dollars=dollars if bill.is_priced else None,
+            would_have_failed=bill.failing,
+            price_unknown=bill.unpriced,
+            summaries_failed=bill.failed,
+            tool_calls_answered=bill.tool_calls,
+            **members,
+        )
 
 
 class StatsRow(BillReport):
@@ -167,22 +182,6 @@ class BilledSession(SessionReport):
     """The bill of the session's whole life."""
 
 
-def members(bill: Bill) -> dict[str, Any]:
-    """Return the members of a bill as the API has them."""
-    dollars = {kind: getattr(bill, kind) / NANO for kind in DollarAmounts.model_fields}
-    return {
-        "requests": bill.requests,
-        "tokens": TokenCounts.model_validate(bill),
-        "dollars": DollarAmounts(**dollars) if bill.is_priced else None,
-        "would_have_failed": bill.failing,
-        "price_unknown": bill.unpriced,
-        "estimated": bill.estimated,
-        "epochs": bill.epochs,
-        "summaries_failed": dict(bill.failed),
-        "tool_calls_answered": bill.tool_calls,
-    }
-
-
 @dataclass(frozen=True)
 class StatsOperations:
     """The operation on bills in the admin API."""
@@ -206,7 +205,7 @@ class StatsOperations:
         return StatsReport(
             since=time(since),
             by=cast("By", by),
-            total=BillReport(**members(total)),
-            rows=[StatsRow(key=each.key, name=each.name or None, **members(each.bill)) for each in rows],
+            total=BillReport.of(total),
+            rows=[StatsRow.of(each.bill, key=each.key, name=each.name or None) for each in rows],
             proof=[ProofRow.of(*each) for each in await self.stats.evidence(duration)],
         )

@@ -209,26 +209,19 @@ def named(of: Scope, name: str) -> str:
 
 def item(entry: ItemDetails) -> ItemTold:
     """Return an active or archived item."""
-    kept, home, record = entry.item, entry.kept, entry.archived
+    kept, home = entry.item, entry.kept
     newer = f"{home.scope.kind}.{home.scope.tag}.{kept.superseded_by}" if kept.superseded_by else None
-    return ItemTold(
+    return ItemTold.from_object(
+        kept,
         id=entry.id,
         scope=home.id,
-        scope_kind=home.scope.kind.value,
+        scope_kind=home.scope.kind,
         scope_name=named(home.scope, home.about.name),
         state=entry.state,
         text=entry.text,
-        kind=kept.kind.value,
-        trust=kept.trust.value,
         standing=kept.is_standing,
-        importance_score=kept.importance_score,
-        access_count=kept.access_count,
-        created_at=time(kept.created_at),
-        last_accessed_at=time(kept.last_accessed_at),
-        decay_applied_at=time(kept.decay_applied_at),
         superseded_by=newer,
-        source=SourceTold.model_validate(kept.source),
-        archived=record and ArchivedTold.model_validate(record),
+        archived=entry.archived,
     )
 
 

@@ -6,7 +6,7 @@ Clients' messages are returned unchanged, however odd, so they are not validated
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -74,6 +74,12 @@ class Shape(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, use_attribute_docstrings=True, from_attributes=True
     )
+
+    @classmethod
+    def from_object(cls, source: object, **members: object) -> Self:
+        """Make one from ``members``, and from the attributes of an object for all others that it has."""
+        others = (name for name in cls.model_fields if name not in members and hasattr(source, name))
+        return cls.model_validate({**{name: getattr(source, name) for name in others}, **members})
 
 
 # --- answers ---

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 from starlette.requests import Request
 
@@ -20,7 +20,7 @@ from proxy.engine.state import State, Summarised, spoken
 from proxy.errors import InvalidType, InvalidValue, NotFound
 from proxy.http.admin import memory_schemas, schemas
 from proxy.http.admin.api import Query, number, operation
-from proxy.http.admin.bills import BilledSession, BillReport, members
+from proxy.http.admin.bills import BilledSession, BillReport
 from proxy.http.admin.export import Export, export
 from proxy.http.admin.schemas import time
 
@@ -51,7 +51,7 @@ class SessionOperations:
     async def _shown(self, found: Inspected) -> BilledSession:
         branch, bill = await self.inspection.branch(found), await self.stats.of_session(found.key)
         session = await asyncio.to_thread(lambda: shown(found, branch.newest_exchange()))
-        return BilledSession(**session.model_dump(), bill=BillReport(**members(bill)))
+        return BilledSession.from_object(session, bill=BillReport.of(bill))
 
     # --- looking ---
 
@@ -73,25 +73,11 @@ class SessionOperations:
         numbered = await self.inspection.transcript(found, request.query_params.get("tip"))
 
         def entries() -> list[schemas.Entry]:
-            at, head = time(found.session.updated), found.session.head
+            of_head = partial(schemas.Entry, number=None, tokens=None, answer=False, complete=True)
+            at, entry = time(found.session.updated), schemas.Entry.from_object
             return [
-                *(
-                    schemas.Entry(
-                        number=None, message=loads(raw), at=at, tokens=None, answer=False, complete=True
-                    )
-                    for raw in head
-                ),
-                *(
-                    schemas.Entry(
-                        number=number,
-                        message=loads(node.raw),
-                        at=time(node.at),
-                        tokens=node.tokens,
-                        answer=node.answer,
-                        complete=node.complete,
-                    )
-                    for number, node in numbered
-                ),
+                *(of_head(message=loads(raw), at=at) for raw in found.session.head),
+                *(entry(node, number=number, message=loads(node.raw)) for number, node in numbered),
             ]
 
         tip = numbered[-1][1].hash.hex() if numbered else ""
@@ -163,7 +149,7 @@ class SessionOperations:
     async def compact(self, request: Request, body: schemas.CompactBody) -> schemas.Compacted:
         """Cut messages now."""
         epoch, summary = await self.edits.compact(await self._found(request), ranges(body.messages))
-        return schemas.Compacted(**schemas.EpochReport.model_validate(epoch).model_dump(), summary=summary)
+        return schemas.Compacted.from_object(epoch, summary=summary)
 
     @operation("POST", f"{_ONE}/restore")
     async def restore(self, request: Request, body: schemas.RestoreBody) -> schemas.EpochReport:
@@ -214,30 +200,19 @@ def ranges(messages: str | list[int] | None) -> Ranges | None:
 def shown(found: Inspected, newest: NewestExchange | None = None) -> schemas.SessionReport:
     """Return a session, with its newest exchange if that is given."""
     record, summarised = found.session, Summarised.of(found.epochs)
-    blocked: Any = record.blocked or None
-    return schemas.SessionReport(
+    return schemas.SessionReport.from_object(
+        record,
         id=found.id,
-        name=record.name,
         began_with=record.began_with or None,
-        stage=record.stage,
-        tokens=record.tokens,
-        full_tokens=record.full_tokens,
         budget=record.budget or None,
         window=record.window or None,
-        window_from=record.window_from,
-        model=record.model,
-        policy=record.policy,
         shadow=record.is_shadow,
-        blocked=blocked,
-        turns=record.turns,
-        exchanges=record.exchanges,
+        blocked=record.blocked or None,
         prune_count=sum(epoch.asked is not Verb.RESTORE for epoch in found.epochs),
         summary_bytes=summarised.bytes,
         llm_compressions=summarised.written,
         current_cycle=newest,
-        epochs=[schemas.EpochReport.model_validate(each) for each in found.epochs],
-        created=time(record.created),
-        updated=time(record.updated),
+        epochs=found.epochs,
     )
 
 
@@ -276,16 +251,14 @@ def tool_results(branch: Branch) -> list[schemas.ToolResult]:
             parameters = loads(fresh.arguments or "{}")
         except ValueError:
             parameters = fresh.arguments
-        result = schemas.ToolResult(
+        result = schemas.ToolResult.from_object(
+            fresh,
             tool_name=fresh.tool,
             parameters=parameters,
             result=fresh.text,
-            result_bytes=fresh.result_bytes,
             remaining_duration=fresh.remaining,
             original_duration=fresh.duration,
-            call_id=fresh.call_id,
-            cached_at=time(arrivals.get(fresh.place, branch.found.session.created)),
-            hits=fresh.hits,
+            cached_at=arrivals.get(fresh.place, branch.found.session.created),
         )
         results.append(result)
     return results
