@@ -9,27 +9,11 @@ from collections.abc import AsyncIterator, Callable
 from importlib import import_module
 from urllib.parse import urlsplit
 
+from proxy import tracing
 from proxy.config import PORTS
 from proxy.core.dialects.dialect import Dialect
 from proxy.ports import Upstream, UpstreamResponse
 from proxy.telemetry import log_warning
-from proxy.tracing import (
-    CHAT,
-    DATABASE,
-    DATABASE_OPERATION,
-    OPERATION,
-    PROVIDER,
-    REQUEST_MODEL,
-    SERVER_ADDRESS,
-    SERVER_PORT,
-    STATUS,
-    STORE,
-    Attributes,
-    Headers,
-    Span,
-    Tracer,
-    current,
-)
 
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 """Standard environment variables of OpenTelemetry."""
@@ -38,13 +22,13 @@ _NAME = 80
 """Most characters of a model's name: clients choose the names."""
 
 
-def open_tracer() -> Tracer | None:
+def open_tracer() -> tracing.Tracer | None:
     """Make a tracer; None where the environment names no collector or turns tracing off."""
     is_off = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
     if is_off or not any(os.environ.get(name) for name in _ENDPOINTS):
         return None
     try:
-        tracer: Tracer = import_module("proxy.adapters.tracing.otlp").open_tracer()
+        tracer: tracing.Tracer = import_module("proxy.adapters.tracing.otlp").open_tracer()
     except ModuleNotFoundError:
         log_warning(
             "a collector of traces is named, and a package is missing: pip install 'unabridged[otel]'"
@@ -58,9 +42,9 @@ def traced_store(timed: Callable[[str, float], None]) -> Callable[[str, float], 
 
     def told(operation: str, seconds: float) -> None:
         timed(operation, seconds)
-        if (trace := current()) is not None:
-            attributes = {DATABASE: "redis", DATABASE_OPERATION: operation}
-            trace.span.child(f"{STORE} {operation}", attributes, is_call=True, seconds=seconds).end()
+        if (trace := tracing.current()) is not None:
+            attributes = {tracing.DATABASE: "redis", tracing.DATABASE_OPERATION: operation}
+            trace.span.child(f"{tracing.STORE} {operation}", attributes, is_call=True, seconds=seconds).end()
 
     return told
 
@@ -73,11 +57,11 @@ class TracedUpstream:
         parts = urlsplit(url)
         self._upstream = upstream
         self._dialect = dialect
-        self._told: Attributes = {
-            OPERATION: CHAT,
-            PROVIDER: "openai",  # the API's owner; the actual provider behind it is unknown
-            SERVER_ADDRESS: parts.hostname,
-            SERVER_PORT: parts.port or PORTS[parts.scheme],
+        self._told: tracing.Attributes = {
+            tracing.OPERATION: tracing.CHAT,
+            tracing.PROVIDER: "openai",  # the API's owner; the actual provider behind it is unknown
+            tracing.SERVER_ADDRESS: parts.hostname,
+            tracing.SERVER_PORT: parts.port or PORTS[parts.scheme],
         }
         self.aclose = upstream.aclose
 
@@ -85,17 +69,19 @@ class TracedUpstream:
         self,
         method: str,
         target: str,
-        headers: Headers,
+        headers: tracing.Headers,
         body: bytes | AsyncIterator[bytes] | None,
         *,
         at_root: bool = False,
     ) -> UpstreamResponse:
-        trace = current()
+        trace = tracing.current()
         is_chat = target.partition("?")[0] == self._dialect.path
         if trace is None or not is_chat or not isinstance(body, bytes):
             return await self._upstream.send(method, target, headers, body, at_root=at_root)
         model = self._dialect.model_of(body)[:_NAME]
-        call = trace.span.child(f"{CHAT} {model}", {**self._told, REQUEST_MODEL: model}, is_call=True)
+        call = trace.span.child(
+            f"{tracing.CHAT} {model}", {**self._told, tracing.REQUEST_MODEL: model}, is_call=True
+        )
         trace.called(call)
         try:
             response = await self._upstream.send(
@@ -105,7 +91,7 @@ class TracedUpstream:
             call.fail(type(error).__name__)
             call.end()
             raise
-        call.tell({STATUS: response.status})
+        call.tell({tracing.STATUS: response.status})
         if response.status >= _FAILED:
             call.fail(str(response.status))
         return _TracedResponse(response, call)
@@ -114,7 +100,7 @@ class TracedUpstream:
 class _TracedResponse:
     """An answer that ends its span when it is closed."""
 
-    def __init__(self, response: UpstreamResponse, call: Span) -> None:
+    def __init__(self, response: UpstreamResponse, call: tracing.Span) -> None:
         self.status = response.status
         self.headers = response.headers
         self._response = response
