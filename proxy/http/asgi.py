@@ -7,9 +7,8 @@ relay must not change bytes. Bodies are read under a limit.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncGenerator
-from types import TracebackType
+from contextlib import AbstractContextManager, suppress
 from typing import Protocol
 
 import msgspec
@@ -31,17 +30,11 @@ CLIENT = "unabridged.client"
 """The scope key of the `Client`, which our server sets for what ASGI cannot express."""
 
 
-class Client(Protocol):
+class Client(AbstractContextManager[object, None], Protocol):
     """The sender of a request. ``with client:`` cancels the enclosed code once the client leaves.
 
     ClientDisconnected is then raised in place of the cancellation, as `asyncio.timeout` raises TimeoutError.
     """
-
-    def __enter__(self) -> object: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None: ...
 
     def whole_body(self) -> bytes | None:
         """Return the body if it is complete already; then there is nothing to receive."""
@@ -182,7 +175,7 @@ async def send_error(
     if unread is not None:
         await send({"type": "http.response.body", "body": body, "more_body": True})
         body = b""
-        with contextlib.suppress(TimeoutError, ClientDisconnected):
+        with suppress(TimeoutError, ClientDisconnected):
             async with asyncio.timeout(LINGER):
                 while (await _part(unread))[1]:
                     pass
