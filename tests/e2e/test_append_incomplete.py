@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 import pytest
 
 from tests.support.append_client import Appender, contents, hold, transcript
 from tests.support.clients import Chats, admin, only_session, user
-from tests.support.servers import PATIENCE, Exchange
+from tests.support.servers import Exchange, awaited
 from tests.support.upstreams import (
     DONE,
     EVENTS,
@@ -32,9 +31,7 @@ async def test_an_answer_that_was_cut_off_is_in_the_transcript_and_in_no_view(
     model.replies.extend([said("One."), lambda exchange: hold(exchange, "half an "), said("Three.")])
     await appender.ask("first")
     assert "half" in await appender.leave_during("second")
-    async with asyncio.timeout(PATIENCE):
-        while not await transcript(appender.url, complete=False):  # noqa: ASYNC110 - another process's
-            await asyncio.sleep(0.01)
+    await awaited(lambda: transcript(appender.url, complete=False))
     await appender.ask("third")
     assert contents(model.views()[2]) == ["first", "One.", "third"]
     assert await transcript(appender.url, complete=False) == ["half an "]

@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from tests.support.processes import LOG, Serving, serving
-from tests.support.servers import PATIENCE, Exchange, FakeUpstream, connect
+from tests.support.servers import PATIENCE, Exchange, FakeUpstream, awaited, connect
 from tests.support.upstreams import DONE, EVENTS, Model, sse
 
 HELLO = {"model": "gpt-test", "messages": [{"role": "user", "content": "Hello"}]}
@@ -125,9 +125,7 @@ async def test_after_a_grace_new_requests_are_sent_elsewhere(
     async with before(model, tmp_path, timeout="4") as served:
         stream = await streaming(client, served)
         served.process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(4):
-            while (late := await ask(client, served)).status_code == 200:  # noqa: ASYNC110 - its time passes
-                await asyncio.sleep(0.05)
+        late = await awaited(lambda: ask(client, served), lambda answer: not answer.is_success)
         assert (late.status_code, late.json()["error"]["code"]) == (503, "unavailable")
         assert (late.headers["retry-after"], late.headers["connection"]) == ("1", "close")
         assert await served.readiness() == 503

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable
@@ -27,7 +26,7 @@ from tests.support.clients import (
     told,
     write_policy,
 )
-from tests.support.servers import PATIENCE, Exchange
+from tests.support.servers import Exchange, awaited
 from tests.support.stores import HandClock
 from tests.support.upstreams import (
     JSON,
@@ -91,9 +90,7 @@ async def until_trim(chat: Chat) -> httpx2.Response:
 async def until_recorded(url: str, chat: Chat) -> None:
     """Return once the store has the newest answer: until then a shifted clock would date it."""
     given = sum(message["role"] == "assistant" for message in chat.messages)
-    async with asyncio.timeout(PATIENCE):
-        while (await only_session(url))["exchanges"] != given:  # noqa: ASYNC110 - the server's thread writes it
-            await asyncio.sleep(0.01)
+    await awaited(lambda: only_session(url), lambda session: session["exchanges"] == given)
 
 
 async def reasons(url: str) -> list[str]:

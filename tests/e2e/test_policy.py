@@ -23,7 +23,7 @@ from tests.support.clients import (
     user,
     write_policy,
 )
-from tests.support.servers import PATIENCE, Exchange
+from tests.support.servers import PATIENCE, Exchange, awaited
 from tests.support.stores import serving, valkey_command
 from tests.support.upstreams import (
     JSON,
@@ -322,9 +322,8 @@ async def test_two_workers_that_reach_an_epoch_at_once_make_one_plan(
             answers = await asyncio.gather(*(chat.send() for chat in pair))
             assert {told(answer, "epoch") for answer in answers} == {"1"}
             assert bytes(model.chats[-1].body) == bytes(model.chats[-2].body)
-        while len(sessions := (await admin(urls[0], "sessions"))["sessions"]) < 5:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)  # the last turn is on its way into the store
-        assert [session["prune_count"] for session in sessions] == [1] * 5
+        listed = await awaited(lambda: admin(urls[0], "sessions"), lambda told: len(told["sessions"]) == 5)
+        assert [session["prune_count"] for session in listed["sessions"]] == [1] * 5
 
 
 # --- overflow ---

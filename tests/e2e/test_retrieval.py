@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
@@ -11,7 +10,7 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletionMessageParam
 
-from tests.support.clients import Chats, admin, only_session, proxying, question
+from tests.support.clients import Chats, admin, only_session, proxying, question, recorded
 from tests.support.servers import until
 from tests.support.stores import Server, run, serving, valkey_command
 from tests.support.upstreams import Model, said
@@ -67,22 +66,12 @@ async def retriever(stack: AsyncExitStack, *urls: str) -> Retriever:
     return made
 
 
-async def written(url: str, turns: int) -> None:
-    """Return when so many turns are stored."""
-    for _ in range(1_000):
-        listed = (await admin(url, "sessions"))["sessions"]
-        if sum(session["turns"] for session in listed) >= turns:
-            return
-        await asyncio.sleep(0.01)
-    raise TimeoutError
-
-
 async def test_sixty_turns_with_documents_are_one_session(url: str, stack: AsyncExitStack) -> None:
     client = await retriever(stack, url)
     for number in range(TURNS):
         await client.ask(f"What of item {number}?", in_parts=number % 3 == 1)
     assert len(set(client.sessions)) == 1
-    await written(url, TURNS)
+    await recorded(url, TURNS)
     session = await only_session(url)
     told = await admin(url, f"sessions/{session['id']}/transcript")
     contents = [entry["message"]["content"] for entry in told["messages"]]
@@ -98,7 +87,7 @@ async def test_the_bytes_stored_grow_with_what_is_new(
     stored = [0]
     for number in range(20):
         await client.ask(f"What of item {number}?")
-        await written(url, number + 1)
+        await recorded(url, number + 1)
         (name,) = run(valkey.url, "KEYS", "*:nodes")
         stored.append(run(valkey.url, "MEMORY", "USAGE", name, "SAMPLES", 0))
     assert (stored[20] - stored[10]) / 10 < 1.3 * (len(DOCUMENTS) + 2_000)
@@ -111,7 +100,7 @@ async def test_machines_that_take_turns_know_the_session_of_each_other(
     client = await retriever(stack, *urls)
     for number in range(12):
         await client.ask(f"What of item {number}?")
-        await written(urls[0], number + 1)
+        await recorded(urls[0], number + 1)
     assert len(set(client.sessions)) == 1
     assert (await only_session(urls[1]))["turns"] == 12
 
@@ -126,7 +115,7 @@ async def test_a_secret_that_is_rotated_loses_no_session(
     client = await retriever(stack, before, after, after, after)
     for number in range(4):
         await client.ask(f"What of item {number}?")
-        await written(after, number + 1)
+        await recorded(after, number + 1)
     assert (await only_session(after))["turns"] == 4
     assert len(set(client.sessions[1:])) == 1
 
@@ -176,18 +165,18 @@ async def test_what_finds_a_session_by_its_first_answer_lives_as_long_as_the_ses
     chat = chats(url)
     for number in range(3):
         await chat.ask(f"What of item {number}?")
-        await written(url, number + 1)
+        await recorded(url, number + 1)
     lives = [valkey.run("PTTL", *valkey.run("KEYS", f"u1:*:{part}")) for part in ("first", "tips", "nodes")]
     assert min(lives) > 29 * 86_400_000
     (first,) = valkey.run("KEYS", "u1:*:first")
     valkey.run("PEXPIRE", first, 60_000)
     await chat.ask("And now?")
-    await written(url, 4)
+    await recorded(url, 4)
     assert valkey.run("PTTL", first) <= 60_000, "it is not written with each turn"
     (counts,) = valkey.run("KEYS", "u1:*:counts")
     valkey.run("PEXPIRE", counts, 29 * 86_400_000)  # a day later
     await chat.ask("And after a day?")
-    await written(url, 5)
+    await recorded(url, 5)
     await until(True, lambda: is_renewed(valkey, first))
 
 

@@ -22,6 +22,7 @@ from tests.support.clients import (
     only_session,
     proxying,
     question,
+    recorded,
     told,
     user,
     write_policy,
@@ -78,13 +79,6 @@ async def converse(model: Model, chat: Chat) -> None:
         assert response.status_code == 200
         epochs = int(told(response, "epoch"))
     assert epochs >= 1
-
-
-async def recorded(url: str, turns: int) -> None:
-    """Return once the sessions have so many turns together: they are written after the answer."""
-    async with asyncio.timeout(PATIENCE):
-        while sum(each["turns"] for each in (await admin(url, "sessions"))["sessions"]) < turns:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["by a header", "by its chain"])

@@ -19,7 +19,7 @@ import pytest
 from proxy.cli import main
 from tests.support.clients import Chat, Chats, tokens_of, write_policy
 from tests.support.processes import LOG, Serving, environment, serving
-from tests.support.servers import PATIENCE
+from tests.support.servers import PATIENCE, eventually, until
 from tests.support.stores import embedded_valkey
 from tests.support.upstreams import Model
 
@@ -47,9 +47,7 @@ def workers_that_said(data: Path, message: str) -> set[int]:
 
 async def is_gone(data: Path) -> bool:
     """Whether the store comes to listen no more."""
-    async with asyncio.timeout(PATIENCE * 2):
-        while answers(store_of(data)):  # noqa: ASYNC110 - another process ends
-            await asyncio.sleep(0.02)
+    await eventually(lambda: not answers(store_of(data)))
     return True
 
 
@@ -111,28 +109,20 @@ async def test_several_workers_share_the_store_follow_an_edit_and_end_with_their
         assert await budgets_in(served, "shared") == {1000}
         assert await names_at(served, data) == ["shared"]
         write_policy(data, "mine", BUDGET.format(900))
-        async with asyncio.timeout(PATIENCE * 2):
-            while await budgets_in(served, "edited") != {900}:  # noqa: ASYNC110 - other processes look
-                await asyncio.sleep(0.02)
-            while workers_that_said(data, "policies were read anew") != {1, 2}:  # noqa: ASYNC110 - as above
-                await asyncio.sleep(0.02)
-            file.write_text('policy = "balanced"\n')
-            while workers_that_said(data, "the settings file was read anew") != {1, 2}:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+        await until({900}, lambda: budgets_in(served, "edited"))
+        await eventually(lambda: workers_that_said(data, "policies were read anew") == {1, 2})
+        file.write_text('policy = "balanced"\n')
+        await eventually(lambda: workers_that_said(data, "the settings file was read anew") == {1, 2})
         await served.end(by)
         assert await is_gone(data)
-        async with asyncio.timeout(PATIENCE * 2):
-            while await listens(served.url):  # noqa: ASYNC110 - as above
-                await asyncio.sleep(0.02)
+        await until(False, lambda: listens(served.url))
 
 
 async def test_a_worker_that_is_killed_is_replaced_and_the_log_says_so(model: Model, data: Path) -> None:
     async with serving(data, "--upstream", model.url, "--workers", "2") as served:
         killed = workers_of(served)[0]
         os.kill(killed, signal.SIGKILL)
-        async with asyncio.timeout(PATIENCE * 2):
-            while not any(line.get("pid") == killed for line in log_of(data)):  # noqa: ASYNC110 - as above
-                await asyncio.sleep(0.02)
+        await eventually(lambda: any(line.get("pid") == killed for line in log_of(data)))
         (told,) = [line for line in log_of(data) if line["level"] == "warning"]
         assert told["message"] == "a worker ended, and another takes its place"
         assert told["by"] == "SIGKILL"
@@ -149,16 +139,13 @@ async def test_a_new_worker_begins_under_the_policy_in_force_while_its_file_has_
     file.write_text(f'workers = 2\nupstream = "{model.url}"\npolicy = "mine.toml"\n')
     async with serving(data, "--config", str(file)) as served:
         write_policy(data, "mine", BUDGET.format(900))
-        async with asyncio.timeout(PATIENCE * 2):
-            while workers_that_said(data, "policies were read anew") != {1, 2}:  # noqa: ASYNC110 - as above
-                await asyncio.sleep(0.02)
-            write_policy(data, "mine", "budget = 0")
-            while workers_that_said(data, "a policy cannot be used as it is now") != {1, 2}:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
-            for worker in workers_of(served):
-                os.kill(worker, signal.SIGKILL)
-            while not {3, 4} & workers_that_said(data, "a policy cannot be used as it is now"):  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+        await eventually(lambda: workers_that_said(data, "policies were read anew") == {1, 2})
+        write_policy(data, "mine", "budget = 0")
+        refused = "a policy cannot be used as it is now"
+        await eventually(lambda: workers_that_said(data, refused) == {1, 2})
+        for worker in workers_of(served):
+            os.kill(worker, signal.SIGKILL)
+        await eventually(lambda: {3, 4} & workers_that_said(data, refused))
         await served.becomes(200)
         assert await budgets_in(served, "shared") == {900}
 

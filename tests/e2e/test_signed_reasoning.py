@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 from proxy.core.recall.tool import NAME
 from tests.support.clients import Chat, Chats, proxying, question, told, user, write_policy
 from tests.support.operator import do
-from tests.support.servers import PATIENCE, Exchange
+from tests.support.servers import Exchange, eventually
 from tests.support.signing import SigningModel, behind
 from tests.support.upstreams import Message, calling, running, said
 
@@ -122,9 +121,7 @@ async def test_no_summariser_reads_reasoning(signing: SigningModel, url: str, ch
     chat = chats(url)
     for number in range(30):
         await chat.ask(question(number))
-    async with asyncio.timeout(PATIENCE):
-        while not signing.summaries:  # noqa: ASYNC110 - they are asked for beside the chat
-            await asyncio.sleep(0.01)
+    await eventually(lambda: signing.summaries)  # they are asked for beside the chat
     thoughts = [b"Thought number", b"signature", b"reasoning_details"]
     assert not any(word in call.body for word in thoughts for call in signing.summaries)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -24,12 +23,13 @@ from tests.support.clients import (
     admin,
     only_session,
     proxying,
+    recorded,
     result_counts,
     told,
     user,
     write_policy,
 )
-from tests.support.servers import PATIENCE
+from tests.support.servers import awaited
 from tests.support.stores import serving, valkey_command
 from tests.support.upstreams import Behaviour, Exchange, Message, Model, completion, said
 
@@ -63,15 +63,6 @@ def by_session(tmp_path: Path) -> str:
 
 async def talk(chat: Chat, turns: int) -> list[httpx2.Response]:
     return [await chat.ask(f"Question {number}, please.") for number in range(turns)]
-
-
-async def recorded(url: str, turns: int) -> None:
-    """Wait until so many turns are written: the time of the last one counts."""
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            if (await only_session(url))["turns"] >= turns:
-                return
-            await asyncio.sleep(0.01)
 
 
 def kept(model: Model, chat: Chat) -> list[Message]:
@@ -298,9 +289,7 @@ def condensing(refused: Sequence[int] = ()) -> Behaviour:
 
 async def written(url: str, summaries: int) -> None:
     """Wait until so many are written."""
-    async with asyncio.timeout(PATIENCE):
-        while (await result_counts(url)).get("written", 0) < summaries:  # noqa: ASYNC110 - a counter of the proxy's
-            await asyncio.sleep(0.01)
+    await awaited(lambda: result_counts(url), lambda counts: counts.get("written", 0) >= summaries)
 
 
 async def test_where_the_model_condenses_nothing_answers_lose_their_ends(model: Model, chats: Chats) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
@@ -12,7 +11,7 @@ from typing import Any
 import openai
 import pytest
 
-from tests.support.clients import admin, only_session, proxying, write_policy
+from tests.support.clients import admin, only_session, proxying, recorded, write_policy
 from tests.support.stores import Server, serving, valkey_command
 from tests.support.upstreams import DONE, JSON, Model, in_pieces, plainly, running, said, sse
 
@@ -101,15 +100,6 @@ class Reasoned:
         self.epochs.append(answer.headers["x-unabridged-epoch"])
 
 
-async def written(url: str, turns: int) -> None:
-    """Return when so many turns of the only session are stored."""
-    for _ in range(1_000):
-        if sum(each["turns"] for each in (await admin(url, "sessions"))["sessions"]) >= turns:
-            return
-        await asyncio.sleep(0.01)
-    raise TimeoutError
-
-
 @pytest.mark.parametrize("stream", [False, True], ids=["in one piece", "streamed"])
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 async def test_it_is_one_session_all_the_same(url: str, model: Model, form: str, stream: bool) -> None:
@@ -117,7 +107,7 @@ async def test_it_is_one_session_all_the_same(url: str, model: Model, form: str,
     for _ in range(5):
         await talk.turn(url, stream=stream)
     assert len(set(talk.sessions)) == 1
-    await written(url, 5)
+    await recorded(url, 5)
     session = await only_session(url)
     told = await admin(url, f"sessions/{session['id']}/transcript")
     contents = [each["message"]["content"] for each in told["messages"]]
@@ -134,7 +124,7 @@ async def test_machines_that_take_turns_know_it_and_its_cuts_stay(valkey: Server
         talk = Reasoned(model, FORMS["in tags"])
         for number in range(40):
             await talk.turn(urls[number % 2])
-            await written(urls[0], number + 1)
+            await recorded(urls[0], number + 1)
         assert model.invalid == []
     assert len(set(talk.sessions)) == 1
     assert talk.epochs == sorted(talk.epochs, key=int)

@@ -10,10 +10,10 @@ from typing import Any
 import httpx2
 
 from tests.support.canaries import logged
-from tests.support.clients import ADMIN, Chat, admin, only_session, proxying, told
+from tests.support.clients import ADMIN, Chat, admin, only_session, proxying, recorded, told
 from tests.support.network import Shim, relaying
 from tests.support.operator import ask
-from tests.support.servers import Exchange, eventually, until
+from tests.support.servers import Exchange, awaited, eventually, until
 from tests.support.stores import Server
 from tests.support.upstreams import Model, said
 
@@ -22,12 +22,6 @@ async def transcript(url: str, **query: str) -> list[str]:
     session = await only_session(url)
     told: Any = await admin(url, f"sessions/{session['id']}/transcript", **query)
     return [entry["message"]["content"] for entry in told["messages"]]
-
-
-async def written(url: str) -> None:
-    """Return once a first turn is in the store."""
-    while not (await admin(url, "sessions"))["sessions"]:  # noqa: ASYNC110 - another process has it
-        await asyncio.sleep(0.01)
 
 
 @asynccontextmanager
@@ -46,7 +40,7 @@ async def two_workers(
         chat = Chat(url if knows else other)
         chat.headers["X-Unabridged-Session"] = "s"
         await chat.ask("first")
-        await written(other)
+        await recorded(other, 1)
         chat.url = url
         try:
             yield relay, chat, other
@@ -60,7 +54,7 @@ async def test_a_lost_turn_is_written_when_the_store_is_back(durable: Server, mo
         chat = Chat(url)
         chat.headers["X-Unabridged-Session"] = "s"
         await chat.ask("first")
-        await written(url)
+        await recorded(url, 1)
         durable.kill()
         assert told(await chat.ask("second"), "degraded") == "store"
         durable.start()
@@ -101,7 +95,7 @@ async def test_a_session_that_cannot_be_read_holds_up_no_other(durable: Server, 
         for name, chat in chats.items():
             chat.headers["X-Unabridged-Session"] = name
             await chat.ask("first")
-            await written(url)
+            await recorded(url, 1)
             if name != "ours":
                 durable.run("HSET", durable.run("KEYS", "*:named")[0], "record", b"\x02" + name.encode())
         durable.kill()
@@ -126,7 +120,7 @@ async def test_a_session_that_the_store_refuses_holds_up_no_other(durable: Serve
         for chat in chats:
             chat.headers["X-Unabridged-Session"] = f"s{id(chat)}"
         await refused.ask("first")
-        await written(url)
+        await recorded(url, 1)
         [nodes] = durable.run("KEYS", "*:nodes")
         await chats[1].ask("first")
         durable.run("DEL", nodes)
@@ -151,15 +145,14 @@ async def test_a_deleted_session_does_not_come_back(durable: Server, model: Mode
         chat = Chat(url)
         chat.headers["X-Unabridged-Session"] = "s"
         await chat.ask("first")
-        await written(url)
+        await recorded(url, 1)
         session = await only_session(url)
         durable.kill()
         await chat.ask("second")
         durable.start()
         async with httpx2.AsyncClient(base_url=url, headers=ADMIN) as operator:
             path = f"/unabridged/v1/sessions/{session['id']}"
-            while (await operator.delete(path)).status_code != 200:  # noqa: ASYNC110 - a breaker's rest
-                await asyncio.sleep(0.01)
+            await awaited(lambda: operator.delete(path), lambda answer: answer.is_success)
         await asyncio.sleep(1.5)
         assert (await admin(url, "sessions"))["sessions"] == []
         await chat.client.aclose()
@@ -179,7 +172,7 @@ async def test_a_session_that_was_deleted_at_another_worker_comes_back_with_its_
         assert (await admin(other, "sessions"))["sessions"] == []
         assert durable.run("KEYS", "*:nodes") == []
         await chat.ask("third")
-        await written(other)
+        await recorded(other, 1)
         await until([message["content"] for message in chat.messages], lambda: transcript(other))
 
 
@@ -208,7 +201,7 @@ async def test_a_conversation_that_begins_under_the_name_of_a_deleted_one_is_wri
         chat.messages.clear()
         assert told(await chat.ask("of another matter"), "degraded") == "store"
         relay.refuses = False
-        await written(other)
+        await recorded(other, 1)
         assert await transcript(other) == [message["content"] for message in chat.messages]
 
 
@@ -223,7 +216,7 @@ async def test_a_late_turn_does_not_become_the_tip_of_a_session_that_has_gone_on
         chat = Chat(url)
         chat.headers["X-Unabridged-Session"] = "s"
         await chat.ask("first")
-        await written(url)
+        await recorded(url, 1)
         durable.kill()
         await chat.ask("second")
         durable.start()
@@ -251,7 +244,7 @@ async def test_a_refusal_does_not_spend_the_word_that_a_turn_was_lost(durable: S
         chat = Chat(url)
         chat.headers["X-Unabridged-Session"] = "s"
         await chat.ask("first")
-        await written(url)
+        await recorded(url, 1)
         durable.kill()
         await chat.ask("second")
         durable.start()

@@ -20,6 +20,7 @@ from tests.support.canaries import logged
 from tests.support.clients import (
     Chat,
     admin,
+    is_ready,
     making_chats,
     only_session,
     proxying,
@@ -162,13 +163,7 @@ async def test_a_store_killed_in_mid_conversation_is_missed_by_nobody(
 
 async def recovered(chat: Chat) -> None:
     """Wait until the proxy says that it has its store again."""
-
-    async def is_ready() -> bool:
-        return (await chat.client.get(f"{chat.url}/readyz")).json() == {"status": "ready"}
-
-    async with asyncio.timeout(15.0):
-        while not await is_ready():  # noqa: ASYNC110 - another process
-            await asyncio.sleep(0.01)
+    await until(True, lambda: is_ready(chat.url))
 
 
 async def test_readiness_says_that_the_store_is_missing_and_keeps_serving(

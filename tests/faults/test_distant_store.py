@@ -13,9 +13,9 @@ from proxy.adapters.stores.redis import RedisStore
 from proxy.errors import StoreUnavailable
 from proxy.ports import Recorded
 from tests.support.append_client import Appender, contents
-from tests.support.clients import Chat, proxying, user
+from tests.support.clients import Chat, is_ready, proxying, user
 from tests.support.network import Shim, relaying, relaying_to_port
-from tests.support.servers import PATIENCE, eventually
+from tests.support.servers import eventually, until
 from tests.support.stores import (
     DAY,
     KEY,
@@ -82,9 +82,7 @@ async def test_a_store_that_moves_away_is_used_again_as_soon_as_that_was_measure
             await chat.ask("from near by")
             ocean.lag = 2 * OCEAN
             assert "x-unabridged-degraded" in (await chat.ask("from far away")).headers
-            async with asyncio.timeout(2 * PATIENCE):
-                while (await chat.client.get(f"{url}/readyz")).json() != {"status": "ready"}:  # noqa: ASYNC110
-                    await asyncio.sleep(0.05)
+            await until(True, lambda: is_ready(url))
             assert (await chat.ask("and now?")).headers["x-unabridged-degraded"] == "previous-turn"
             assert "x-unabridged-degraded" not in (await chat.ask("still?")).headers
 

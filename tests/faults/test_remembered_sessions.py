@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from tests.support.append_client import kept
-from tests.support.clients import Chat, proxying
-from tests.support.servers import PATIENCE
+from tests.support.clients import Chat, is_ready, proxying
+from tests.support.servers import PATIENCE, until
 from tests.support.stores import Server
 from tests.support.upstreams import Model
 
@@ -26,9 +26,7 @@ async def chatting(model: Model, server: Server) -> AsyncGenerator[Chat]:
 
 
 async def ready(chat: Chat) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while (await chat.client.get(f"{chat.url}/readyz")).json() != {"status": "ready"}:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await until(True, lambda: is_ready(chat.url))
 
 
 async def whole(chat: Chat) -> bool:

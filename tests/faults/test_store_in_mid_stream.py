@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from tests.support.append_client import kept
-from tests.support.clients import Chat, only_session, proxying
+from tests.support.clients import Chat, is_ready, proxying, recorded
 from tests.support.network import Shim, relaying
-from tests.support.servers import PATIENCE, Exchange
+from tests.support.servers import PATIENCE, Exchange, until
 from tests.support.stores import Server
 from tests.support.upstreams import DONE, EVENTS, Model, events, said, sse
 
@@ -92,24 +92,11 @@ async def test_a_stream_is_whole_and_its_turn_is_kept(
             assert (await asked).content == WHOLE
             await asyncio.sleep(HASTE)
             await mend(durable, shim)
-            await back(chat)
+            await until(True, lambda: is_ready(chat.url))
             assert (await chat.ask("third")).status_code == 200
         assert await kept(url, 6) == [message["content"] for message in chat.messages]
-        await counted(url, 3)
-
-
-async def counted(url: str, turns: int) -> None:
-    """Wait until so many turns are counted: the one too that was written after the next."""
-    async with asyncio.timeout(15.0):
-        while (await only_session(url))["turns"] != turns:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-
-
-async def back(chat: Chat) -> None:
-    """Wait until the proxy has its store again."""
-    async with asyncio.timeout(15.0):
-        while (await chat.client.get(f"{chat.url}/readyz")).json() != {"status": "ready"}:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        (session,) = await recorded(url, 3)  # the one too that was written after the next
+        assert session["turns"] == 3
 
 
 async def test_a_silent_store_is_waited_for_once(model: Model, shim: Shim) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import httpx2
 
 from tests.support.clients import KEY, admin, only_session, user
-from tests.support.servers import PATIENCE, Exchange
+from tests.support.servers import PATIENCE, Exchange, awaited
 from tests.support.upstreams import Message, events, said, sse
 
 
@@ -76,13 +75,11 @@ async def transcript(url: str, *, complete: bool = True) -> list[str]:
 
 async def kept(url: str, count: int) -> list[str]:
     """Return the transcript once it has so many messages, because turns are stored after the answer."""
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            if (await admin(url, "sessions"))["sessions"]:
-                told = await transcript(url)
-                if len(told) >= count:
-                    return told
-            await asyncio.sleep(0.02)
+
+    async def so_far() -> list[str]:
+        return await transcript(url) if (await admin(url, "sessions"))["sessions"] else []
+
+    return await awaited(so_far, lambda told: len(told) >= count)
 
 
 async def hold(exchange: Exchange, *first: str) -> None:

@@ -17,7 +17,7 @@ from proxy.adapters.files.policies import PolicyLibrary
 from proxy.adapters.files.settings import load_settings
 from proxy.adapters.files.watcher import LoadedPolicies
 from proxy.app import create_app
-from tests.support.servers import PATIENCE, serve
+from tests.support.servers import PATIENCE, awaited, serve
 from tests.support.upstreams import Message
 
 ADMIN = {"Authorization": "Bearer admin"}
@@ -181,17 +181,32 @@ async def bill_of(
     url: str, session: str = "s", requests: int = 1, has: Callable[[Any], object] = bool
 ) -> Any:
     """A session's bill, once it has so many requests, and what it must have: it is written behind answers."""
-    async with asyncio.timeout(PATIENCE), httpx2.AsyncClient(base_url=url, headers=ADMIN) as client:
-        while True:
-            found = (await client.get(f"/unabridged/v1/sessions/{session}")).json().get("bill")
-            if found and found["requests"] >= requests and has(found):
-                return found
-            await asyncio.sleep(0.01)
+    async with httpx2.AsyncClient(base_url=url, headers=ADMIN) as client:
+
+        async def bill() -> Any:
+            return (await client.get(f"/unabridged/v1/sessions/{session}")).json().get("bill")
+
+        return await awaited(bill, lambda found: found and found["requests"] >= requests and has(found))
 
 
 async def only_session(url: str) -> Any:
     (session,) = (await admin(url, "sessions"))["sessions"]
     return session
+
+
+async def recorded(url: str, turns: int) -> Any:
+    """Return the sessions once they have so many turns together: a turn is written after its answer."""
+
+    async def sessions() -> Any:
+        return (await admin(url, "sessions"))["sessions"]
+
+    return await awaited(sessions, lambda found: sum(each["turns"] for each in found) >= turns)
+
+
+async def is_ready(url: str) -> bool:
+    """Whether a proxy is ready, and has its store."""
+    async with httpx2.AsyncClient() as client:
+        return (await client.get(f"{url}/readyz")).json() == {"status": "ready"}
 
 
 async def result_counts(url: str) -> dict[str, float]:

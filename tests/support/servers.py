@@ -15,12 +15,14 @@ import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.http.server import server_config
+
+T = TypeVar("T")
 
 Script = Callable[["Exchange"], Awaitable[None]]
 """The behaviour of the upstream for one request."""
@@ -310,17 +312,23 @@ def serve(
 
 
 async def eventually(condition: Callable[[], object]) -> None:
-    """Wait until the condition holds; fail if it does not within `PATIENCE`."""
-    async with asyncio.timeout(PATIENCE):
+    """Wait until the condition holds; fail if it does not within three times `PATIENCE`."""
+    async with asyncio.timeout(3 * PATIENCE):
         while not condition():  # noqa: ASYNC110 - the condition is another thread's
             await asyncio.sleep(0.005)
 
 
+async def awaited(ask: Callable[[], Awaitable[T]], is_meant: Callable[[T], object] = bool) -> T:
+    """Return the answer once it is the one that is meant; fail if it is not within three times `PATIENCE`."""
+    async with asyncio.timeout(3 * PATIENCE):
+        while not is_meant(answer := await ask()):  # noqa: ASYNC110 - another process, or thread, changes it
+            await asyncio.sleep(0.01)
+    return answer
+
+
 async def until(expected: object, ask: Callable[[], Awaitable[object]]) -> None:
     """Wait until the answer is as expected; fail if it is not within three times `PATIENCE`."""
-    async with asyncio.timeout(3 * PATIENCE):
-        while await ask() != expected:  # noqa: ASYNC110 - another process, or another thread, changes it
-            await asyncio.sleep(0.01)
+    await awaited(ask, lambda answer: answer == expected)
 
 
 class RawClient:

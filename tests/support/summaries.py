@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from tests.support.clients import Chat, question, result_counts, told
+from tests.support.servers import awaited
 from tests.support.upstreams import Message, Model
 
 BUDGET = 800
@@ -28,8 +28,4 @@ def notes(view: list[Message]) -> str:
 
 
 async def until_counted(url: str, result: str) -> None:
-    for _ in range(100):
-        if (await result_counts(url)).get(result):
-            return
-        await asyncio.sleep(0.05)
-    raise AssertionError(f"no summary was {result}")
+    await awaited(lambda: result_counts(url), lambda counts: counts.get(result))

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.clients import KEY, Chat, Chats, Small, admin, proxying, told, write_policy
 from tests.support.operator import append, ask, code, do, talk, views
-from tests.support.servers import PATIENCE, Exchange, eventually, until
+from tests.support.servers import PATIENCE, Exchange, awaited, eventually, until
 from tests.support.stores import embedded_valkey
 from tests.support.upstreams import Model, calling, completion, said
 
@@ -221,9 +221,7 @@ class TestCompact:
 
 
 async def until_free(url: str) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while (await admin(url, "sessions/chat"))["blocked"]:  # noqa: ASYNC110 - it is the server's to say
-            await asyncio.sleep(0.01)
+    await awaited(lambda: admin(url, "sessions/chat"), lambda session: not session["blocked"])
 
 
 class TestRestore:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
@@ -14,7 +13,7 @@ import pytest
 from tests.support.browser import Browser, browsing, plain
 from tests.support.clients import ADMIN, Chats, Small, admin, proxying, write_policy
 from tests.support.operator import talk
-from tests.support.servers import PATIENCE
+from tests.support.servers import PATIENCE, awaited
 from tests.support.upstreams import Model, said
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'"
@@ -108,12 +107,8 @@ async def test_a_settings_file_that_cannot_be_used_is_told(model: Model, tmp_pat
     async with proxying(model.url, config=config) as url, browsing(url) as browser:
         assert "settings file" not in await browser.text()
         config.write_text('[[use]]\nmodel = "gpt-*"\npolicy = "nonesuch"\n')
-        async with asyncio.timeout(PATIENCE):
-            while "The settings file cannot be used as it is now." not in (  # noqa: ASYNC110 - a file is watched
-                text := await browser.text()
-            ):
-                await asyncio.sleep(0.1)
-        assert "nonesuch" in text
+        told = "The settings file cannot be used as it is now."
+        assert "nonesuch" in await awaited(browser.text, lambda text: told in text)  # a file is watched
 
 
 class TestEvents:

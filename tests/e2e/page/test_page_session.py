@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from tests.support.browser import Browser, browsing, plain
 from tests.support.clients import Chat, Chats, Small, admin, bill_of, user
 from tests.support.operator import talk
-from tests.support.servers import PATIENCE
+from tests.support.servers import awaited
 from tests.support.upstreams import Model, calling, said
 
 HOSTILE = "<script>alert(1)</script>"
@@ -162,11 +161,8 @@ class TestLooking:
                 {"role": "assistant", "content": f"answer {number}"},
             ]
         await chat.ask("the last question")
-        async with asyncio.timeout(PATIENCE):
-            # So long a turn is written after its answer.
-            while (await browser.open(ONE)).status_code == 404:  # noqa: ASYNC110 - another process writes
-                await asyncio.sleep(0.1)
-        newest = (await browser.open(ONE)).text
+        # So long a turn is written after its answer.
+        newest = (await awaited(lambda: browser.open(ONE), lambda answer: answer.status_code != 404)).text
         assert 'id="m10001"' in newest
         assert newest.count("<article") < 250
         assert "question 2500" in await browser.text(ONE, at="5000")
