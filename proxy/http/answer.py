@@ -9,16 +9,10 @@ from functools import partial
 
 from starlette.types import Send
 
+from proxy import errors
 from proxy.core.dialects.answers import StreamFilter
 from proxy.core.dialects.dialect import Dialect
 from proxy.engine.recording.collector import Collector
-from proxy.errors import (
-    HistoryNotSaved,
-    UpstreamError,
-    UpstreamInvalidResponse,
-    UpstreamTimeout,
-    UpstreamTruncated,
-)
 
 Begin = Callable[[], Awaitable[None]]
 """Sends the head of the answer."""
@@ -31,7 +25,7 @@ async def pump(
     send: Send,
     *,
     tee: Callable[[bytes], None] | None = None,
-    ending: Callable[[UpstreamError | None], bytes] | None = None,
+    ending: Callable[[errors.UpstreamError | None], bytes] | None = None,
 ) -> None:
     """Pass an answer's body on, each chunk unchanged and at once, and complete the answer.
 
@@ -39,13 +33,13 @@ async def pump(
     given the fault that ended the body, if any; without `ending` the fault is raised and the answer stays
     incomplete.
     """
-    fault: UpstreamError | None = None
+    fault: errors.UpstreamError | None = None
     try:
         async for chunk in chunks:
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
             if tee is not None:
                 tee(chunk)
-    except UpstreamError as error:
+    except errors.UpstreamError as error:
         if ending is None:
             raise
         fault = error
@@ -98,13 +92,13 @@ async def send_appended(
     )
 
 
-def _ending(collector: Collector, fault: UpstreamError | None) -> bytes:
+def _ending(collector: Collector, fault: errors.UpstreamError | None) -> bytes:
     """Return the last bytes of an answer: an error event if it is a stream that broke off, else nothing."""
     if fault is not None and not collector.can_tell:
         raise fault
     if not collector.is_truncated:
         return b""
-    error = fault if isinstance(fault, UpstreamTimeout) else UpstreamTruncated()
+    error = fault if isinstance(fault, errors.UpstreamTimeout) else errors.UpstreamTruncated()
     return collector.separator + collector.dialect.error_event(error.body())
 
 
@@ -115,12 +109,12 @@ async def _seen(chunks: AsyncIterator[bytes], collector: Collector) -> AsyncIter
 
 
 async def _without_usage(chunks: AsyncIterator[bytes], remover: StreamFilter) -> AsyncIterator[bytes]:
-    fault: UpstreamError | None = None
+    fault: errors.UpstreamError | None = None
     try:
         async for chunk in chunks:
             if passed := remover.feed(chunk):
                 yield passed
-    except UpstreamError as error:
+    except errors.UpstreamError as error:
         fault = error
     if left := remover.rest():
         yield left
@@ -140,7 +134,7 @@ async def _until_stored(
             break
     try:
         await acknowledged()
-    except (HistoryNotSaved, UpstreamInvalidResponse) as error:
+    except (errors.HistoryNotSaved, errors.UpstreamInvalidResponse) as error:
         yield dialect.error_event(error.body())
         async for _ in chunks:
             pass

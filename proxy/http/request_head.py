@@ -17,6 +17,7 @@ from operator import attrgetter
 
 from starlette.types import Scope
 
+from proxy import errors
 from proxy.cache import Lru, Memory
 from proxy.core.policy.policy import Candidates, PolicySet
 from proxy.engine.intake.naming import (
@@ -29,15 +30,6 @@ from proxy.engine.intake.naming import (
     WORKSPACE_HEADER,
     Envelope,
     Naming,
-)
-from proxy.errors import (
-    HeadersTooLarge,
-    InvalidHeader,
-    InvalidPath,
-    NotFound,
-    RequestError,
-    UnsupportedMediaType,
-    URITooLong,
 )
 from proxy.ports import Header, header_of
 
@@ -64,7 +56,7 @@ def content_length(headers: Sequence[Header]) -> int | None:
     if announced is None:
         return None
     if not announced.isdigit() or len(announced) > 19:
-        raise InvalidHeader("Content-Length is not a number.")
+        raise errors.InvalidHeader("Content-Length is not a number.")
     return int(announced)
 
 
@@ -77,7 +69,7 @@ def announces_body(headers: Sequence[Header]) -> bool:
 def check_credentials(headers: Sequence[Header]) -> None:
     """Refuse two credentials in one request: nobody can say which one counts (raises InvalidHeader)."""
     if [name.lower() for name, _ in headers].count(b"authorization") > 1:
-        raise InvalidHeader("There is more than one Authorization header.")
+        raise errors.InvalidHeader("There is more than one Authorization header.")
 
 
 def to_upstream(
@@ -153,29 +145,29 @@ def check_head(version: str, target: bytes, headers: list[Header]) -> None:
     HeadersTooLarge, InvalidPath and RequestError.
     """
     if version not in {"1.1", "1.0"}:
-        raise RequestError("Only HTTP/1.1 and HTTP/1.0 are spoken here.")
+        raise errors.RequestError("Only HTTP/1.1 and HTTP/1.0 are spoken here.")
     if len(target) > MAX_URI:
-        raise URITooLong
+        raise errors.URITooLong
     # A path, or a whole URI (RFC 9112 3.2). `*` and a bare authority ask for methods that are not supported.
     if b"#" in target or not (target.startswith(b"/") or _ABSOLUTE.match(target)):
-        raise InvalidPath
+        raise errors.InvalidPath
     names, contents = zip(*headers, strict=True) if headers else ((), ())
     values = b"\n".join(contents) + b"\n"  # no value contains a line end
     size = len(b"".join(names)) + len(values) + _BESIDES * len(headers)
     if len(headers) > MAX_HEADERS or size > MAX_HEADER_BYTES:
-        raise HeadersTooLarge
+        raise errors.HeadersTooLarge
     if b" \n" in values or b"\t\n" in values:
         headers[:] = [(name, value.rstrip(b" \t")) for name, value in headers]
     hosts = names.count(b"host")  # exactly one (RFC 9112 3.2); HTTP/1.0 did without
     if hosts > 1 or (not hosts and version != "1.0"):
-        raise RequestError("There is no Host header, or more than one.")
+        raise errors.RequestError("There is no Host header, or more than one.")
     if hosts and not _HOST.fullmatch(headers[names.index(b"host")][1]):
-        raise RequestError("The Host header does not name a host.")
+        raise errors.RequestError("The Host header does not name a host.")
     if b"transfer-encoding" in names:
         # A body comes in chunks or with its length (RFC 9112 6.1); llhttp refuses a second such header.
         coding = headers[names.index(b"transfer-encoding")][1]
         if version == "1.0" or coding.lower() != b"chunked":
-            raise RequestError("The only Transfer-Encoding that is read is chunked, in HTTP/1.1.")
+            raise errors.RequestError("The only Transfer-Encoding that is read is chunked, in HTTP/1.1.")
 
 
 def require_json(content_type: bytes | None) -> None:
@@ -185,7 +177,7 @@ def require_json(content_type: bytes | None) -> None:
         media_type.startswith(b"application/") and media_type.endswith(b"+json")
     )
     if media_type and not named_json:
-        raise UnsupportedMediaType
+        raise errors.UnsupportedMediaType
 
 
 # --- paths: which are valid, and their form at the upstream ---
@@ -212,7 +204,7 @@ _UNPRINTABLE = re.compile(rb"[^\x21-\x7e]")
 def check_path(raw_path: bytes) -> None:
     """Refuse an ambiguous path (raises InvalidPath)."""
     if not raw_path.startswith(b"/") or _AMBIGUOUS.search(raw_path):
-        raise InvalidPath
+        raise errors.InvalidPath
 
 
 def upstream_target(raw_path: bytes, query: bytes = b"") -> str:
@@ -222,9 +214,9 @@ def upstream_target(raw_path: bytes, query: bytes = b"") -> str:
     """
     check_path(raw_path)
     if not (raw_path == PREFIX or raw_path.startswith(PREFIX + b"/")):
-        raise NotFound
+        raise errors.NotFound
     if _UNPRINTABLE.search(query):
-        raise InvalidPath("The query is not valid.")
+        raise errors.InvalidPath("The query is not valid.")
     target = raw_path.removeprefix(PREFIX)
     return (target + b"?" + query if query else target).decode("ascii")
 
@@ -300,9 +292,9 @@ class Head:
         """The mode: `full`, `append`, `shadow` or `off`. Raises InvalidHeader."""
         mode = self._named.get(MODE_HEADER, b"").strip().lower().decode("latin-1") or "full"
         if mode not in _MODES:
-            raise InvalidHeader("X-Unabridged-Mode is full, append, shadow or off.")
+            raise errors.InvalidHeader("X-Unabridged-Mode is full, append, shadow or off.")
         if self._is_shadow and mode == "append":
-            raise InvalidHeader(
+            raise errors.InvalidHeader(
                 "This server runs in shadow and changes no request; append mode would have to complete yours."
             )
         return "shadow" if self._is_shadow and mode == "full" else mode

@@ -22,18 +22,10 @@ from typing import Final, Protocol
 
 import httpx2
 
+from proxy import errors
 from proxy.adapters.faults import fault_of
 from proxy.adapters.upstream.connection import Connection, Content, unpresentable
 from proxy.config import PORTS
-from proxy.errors import (
-    InvalidHeader,
-    Overloaded,
-    UnabridgedError,
-    UpstreamError,
-    UpstreamInvalidResponse,
-    UpstreamTimeout,
-    UpstreamUnreachable,
-)
 from proxy.ports import Header, UpstreamResponse
 from proxy.telemetry import log_warning
 
@@ -129,14 +121,14 @@ class PooledUpstream(ABC):
         framed = _framed(self._url.netloc, headers, body)
         text = b"".join([method.encode("ascii"), path, *chain.from_iterable(framed)])
         if b"\n" in text or b"\r" in text or b"\0" in text:
-            raise InvalidHeader("A header cannot be forwarded.")
+            raise errors.InvalidHeader("A header cannot be forwarded.")
         try:
             connection = self._pooled() or await self._connected()
             response = await connection.exchange(method, path, framed, body)
             if wrong := unpresentable(response.status, response.headers):
                 response.end(broken=True)
-                raise UpstreamInvalidResponse(detail=wrong)
-        except UpstreamError as error:
+                raise errors.UpstreamInvalidResponse(detail=wrong)
+        except errors.UpstreamError as error:
             host = self._url.netloc.decode("ascii")
             where = {"host": host} | ({"proxy": self.proxy} if self.proxy else {})
             why = {"why": error.message, "detail": error.detail}
@@ -152,7 +144,7 @@ class PooledUpstream(ABC):
 
     async def _look_below(self) -> None:
         """Log a warning if the list of models is found only below `/v1`."""
-        with suppress(UnabridgedError, TimeoutError):
+        with suppress(errors.UnabridgedError, TimeoutError):
             async with asyncio.timeout(_LOOKING):
                 if await self._status("/models") != _NOT_FOUND:
                     return
@@ -182,7 +174,7 @@ class PooledUpstream(ABC):
     def _admit(self, connection: Pooled) -> None:
         """Count a new connection as in use. Raises Overloaded where there are too many."""
         if len(self._in_use) >= CONNECTIONS:
-            raise Overloaded
+            raise errors.Overloaded
         self._in_use.add(connection)
 
     def _give_back(self, connection: Pooled, *, broken: bool) -> None:
@@ -223,11 +215,13 @@ class HttptoolsUpstream(PooledUpstream):
         except BaseException as error:
             self._in_use.discard(connection)
             if isinstance(error, TimeoutError):
-                raise UpstreamTimeout("no connection was made") from error
+                raise errors.UpstreamTimeout("no connection was made") from error
             if not isinstance(error, (OSError, UnicodeError)):  # UnicodeError: not a valid host name
                 raise
             is_ours = getattr(error, "errno", None) in _FULL
-            raise (Overloaded() if is_ours else UpstreamUnreachable(*fault_of(error))) from error
+            raise (
+                errors.Overloaded() if is_ours else errors.UpstreamUnreachable(*fault_of(error))
+            ) from error
         return connection
 
 

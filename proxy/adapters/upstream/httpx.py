@@ -21,16 +21,10 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import httpx2
 
+from proxy import errors
 from proxy.adapters.faults import fault_of
 from proxy.adapters.upstream.client import KEEPALIVE, PooledUpstream
 from proxy.adapters.upstream.connection import HEAD_BYTES, TOO_LARGE, Content
-from proxy.errors import (
-    InvalidHeader,
-    UnabridgedError,
-    UpstreamInvalidResponse,
-    UpstreamTimeout,
-    UpstreamUnreachable,
-)
 from proxy.ports import Header
 
 if TYPE_CHECKING:
@@ -160,7 +154,7 @@ class HttpxConnection:
             self._is_at_proxy = False
         elif name == "send_request_headers.started" and not is_tunnel:
             if self._is_written:  # the library would resend a request that a closing upstream did not accept
-                raise UpstreamInvalidResponse("connection closed", "before the answer began")
+                raise errors.UpstreamInvalidResponse("connection closed", "before the answer began")
             self._is_written, self._is_at_proxy = True, False
             if self._making is not None:
                 self._making.reschedule(None)
@@ -200,27 +194,29 @@ class HttpxConnection:
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
-    def _translation(self, error: Exception) -> UnabridgedError:
+    def _translation(self, error: Exception) -> errors.UnabridgedError:
         """Translate an error; the library's own message may quote the answer, so it is not passed on."""
         if self._is_at_proxy:
             return _fault_of_proxy(error)
         message = str(error)
         match error:
             case httpx2.TimeoutException() | TimeoutError():
-                return UpstreamTimeout("" if self._is_written else "no connection was made")
+                return errors.UpstreamTimeout("" if self._is_written else "no connection was made")
             case httpx2.LocalProtocolError() if not self._is_http2:
-                return InvalidHeader("A header cannot be forwarded.")
+                return errors.InvalidHeader("A header cannot be forwarded.")
             case httpx2.NetworkError():
-                return UpstreamUnreachable(*fault_of(error))
+                return errors.UpstreamUnreachable(*fault_of(error))
             case _ if "StreamReset" in message:
-                return UpstreamUnreachable("connection reset", "the HTTP/2 stream")
+                return errors.UpstreamUnreachable("connection reset", "the HTTP/2 stream")
             case _ if any(words in message for words in _CLOSED):
-                return UpstreamInvalidResponse("connection closed", "before the answer was complete")
+                return errors.UpstreamInvalidResponse("connection closed", "before the answer was complete")
             case _ if message == TOO_LARGE:
-                return UpstreamInvalidResponse(detail=message)
+                return errors.UpstreamInvalidResponse(detail=message)
             case _:
                 is_large = "Receive buffer too long" in message
-                return UpstreamInvalidResponse(detail="head too large" if is_large else "not valid HTTP")
+                return errors.UpstreamInvalidResponse(
+                    detail="head too large" if is_large else "not valid HTTP"
+                )
 
 
 class HttpxResponse:
@@ -292,19 +288,19 @@ class _Body(httpx2.AsyncByteStream):
                 yield part
 
 
-def _fault_of_proxy(error: Exception) -> UnabridgedError:
+def _fault_of_proxy(error: Exception) -> errors.UnabridgedError:
     match error:
         case httpx2.ProxyError():
             return _refused(str(error)[:3])
         case httpx2.TimeoutException() | TimeoutError():
-            return UpstreamTimeout("the outbound proxy made no connection")
+            return errors.UpstreamTimeout("the outbound proxy made no connection")
         case httpx2.ProtocolError():
-            return UpstreamUnreachable("the outbound proxy gave no valid answer")
+            return errors.UpstreamUnreachable("the outbound proxy gave no valid answer")
         case _:
             kind, detail = fault_of(error)
-            return UpstreamUnreachable(f"the outbound proxy: {kind}", detail)
+            return errors.UpstreamUnreachable(f"the outbound proxy: {kind}", detail)
 
 
-def _refused(status: str) -> UpstreamUnreachable:
+def _refused(status: str) -> errors.UpstreamUnreachable:
     wants = "wants other credentials" if status == str(_NO_CREDENTIALS) else "refused"
-    return UpstreamUnreachable(f"the outbound proxy {wants} ({status})")
+    return errors.UpstreamUnreachable(f"the outbound proxy {wants} ({status})")

@@ -19,18 +19,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from proxy import errors
 from proxy.core.formats.json import dumps
 from proxy.core.text.similarity import did_you_mean
-from proxy.errors import (
-    InvalidEncoding,
-    InvalidJSON,
-    InvalidType,
-    InvalidValue,
-    JSONTooDeep,
-    RequestTooLarge,
-    UnabridgedError,
-    UnknownParameter,
-)
 from proxy.http.admin.auth import AdminAuth
 from proxy.http.admin.schemas import Document, ErrorReport, NoBody
 from proxy.http.request_head import check_credentials, request_id, require_json
@@ -109,9 +100,9 @@ def number(request: Request, name: str, usual: int, most: int) -> int:
     text = request.query_params.get(name, str(usual))
     given = int(text[:9]) if text.isascii() and text.isdigit() else 0
     if not given:
-        raise InvalidType(f"`{name}` must be a whole number above 0.", param=name)
+        raise errors.InvalidType(f"`{name}` must be a whole number above 0.", param=name)
     if given > most:
-        raise InvalidValue(f"`{name}` is at most {most:,}.", param=name)
+        raise errors.InvalidValue(f"`{name}` is at most {most:,}.", param=name)
     return given
 
 
@@ -138,9 +129,11 @@ class AdminAPI:
                     names = [each.name for each in asked.query]
                     for unknown in (each for each in request.query_params if each not in names):
                         hint = did_you_mean(unknown, names) or "."
-                        raise UnknownParameter(f"There is no parameter `{unknown}`{hint}", param=unknown)
+                        raise errors.UnknownParameter(
+                            f"There is no parameter `{unknown}`{hint}", param=unknown
+                        )
                     answer = await asked.endpoint(request, await _body(request, asked.body))
-                except UnabridgedError as error:
+                except errors.UnabridgedError as error:
                     headers = {"X-Request-Id": request_id(request.scope)}
                     if error.retry_after is not None:
                         headers["Retry-After"] = str(error.retry_after)
@@ -166,7 +159,7 @@ async def raw_body(request: Request) -> bytes:
     async for part in request.stream():
         raw += part
         if len(raw) > _BODY_BYTES:
-            raise RequestTooLarge
+            raise errors.RequestTooLarge
     return bytes(raw)
 
 
@@ -179,13 +172,13 @@ async def _body(request: Request, shape: type[Body]) -> Body:
     try:
         value = json.loads(raw.decode())
     except UnicodeDecodeError as error:
-        raise InvalidEncoding from error
+        raise errors.InvalidEncoding from error
     except RecursionError as error:
-        raise JSONTooDeep from error
+        raise errors.JSONTooDeep from error
     except json.JSONDecodeError as error:
-        raise InvalidJSON(offset=len(error.doc[: error.pos].encode())) from error
+        raise errors.InvalidJSON(offset=len(error.doc[: error.pos].encode())) from error
     except ValueError as error:  # Python's own limit
-        raise InvalidType("The body: a number has too many digits.") from error
+        raise errors.InvalidType("The body: a number has too many digits.") from error
     return validated(shape, value)
 
 
@@ -197,7 +190,9 @@ def validated(shape: type[Body], value: object) -> Body:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         member = str(first["loc"][0]) if first["loc"] else None
         why = first["msg"][:1].lower() + first["msg"][1:]
-        raise InvalidType(f"`{member}`: {why}." if member else f"The body: {why}.", param=member) from None
+        raise errors.InvalidType(
+            f"`{member}`: {why}." if member else f"The body: {why}.", param=member
+        ) from None
 
 
 # --- the document ---

@@ -21,14 +21,7 @@ from starlette.types import ASGIApp
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from proxy.errors import (
-    HeadersTooLarge,
-    InvalidPath,
-    RequestError,
-    RequestTimeout,
-    UnabridgedError,
-    URITooLong,
-)
+from proxy import errors
 from proxy.http.asgi import LINGER, error_answer
 from proxy.http.limits import Pace
 from proxy.http.request_head import MAX_HEADER_BYTES, MAX_URI, check_head, request_id
@@ -83,7 +76,7 @@ class WireGuard(HttpToolsProtocol):
         self._prober: asyncio.TimerHandle | None = None
         self._is_deaf = False
         """Whether all further input is discarded."""
-        self._refusal: UnabridgedError | None = None
+        self._refusal: errors.UnabridgedError | None = None
         """The error still to be sent, after the answers in progress."""
         self._plain_head = b""
         """The head without its `Upgrade` header, to be parsed again."""
@@ -201,7 +194,7 @@ class WireGuard(HttpToolsProtocol):
         check_head(parser.get_http_version(), self.url, self.headers)
         if offers := parser.should_upgrade():
             if parser.get_method() == b"CONNECT":
-                raise InvalidPath("There is no tunnel here.")
+                raise errors.InvalidPath("There is no tunnel here.")
             if not any(name == b"upgrade" and value.lower() == b"websocket" for name, value in self.headers):
                 lines = [b"%b: %b\r\n" % header for header in self.headers if header[0] != b"upgrade"]
                 line = b"%b %b HTTP/1.1\r\n" % (parser.get_method(), self.url)
@@ -251,11 +244,11 @@ class WireGuard(HttpToolsProtocol):
     def _bound(self, size: int) -> None:
         """Limit an incomplete request, in bytes now and in time from now on."""
         if self._phase == _BODY and self._framing > MAX_FRAMING:
-            self._refuse(RequestError("There is too much between the chunks of the body."))
+            self._refuse(errors.RequestError("There is too much between the chunks of the body."))
         elif self._phase == _HEAD and len(self.url) > MAX_URI:
-            self._refuse(URITooLong())
+            self._refuse(errors.URITooLong())
         elif self._phase != _BODY and self._framing > MAX_UNFINISHED_HEAD:
-            self._refuse(HeadersTooLarge())
+            self._refuse(errors.HeadersTooLarge())
         else:
             if self._pace is None:
                 self._pace = Pace(self._timeout, body=self._phase == _BODY)
@@ -276,7 +269,7 @@ class WireGuard(HttpToolsProtocol):
         elif self._phase == _BLANK:
             self.transport.close()  # only line ends came: there is no request to answer
         else:
-            self._refuse(RequestTimeout())
+            self._refuse(errors.RequestTimeout())
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -285,7 +278,7 @@ class WireGuard(HttpToolsProtocol):
 
     # --- refusals ---
 
-    def _refuse(self, error: UnabridgedError) -> None:
+    def _refuse(self, error: errors.UnabridgedError) -> None:
         """Answer with an error, after the answers before it, and close the connection."""
         self._is_deaf = True
         self._stop_timer()
@@ -311,7 +304,7 @@ class WireGuard(HttpToolsProtocol):
         if self._refusal is not None and not self._is_answering:
             self._answer(self._refusal)
 
-    def _answer(self, error: UnabridgedError) -> None:
+    def _answer(self, error: errors.UnabridgedError) -> None:
         """Send a connection's last answer. Input that still arrives is discarded for `LINGER` seconds.
 
         Closing with unread bytes would reset the connection, and the answer would be lost.
@@ -332,13 +325,13 @@ class WireGuard(HttpToolsProtocol):
         log_request(route="wire", status=error.status, id=name, code=error.code)
 
 
-def _in_our_words(error: httptools.HttpParserError) -> UnabridgedError:
+def _in_our_words(error: httptools.HttpParserError) -> errors.UnabridgedError:
     """Return our error for a parser's error, or the one that one of our own callbacks raised in it."""
     cause = error.__context__
-    if isinstance(cause, UnabridgedError):
+    if isinstance(cause, errors.UnabridgedError):
         return cause
     if isinstance(cause or error, httptools.HttpParserInvalidURLError):
-        return InvalidPath()
+        return errors.InvalidPath()
     if isinstance(error, httptools.HttpParserCallbackError):
         raise error
-    return RequestError(f"The request is not valid HTTP: {error}.")
+    return errors.RequestError(f"The request is not valid HTTP: {error}.")
