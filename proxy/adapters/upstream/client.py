@@ -1,11 +1,7 @@
-"""Clients of the upstream: their common part, and the proxy's own, at a tenth of a general client's cost.
+"""Clients of the upstream: their common part, and the proxy's own (docs/decisions/own-upstream-client.md).
 
-Most of a general client's cost is not for moving bytes (docs/benchmarks.md), and none of the rest is needed.
-Connections are kept alive, and the one used last is used again first.
-
-Nothing is sent twice. If anything has arrived on an idle connection, it is replaced by a new one. A
-connection that breaks after the first byte of a request was written is an error, since the upstream may have
-acted on the request. Whether and when to try again is for the client to decide.
+Connections are kept alive, and the one used last is used again first. If anything has arrived on an idle one,
+it is replaced by a new one. Nothing is sent twice (docs/decisions/no-retry-of-a-post.md).
 """
 
 from __future__ import annotations

@@ -2,10 +2,8 @@
 
 The library's transport is called directly, because its client would add headers, follow redirects and decode
 bodies. Every exception of the library is translated here, to messages without a key or an internal URL.
-
-Each connection has a transport of its own and carries one request at a time, even over HTTP/2, because the
-library never ends a single stream. On a shared connection, the upstream would keep generating for a caller
-that has left, and its bytes would use up the window of all others (docs/decisions/http2-unshared.md).
+Each connection has a transport of its own and carries one request at a time, even over HTTP/2
+(docs/decisions/http2-unshared.md).
 
 Limits of the library: it reads no answer while it writes a request. So an upstream that refuses an upload
 half way and closes at once counts as unreachable; if it leaves the connection open, its answer is read. And
