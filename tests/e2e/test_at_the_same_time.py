@@ -26,8 +26,9 @@ from tests.support.clients import (
     write_policy,
 )
 from tests.support.operator import ask, do
-from tests.support.servers import PATIENCE, Exchange, eventually
+from tests.support.servers import Exchange, awaited, eventually
 from tests.support.stores import embedded_valkey, serving, valkey_command
+from tests.support.summaries import until_counted
 from tests.support.upstreams import (
     JSON,
     Message,
@@ -54,10 +55,7 @@ async def messages(url: str, session: Any, **query: str) -> list[Message]:
 
 async def recorded(url: str, turns: int) -> Any:
     """The only session, once that many turns are written."""
-    session: Any = {"turns": -1}
-    while session["turns"] < turns:
-        session = await only_session(url)
-    return session
+    return await awaited(lambda: only_session(url), lambda session: session["turns"] >= turns)
 
 
 def held(model: Model, together: int) -> None:
@@ -284,13 +282,6 @@ async def test_a_title_request_in_mid_epoch_neither_begins_one_nor_ends_one(
 # --- summaries that are late ---
 
 
-async def written(url: str) -> None:
-    """Return once a summary was written."""
-    async with httpx2.AsyncClient(base_url=url) as client, asyncio.timeout(PATIENCE):
-        while 'unabridged_summaries_total{result="written"}' not in (await client.get("/metrics")).text:
-            pass
-
-
 @pytest.mark.parametrize("ratio_moves", [False, True])
 async def test_a_summary_that_is_ready_too_late_is_used_at_the_next_epoch(
     model: Model, chats: Chats, small: Small, *, ratio_moves: bool
@@ -305,7 +296,7 @@ async def test_a_summary_that_is_ready_too_late_is_used_at_the_next_epoch(
     chat = chats(await small(1_100, wait="50ms"), X_Unabridged_Session="s")
     first = await pruned(chat)
     late.set()
-    await written(chat.url)
+    await until_counted(chat.url, "written")
     model.summary = plainly(500, [JSON], b"{}")  # no later summary can say it
     seen: list[str] = []
     for number in range(len(first), len(first) + 12):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import httpx2
 import pytest
 
 from tests.support.bills import CACHED, FRESH, OUTPUT, talker, usage, using
-from tests.support.clients import ADMIN, Chats, Small, admin, bill_of, proxying, user
+from tests.support.clients import ADMIN, Chats, Small, admin, bill_of, metrics, proxying, user
 from tests.support.operator import ask
 from tests.support.replays import replayed
 from tests.support.servers import Exchange
@@ -253,18 +252,15 @@ async def test_metrics_have_the_same_dollars_and_tokens(small: Small, chats: Cha
     for number in range(14):
         await chat.ask(f"Question {number}: {LONG}")
     bill = await bill_of(url, requests=14)
-    async with httpx2.AsyncClient() as client:
-        text = (await client.get(f"{url}/metrics")).text
     for metric, told in (("dollars", bill["dollars"]), ("tokens", bill["tokens"])):
-        counted = dict(re.findall(rf'unabridged_{metric}_total{{kind="(\w+)"}} (\S+)', text))
+        counted = await metrics(url, f'unabridged_{metric}_total{{kind="', '"}')
         shared = counted.keys() & told.keys()
         assert len(shared) > 1
-        assert {kind: float(counted[kind]) for kind in shared} == pytest.approx(
+        assert {kind: counted[kind] for kind in shared} == pytest.approx(
             {kind: told[kind] for kind in shared}, abs=1e-9
         )
     assert bill["tokens"]["sent"] < bill["tokens"]["received"]
-    (cached,) = re.findall(r"^unabridged_cached_tokens_total (\S+)", text, re.MULTILINE)
-    assert float(cached) == bill["tokens"]["cached"]
+    assert (await metrics(url))["unabridged_cached_tokens_total"] == bill["tokens"]["cached"]
 
 
 async def test_a_replay_of_what_was_exported_comes_to_the_same_bill(

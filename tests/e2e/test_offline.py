@@ -7,9 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import httpx2
-
-from tests.support.clients import Chat, question, told
+from tests.support.clients import Chat, metrics, question, told
 from tests.support.processes import environment, serving
 from tests.support.servers import Exchange, FakeUpstream
 from tests.support.upstreams import Model
@@ -44,9 +42,7 @@ async def test_it_starts_and_answers_for_every_kind_of_model_and_asks_nobody_els
                     for number in range(3):
                         answer = await chat.ask(question(number))
                         assert (answer.status_code, told(answer, "stage")) == (200, "calm"), answer.text
-            async with httpx2.AsyncClient() as client:
-                metrics = (await client.get(f"{served.url}/metrics")).text
-            assert "unabridged_degraded 0.0" in metrics, "the embedded store is up"
+            assert (await metrics(served.url))["unabridged_degraded"] == 0, "the embedded store is up"
     assert not notes.exists(), notes.read_text()
     assert noted == []
 

@@ -10,13 +10,12 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
 from proxy.cli import main
 from tests.support.browser import browsing
 from tests.support.canaries import logged
-from tests.support.clients import Chat, Chats, admin, proxying, question, user, write_policy
+from tests.support.clients import Chat, Chats, admin, metrics, proxying, question, user, write_policy
 from tests.support.repeated_calls import POLICY as REPEATED_CALLS
 from tests.support.repeated_calls import TOOLS, WEATHER, known
 from tests.support.servers import PATIENCE
@@ -314,10 +313,8 @@ class TestRegret:
         await chat.ask(wish)
         row = await until(url, lambda row: len(row["missed"]) == 2)
         assert row["missed"][1]["signal"] == "said_again"
-        async with httpx2.AsyncClient() as client:
-            metrics = (await client.get(f"{url}/metrics")).text
         labels = 'kind="result",policy="proving",retention="disposable",signal="rerun"'
-        assert f"unabridged_regret_total{{{labels}}} 1.0" in metrics
+        assert (await metrics(url, "unabridged_regret_total"))[f"{{{labels}}}"] == 1
 
     async def test_what_the_model_recalls_is_counted(
         self, start: Start, chats: Chats, model: Knowing

@@ -21,6 +21,7 @@ from tests.support.clients import (
     Chats,
     Small,
     admin,
+    metrics,
     only_session,
     proxying,
     question,
@@ -298,12 +299,6 @@ async def test_metrics_count_what_was_sent_and_what_would_have_been(small: Small
 
 
 async def _has_saved(url: str) -> bool:
-    async with httpx2.AsyncClient() as client:
-        lines = (await client.get(f"{url}/metrics")).text.splitlines()
-    found = {line.partition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if line[:1] != "#"}
-    count = {kind: found[f'unabridged_tokens_total{{kind="{kind}"}}'] for kind in KINDS}
+    count = await metrics(url, 'unabridged_tokens_total{kind="', '"}')
     assert count["received"] == count["sent"] == count["shadow_received"]
     return 0 < count["shadow_sent"] < count["sent"]
-
-
-KINDS = ("received", "sent", "shadow_received", "shadow_sent")

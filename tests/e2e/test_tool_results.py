@@ -6,10 +6,9 @@ import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import httpx2
 import pytest
 
-from tests.support.clients import Chat, Chats, admin, answer_in, proxying, user, write_policy
+from tests.support.clients import Chat, Chats, admin, answer_in, metrics, proxying, user, write_policy
 from tests.support.upstreams import Message, Model, calling, said
 
 RULES = """
@@ -126,10 +125,8 @@ async def test_what_became_of_results_is_counted(url: str, chats: Chats, model: 
     chat = chats(url, X_Unabridged_Session="chat")
     await look(chat, model)
     await look(chat, model, text="Error: gone", call="c2")
-    async with httpx2.AsyncClient(base_url=url) as client:
-        metrics = (await client.get("/metrics")).text
-    assert 'unabridged_tool_cache_total{result="stored"} 1.0' in metrics
-    assert 'unabridged_tool_cache_total{result="error"} 1.0' in metrics
+    counted = await metrics(url, 'unabridged_tool_cache_total{result="', '"}')
+    assert (counted["stored"], counted["error"]) == (1, 1)
 
 
 async def test_a_request_with_fresh_results_goes_out_as_the_client_wrote_it(

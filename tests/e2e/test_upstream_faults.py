@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from tests.support.clients import CHAT, HELLO, STREAMED, Chats, admin, only_session, proxying, user
-from tests.support.servers import Exchange, FakeUpstream, connect, eventually
+from tests.support.servers import Exchange, FakeUpstream, awaited, connect, eventually
 from tests.support.upstreams import DONE, EVENTS, JSON, Model, events, in_pieces, plainly, said, sse
 
 
@@ -193,14 +193,12 @@ async def test_a_client_that_leaves_in_mid_stream_takes_the_upstreams_connection
 
 
 async def eventually_recorded(url: str, messages: int) -> None:
-    async with asyncio.timeout(2):
-        while True:
-            sessions = (await admin(url, "sessions"))["sessions"]
-            if sessions:
-                path = f"sessions/{sessions[0]['id']}/transcript"
-                if len((await admin(url, path))["messages"]) >= messages:
-                    return
-            await asyncio.sleep(0.02)
+    async def so_far() -> int:
+        if not (sessions := (await admin(url, "sessions"))["sessions"]):
+            return 0
+        return len((await admin(url, f"sessions/{sessions[0]['id']}/transcript"))["messages"])
+
+    await awaited(so_far, lambda count: count >= messages)
 
 
 async def test_a_later_turn_that_was_left_is_in_the_transcript_as_incomplete_and_in_no_view(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -209,9 +208,18 @@ async def is_ready(url: str) -> bool:
         return (await client.get(f"{url}/readyz")).json() == {"status": "ready"}
 
 
+async def metrics(url: str, prefix: str = "", suffix: str = "") -> dict[str, float]:
+    """Return metrics by their names with labels, without what those that are meant begin and end with."""
+    async with httpx2.AsyncClient() as client:
+        lines = (await client.get(f"{url}/metrics")).text.splitlines()
+    found = (line.rpartition(" ") for line in lines if line.startswith(prefix) and line[0] != "#")
+    return {
+        name.removeprefix(prefix).removesuffix(suffix): float(value)
+        for name, _, value in found
+        if name.endswith(suffix)
+    }
+
+
 async def result_counts(url: str) -> dict[str, float]:
     """`unabridged_summaries_total` by its label."""
-    async with httpx2.AsyncClient() as client:
-        text = (await client.get(f"{url}/metrics")).text
-    found = re.findall(r'^unabridged_summaries_total\{result="(\w+)"\} (\S+)$', text, re.MULTILINE)
-    return {result: float(number) for result, number in found}
+    return await metrics(url, 'unabridged_summaries_total{result="', '"}')

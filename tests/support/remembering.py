@@ -10,9 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx2
-
-from tests.support.clients import Chat, Chats, admin, proxying, write_policy
+from tests.support.clients import Chat, Chats, admin, metrics, proxying, write_policy
 from tests.support.servers import Exchange, Received, eventually, until
 from tests.support.upstreams import Behaviour, Message, Model, said
 
@@ -173,7 +171,4 @@ async def ana_speaks(model: RememberingModel, url: str, chats: Chats, **headers:
 
 async def memory_gauges(url: str) -> dict[str, float]:
     """Return the metrics of memory, by the rest of their names."""
-    async with httpx2.AsyncClient() as client:
-        text = (await client.get(f"{url}/metrics")).text
-    found: list[tuple[str, str]] = re.findall(r"^unabridged_memory_(\S+) (\S+)$", text, re.MULTILINE)
-    return {name: float(value) for name, value in found}
+    return await metrics(url, "unabridged_memory_")
