@@ -6,7 +6,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from proxy.core.budget.budget import Budget, Stage
-from proxy.core.conversation.units import OpenTurn
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.changes import Change, compacted, restored
 from proxy.core.planning.life import in_force
@@ -118,7 +117,7 @@ def test_what_is_compacted_goes_in_whole_units_and_leaves_what_is_to_be_answered
     for summary in (None, SUMMARY):
         plan, chain = finish(decided, dict.fromkeys(decided.wanted, summary)), situation.chain
         assert is_whole(chain, plan, situation)
-        assert OpenTurn(chain.messages).is_spared([(gap.start, gap.end) for gap in plan.gaps], [])
+        assert chain.is_spared_by(Plan(plan.gaps))
         # A placeholder of an odd result is as odd as that, and has other bytes.
         odd = oddities(chain.raws) | oddities(apply(situation.plan, chain.raws))
         assert oddities(apply(plan, chain.raws)) <= odd

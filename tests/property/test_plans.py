@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from proxy.core.budget.budget import Budget, Stage
 from proxy.core.conversation.messages import TOOL_ROLES, last_user
-from proxy.core.conversation.units import OpenTurn, open_from, request_points, units_of
+from proxy.core.conversation.units import open_from, request_points, units_of
 from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.persistent import Sizes
@@ -378,12 +378,9 @@ def test_a_rolled_back_chain_keeps_what_it_asks(drawn: Session, data: st.DataObj
     rolled = chain.prefix(length)
     asked = last_user(rolled.messages)
 
-    def spares(plan: Plan) -> bool:
-        spans = [(gap.start, gap.end) for gap in plan.gaps]
-        return OpenTurn(rolled.messages).is_spared(spans, [edit.position for edit in plan.replacements])
-
-    held = in_force(epochs, rolled.hashes, rolled.tokens.total, spares)
-    assert held == in_force(epochs, rolled.hashes, rolled.tokens.total, spares, rolled.settled)
+    chosen = epochs, rolled.hashes, rolled.tokens.total, rolled.is_spared_by
+    held = in_force(*chosen)
+    assert held == in_force(*chosen, rolled.settled)
     if held is None or asked is None:
         return
     view = apply(held.plan, rolled.raws)

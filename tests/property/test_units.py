@@ -6,9 +6,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from proxy.core.conversation.messages import Message
-from proxy.core.conversation.units import OpenTurn, Unit, open_from, request_points, units_of
+from proxy.core.conversation.units import Unit, open_from, request_points, units_of
 from proxy.core.dialects.chat.messages import Content
-from proxy.core.persistent import Incremental
+from proxy.core.dialects.registry import CHAT
+from proxy.core.persistent import Incremental, Sizes
 from proxy.core.planning.chain import Chain, Gathered
 from tests.support.conversations import Sent, assistant, calling, chain_from, result, user
 
@@ -34,6 +35,11 @@ _messages = st.one_of(
     st.builds(_answering, st.sampled_from(["tool", "user"]), st.lists(_ids, min_size=1, max_size=3)),
 )
 histories = st.lists(_messages, max_size=25)
+
+
+def _chain(messages: list[Message], raws: list[bytes] | None = None, known: Gathered | None = None) -> Chain:
+    own = [b"%d" % place for place in range(len(messages))] if raws is None else raws
+    return Chain(messages, own, Sizes.of(()), (), CHAT, known or Gathered())
 
 
 @given(histories)
@@ -83,7 +89,7 @@ def test_the_open_unit_is_a_unit_and_nothing_stands_after_it_but_a_prefill(messa
 
 @given(histories)
 def test_what_is_settled_ends_before_all_that_is_still_to_be_answered(messages: list[Message]):
-    asked = OpenTurn(messages)
+    asked = _chain(messages)
     assert asked.settled <= asked.open_from
     assert asked.settled in (0, asked.last_user)
 
@@ -121,11 +127,11 @@ _few = st.sampled_from([_U, _A, _CALLS, _ANSWERS])
 def test_units_go_on_from_those_of_whichever_requests_came_before(
     line: list[Message], branch: list[Message], fork: int, requests: list[tuple[bool, int]]
 ):
-    known = Incremental[Unit]()
+    known = Gathered(Incremental[Unit]())
     for is_branch, length in requests:
         messages = ([*line[:fork], *branch] if is_branch else line)[:length]
         raws = [b"%d %d" % (place, is_branch and place >= fork) for place in range(len(messages))]
-        assert OpenTurn(messages, raws, known).units == units_of(messages)
+        assert _chain(messages, raws, known).units == units_of(messages)
 
 
 @given(st.lists(_said, max_size=15))

@@ -9,14 +9,12 @@ sent unchanged or not at all. Not further: an agent that lost one result may go 
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
 
 import msgspec
 
-from proxy.core.conversation.messages import HEAD_ROLES, Message, last_user
-from proxy.core.persistent import Incremental
+from proxy.core.conversation.messages import HEAD_ROLES, Message
 
 
 class Unit(msgspec.Struct, frozen=True, gc=False):
@@ -96,61 +94,6 @@ def open_from(messages: Sequence[Message], units: Sequence[Unit]) -> int:
     last = len(units) - 1
     message = messages[units[last].start]
     return max(last - 1, 0) if message.is_final else last  # a prefill
-
-
-class OpenTurn(msgspec.Struct, frozen=True, dict=True):  # the dict holds cached properties
-    """The open part of a chain, which the model still has to answer; none of it may be cut or clipped."""
-
-    messages: Sequence[Message]
-    raws: Sequence[bytes] = ()
-    """The raw bytes of the same messages; without them the units found are not kept for later turns."""
-    found: Incremental[Unit] = msgspec.field(default_factory=Incremental[Unit])
-    """Units found for the chain's first messages at earlier turns; those found here are added."""
-
-    @cached_property
-    def last_user(self) -> int | None:
-        """Position of the last user message."""
-        return last_user(self.messages)
-
-    @cached_property
-    def settled(self) -> int:
-        """Number of oldest messages that may surely all be edited; found from the later messages alone."""
-        user = self.last_user
-        return user if user is not None and self.is_apart(user) else 0
-
-    def is_apart(self, place: int) -> bool:
-        """Whether every result from ``place`` on answers a call from ``place`` on."""
-        calls = set[str]()
-        for message in self.messages[place:]:
-            calls.update(message.calls)
-            if message.is_result and not (message.result_of and calls.issuperset(message.result_of)):
-                return False
-        return True
-
-    @cached_property
-    def units(self) -> list[Unit]:
-        """All units of the chain. All but the last are reused later, unless a later result answers them."""
-        units = self.found.continued(
-            self.raws, self.is_apart, lambda first: units_of(self.messages[first:], first)
-        )
-        if self.raws:
-            self.found.keep(self.raws[: units[-1].start + 1], units, len(units) - 1)
-        return units
-
-    @property
-    def open_from(self) -> int:
-        """Position of the first message of the open part."""
-        return self.units[open_from(self.messages, self.units)].start if self.units else 0
-
-    def is_spared(self, gaps: Sequence[tuple[int, int]], clipped: Sequence[int]) -> bool:
-        """Whether these gaps and clipped messages leave the open part and the last user message whole."""
-        cut_until = gaps[-1][1] if gaps else 0
-        if cut_until <= self.settled and (not clipped or max(clipped) < self.settled):
-            return True
-        user = self.last_user
-        if user is not None and (user in clipped or any(start <= user < end for start, end in gaps)):
-            return False
-        return cut_until <= self.open_from
 
 
 def request_points(messages: Sequence[Message]) -> list[int]:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from proxy.core.conversation.messages import Message, last_user, read_message
 from proxy.core.conversation.records import HiddenCalls, Node
-from proxy.core.conversation.units import OpenTurn, Unit, beginnings, request_points
+from proxy.core.conversation.units import Unit, beginnings, open_from, request_points, units_of
 from proxy.core.dialects.dialect import Content, Dialect
 from proxy.core.extraction.reading import Address, addresses_of
 from proxy.core.persistent import Grown, Incremental, Sizes
@@ -148,12 +148,19 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
 
     @cached_property
     def units(self) -> list[Unit]:
+        """All units. All but the last are reused by longer chains, unless a later result answers them."""
         if self.whole is not None:
             units = self.whole.units
             count = bisect_left(units, len(self), key=_start)
             if count and units[count - 1].end == len(self):  # no unit extends beyond the prefix
                 return units[:count]
-        return self._open_turn.units
+        known = self.gathered.units
+        units = known.continued(
+            self.raws, self.is_apart, lambda first: units_of(self.messages[first:], first)
+        )
+        if self.raws:
+            known.keep(self.raws[: units[-1].start + 1], units, len(units) - 1)
+        return units
 
     @cached_property
     def users(self) -> list[int]:
@@ -169,43 +176,53 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
             return self.whole.begun[: bisect_left(self.whole.begun, len(self))]
         return beginnings(self.messages)
 
-    @property
+    # --- the open part, which the model still has to answer; none of it may be cut or clipped ---
+
+    @cached_property
     def last_user(self) -> int | None:
-        return self._open_turn.last_user
+        """Position of the last user message."""
+        return last_user(self.messages)
 
     @property
     def open_from(self) -> int:
-        return self._open_turn.open_from
+        """Position of the first message of the open part."""
+        return self.units[open_from(self.messages, self.units)].start if self.units else 0
+
+    @cached_property
+    def settled(self) -> int:
+        """Number of oldest messages that every plan may edit; found from the later messages alone."""
+        user = self.last_user
+        return user if user is not None and self.is_apart(user) else 0
+
+    def is_apart(self, place: int) -> bool:
+        """Whether every result from ``place`` on answers a call from ``place`` on."""
+        calls = set[str]()
+        for message in self.messages[place:]:
+            calls.update(message.calls)
+            if message.is_result and not (message.result_of and calls.issuperset(message.result_of)):
+                return False
+        return True
 
     def is_spared_by(self, plan: Plan) -> bool:
         """Whether a plan leaves alone what the model has still to answer, and parts no late result's unit."""
-        if not self._open_turn.is_apart(plan.depth):  # a late result has joined all up to its call
+        if not self.is_apart(plan.depth):  # a late result has joined all up to its call
             ends = {0, *(unit.end for unit in self.units)}
             if any(gap.start not in ends or gap.end not in ends for gap in plan.gaps):
                 return False
         if plan.depth <= self.settled:
             return True
-        clipped = [edit.position for edit in plan.replacements if not edit.why]
-        gone = [(gap.start, gap.end) for gap in plan.gaps]
-        gone += [(edit.position, edit.position + 1) for edit in plan.replacements if edit.why]
-        return self._open_turn.is_spared(sorted(gone), clipped)
-
-    @property
-    def settled(self) -> int:
-        """Number of oldest messages that every plan may edit."""
-        return self._open_turn.settled
-
-    @cached_property
-    def _open_turn(self) -> OpenTurn:
-        return OpenTurn(self.messages, self.raws, self.gathered.units)
+        if self.last_user is not None and not plan.shows(self.last_user):
+            return False
+        cleared = (edit.position + 1 for edit in plan.replacements if edit.why)
+        return max((*cleared, *(gap.end for gap in plan.gaps)), default=0) <= self.open_from
 
     def addresses(self, content: Callable[[int], Content], first: int = 0) -> list[Address]:
         """Return the keys in :data:`READINGS` of the messages from ``first`` on; ``content`` decodes one."""
-        if first and self._open_turn.is_apart(first):
+        if first and self.is_apart(first):
             return [*addresses_of(self.dialect, self.raws, self.messages, content, first)]
         found = self.gathered.addresses.continued(
             self.raws,
-            self._open_turn.is_apart,
+            self.is_apart,
             lambda first: addresses_of(self.dialect, self.raws, self.messages, content, first),
         )
         if found:

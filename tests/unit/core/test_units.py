@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from proxy.core.conversation.messages import Message, last_user
-from proxy.core.conversation.units import OpenTurn, Unit, open_from, request_points, units_of
-from proxy.core.persistent import Incremental
+from proxy.core.conversation.units import Unit, open_from, request_points, units_of
+from proxy.core.dialects.registry import CHAT
+from proxy.core.persistent import Incremental, Sizes
+from proxy.core.planning.chain import Chain, Gathered
+from proxy.core.planning.plan import Gap, Plan, Replacement
 
 U, A, S = (Message(role, b"") for role in ("user", "assistant", "system"))
 
@@ -112,33 +115,41 @@ def test_requests_were_made_before_each_assistant_message_and_now():
 # --- what edits must spare
 
 
+def chain_of(messages: list[Message], known: Incremental[Unit] | None = None) -> Chain:
+    raws = [b"%d" % place for place in range(len(messages))]
+    return Chain(messages, raws, Sizes.of(()), (), CHAT, Gathered(known or Incremental[Unit]()))
+
+
+def cutting(start: int, end: int) -> Plan:
+    return Plan((Gap(start, end),))
+
+
 def test_edits_spare_a_request_that_stands_after_them():
-    assert OpenTurn([U, A, U]).is_spared([(0, 2)], [])
+    assert chain_of([U, A, U]).is_spared_by(cutting(0, 2))
 
 
 def test_edits_do_not_spare_a_last_user_message_that_they_cut_or_clip():
-    assert not OpenTurn([U, A, U]).is_spared([(0, 3)], [])
-    assert not OpenTurn([U, A, U]).is_spared([], [2])
+    assert not chain_of([U, A, U]).is_spared_by(cutting(0, 3))
+    assert not chain_of([U, A, U]).is_spared_by(Plan((), (Replacement(2, b"", 0),)))
 
 
 def test_edits_do_not_spare_a_last_user_message_that_they_cut_even_where_rounds_stand_after_it():
     rounds = [U, calls("a"), result("a"), calls("b"), result("b")]
-    assert not OpenTurn(rounds).is_spared([(0, 3)], [])
+    assert not chain_of(rounds).is_spared_by(cutting(0, 3))
 
 
 def test_edits_spare_the_open_round_of_an_agent():
     rounds = [U, calls("a"), result("a"), calls("b"), result("b")]
-    assert OpenTurn(rounds).is_spared([(1, 3)], [])
-    assert not OpenTurn(rounds).is_spared([(1, 5)], [])
+    assert chain_of(rounds).is_spared_by(cutting(1, 3))
+    assert not chain_of(rounds).is_spared_by(cutting(1, 5))
 
 
 def test_no_edits_spare_everything():
-    assert OpenTurn([U]).is_spared([], [])
-    assert OpenTurn([]).is_spared([], [])
+    assert chain_of([U]).is_spared_by(Plan())
+    assert chain_of([]).is_spared_by(Plan())
 
 
 def test_units_that_are_known_give_way_where_a_late_result_answers_an_early_call():
     messages, known = [calls("a"), U, result("a")], Incremental[Unit]()
     for length in (2, 3):
-        raws = [b"%d" % place for place in range(length)]
-        assert OpenTurn(messages[:length], raws, known).units == units_of(messages[:length])
+        assert chain_of(messages[:length], known).units == units_of(messages[:length])
