@@ -5,6 +5,7 @@ sessions that count alike: what an assistant said or a call was given returns fa
 tool printed.
 """
 
+from collections.abc import Mapping
 from math import fsum, log
 
 import msgspec
@@ -12,30 +13,31 @@ import msgspec
 from proxy.core.extraction.facts import Fact
 from proxy.core.extraction.reading import Voice
 
-_KIND = {
-    "test": 1.5,
-    "class": 1.3,
-    "function": 1.3,
-    "symbol": 1.2,
-    "constant": 1.2,
-    "id": 1.2,
-    "url": 1.1,
-    "file": 1.0,
-    "path": 1.0,
-    "date": 0.8,
-    "email": 0.8,
-    "phone": 0.4,
-    "version": 0.3,
-    "name": 0.2,
-    "code": 0.0,
-    "member": 0.0,
-    "quoted": -0.3,
-    "amount": -0.3,
-    "time": -0.8,
-    "error": -1.2,
-    "number": -1.4,
-    "text": -1.5,
+KINDS: Mapping[str, tuple[float, str]] = {
+    "test": (1.5, "tests"),
+    "class": (1.3, "classes"),
+    "function": (1.3, "functions"),
+    "symbol": (1.2, "in code"),
+    "constant": (1.2, "constants"),
+    "id": (1.2, "ids"),
+    "url": (1.1, "URLs"),
+    "file": (1.0, "files"),
+    "path": (1.0, "paths"),
+    "date": (0.8, "dates"),
+    "email": (0.8, "e-mails"),
+    "phone": (0.4, "phones"),
+    "version": (0.3, "versions"),
+    "name": (0.2, "names"),
+    "code": (0.0, "codes"),
+    "member": (0.0, "in code"),
+    "quoted": (-0.3, "quoted"),
+    "amount": (-0.3, "amounts"),
+    "time": (-0.8, "times"),
+    "error": (-1.2, "errors"),
+    "number": (-1.4, "numbers"),
+    "text": (-1.5, "texts"),
 }
+"""By kind of fact, what it adds to the log odds, and the label of a line of such values."""
 _VOICE: dict[Voice, float] = {"argument": 1.4, "assistant": 1.1, "user": 0.6, "system": 0.0, "result": -1.2}
 RESULTS: frozenset[Voice] = frozenset({"result"})
 """The voices of a value that only tools have told."""
@@ -73,4 +75,4 @@ class Mentions(msgspec.Struct, gc=False):
         """Log odds, age apart, up to a constant."""
         voices = fsum(_VOICE[voice] for voice in self.voices)
         keyed = _KEYED if self.fact.key else 0.0
-        return _KIND[self.fact.kind] + voices + keyed + _CROWD * log(1 + min(self.crowd, _CROWDED))
+        return KINDS[self.fact.kind][0] + voices + keyed + _CROWD * log(1 + min(self.crowd, _CROWDED))

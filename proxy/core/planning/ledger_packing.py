@@ -13,33 +13,9 @@ from proxy.core.extraction.facts import Fact
 from proxy.core.extraction.kinds import kind_of
 from proxy.core.extraction.reading import title_of, untitled
 from proxy.core.lazy import lazy
-from proxy.core.planning.ledger_odds import Mentions
+from proxy.core.planning.ledger_odds import KINDS, Mentions
 from proxy.core.planning.situation import Count
 
-_PLURAL = {
-    "url": "URLs",
-    "email": "e-mails",
-    "path": "paths",
-    "file": "files",
-    "id": "ids",
-    "code": "codes",
-    "date": "dates",
-    "time": "times",
-    "amount": "amounts",
-    "phone": "phones",
-    "version": "versions",
-    "error": "errors",
-    "name": "names",
-    "class": "classes",
-    "function": "functions",
-    "constant": "constants",
-    "test": "tests",
-    "symbol": "in code",
-    "member": "in code",
-    "number": "numbers",
-    "quoted": "quoted",
-    "text": "texts",
-}
 _SHARED = 6
 """Minimal length in characters of a directory that is named once for all of its files."""
 _SPARE = 64
@@ -186,7 +162,7 @@ class Packing:
 
 def label_of(fact: Fact) -> str:
     """Return the label of the line that contains a fact."""
-    return fact.key or _PLURAL[fact.kind]
+    return fact.key or KINDS[fact.kind][1]
 
 
 def values_in(ledger: str) -> set[tuple[str, str]]:
