@@ -6,7 +6,6 @@ is made up, and no order gains authority: a tool's words stay a tool's words.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from proxy.core.conversation.messages import HEAD_ROLES, TOOL_ROLES
 from proxy.core.extraction.facts import facts_in
@@ -49,16 +48,6 @@ _MARKS = re.compile(r'["“”\x00-\x1f\x7f]')
 _QUOTED_LINE = re.compile(r'^(?P<voice>[^"\n]{2,40}): "(?P<text>[^"\n]*)"$')
 
 
-@dataclass(frozen=True, slots=True)
-class Sentence:
-    """A sentence that may be quoted."""
-
-    place: int
-    voice: int
-    text: str
-    worth: float
-
-
 def extractive_summary(
     texts: Sequence[tuple[str, str]], room: int, count: Callable[[str], int], language: str = "en"
 ) -> str:
@@ -66,17 +55,15 @@ def extractive_summary(
 
     Empty if no sentence fits.
     """
-    voices = _VOICES[language]
     chosen: list[tuple[int, str]] = []
-    found = list(_weighed(texts))
+    found = list(_weighed(texts, _VOICES[language]))
     half = _MOST // 2
     weighed = found if len(found) <= _MOST else [*found[:half], *found[-half:]]
-    for sentence in sorted(weighed, key=lambda each: (-each.worth, each.place)):
-        line = f'{voices[sentence.voice]}: "{sentence.text}"'
+    for place, line, _ in sorted(weighed, key=lambda each: (-each[2], each[0])):
         size = count(line) + 1
         if size <= room:
             room -= size
-            chosen.append((sentence.place, line))
+            chosen.append((place, line))
     return "\n".join(line for _, line in sorted(chosen))
 
 
@@ -93,7 +80,8 @@ def _voiced(summary: str) -> Iterator[tuple[str, str]]:
         yield (role, quoted["text"]) if quoted and role else (EARLIER, line)
 
 
-def _weighed(texts: Sequence[tuple[str, str]]) -> Iterator[Sentence]:
+def _weighed(texts: Sequence[tuple[str, str]], voices: Sequence[str]) -> Iterator[tuple[int, str, float]]:
+    """Yield the sentences that may be quoted: their places, the lines that quote them, and their weights."""
     seen: set[str] = set()
     place = 0
     expanded = [
@@ -117,4 +105,4 @@ def _weighed(texts: Sequence[tuple[str, str]]) -> Iterator[Sentence]:
             keyword = any(word in sentence.lower() for word in KEYWORDS)
             content = 0.2 * strength + 0.1 * facts + 0.15 * keyword
             first = 0.2 if at == 0 else 0.0
-            yield Sentence(place, voice, sentence, _WORTH[voice] + nearness + first + content)
+            yield place, f'{voices[voice]}: "{sentence}"', _WORTH[voice] + nearness + first + content

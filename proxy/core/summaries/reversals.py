@@ -5,7 +5,7 @@ forbids something or decides against it, and a sentence of the summary has its w
 the other way round. If the source says both, the summary may too.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from proxy.core.extraction.reading import BINDS, OUTRIGHT, strength_of
@@ -61,12 +61,6 @@ def _decides(text: str) -> bool:
     return bool(DECIDES.search(text) or REJECTS.search(text))
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    text: str
-    said: _Said
-
-
 class UserRules:
     """The users' rules and decisions, read once and used to check any number of summaries."""
 
@@ -74,12 +68,13 @@ class UserRules:
         self._sentences = sentences_in(user_text)
 
     @lazy
-    def binding(self) -> list[_Rule]:
-        """What users demand, forbid and decide, in the order of the text; the same words count once.
+    def binding(self) -> Mapping[_Said, str]:
+        """What users demand, forbid and decide, in the order of the text, each with its sentence.
 
-        A clause that forbids counts by itself too, without the reasons and requests beside it.
+        The same words count once. A clause that forbids counts by itself too, without the reasons and
+        requests beside it.
         """
-        rules: dict[_Said, _Rule] = {}
+        rules: dict[_Said, str] = {}
         for sentence in dict.fromkeys(self._sentences):
             strength = strength_of(sentence)
             is_decision = _decides(sentence) and not QUESTION.search(sentence)
@@ -94,8 +89,8 @@ class UserRules:
                     and len(said.words) >= _LEAST_WORDS
                     and (said.is_negated or part == sentence or _DECIDED in said.words)
                 ):
-                    rules.setdefault(said, _Rule(sentence, said))
-        return [*rules.values()]
+                    rules.setdefault(said, sentence)
+        return rules
 
     @lazy
     def said(self) -> set[_Said]:
@@ -126,22 +121,22 @@ def turned_around(summary: str, rules: UserRules, source: str) -> str | None:
     turned = [
         rule
         for rule in rules.binding
-        if any(_is_about(rule, words) for words in (allowed if rule.said.is_negated else taken_back))
+        if any(_is_about(rule, words) for words in (allowed if rule.is_negated else taken_back))
     ]
     if not turned:
         return None
     # If the source has the opposite too, a newer rule may have replaced the older one.
     said = rules.said | set(map(_said, sentences_in(source)))
     for rule in turned:
-        opposite = (each.words for each in said if each.is_negated != rule.said.is_negated)
+        opposite = (each.words for each in said if each.is_negated != rule.is_negated)
         if not any(_is_about(rule, words) for words in opposite):
-            return rule.text
+            return rules.binding[rule]
     return None
 
 
-def _is_about(rule: _Rule, words: frozenset[str]) -> bool:
+def _is_about(rule: _Said, words: frozenset[str]) -> bool:
     """Whether a sentence of these words is on the same subject as a rule."""
-    lacking, most = rule.said.words - words, len(rule.said.words) // _ONE_IN
+    lacking, most = rule.words - words, len(rule.words) // _ONE_IN
     if _DECIDED in lacking or len(lacking) > most + 1:
         return False
     return len(lacking) - any(_is_form(one, other) for one in lacking for other in words) <= most
