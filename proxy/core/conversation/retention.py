@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from hashlib import sha256
+from typing import get_args
 
 from proxy.core.conversation.messages import HEAD_ROLES, Message
 from proxy.core.conversation.units import Unit
@@ -20,13 +21,7 @@ from proxy.core.dialects.dialect import Content
 from proxy.core.lazy import lazy
 from proxy.core.policy.sections import Retention, RetentionClass
 
-FIRMEST: Sequence[RetentionClass] = (
-    "critical",
-    "compressible",
-    "batch_compressible",
-    "disposable",
-    "ephemeral",
-)
+FIRMEST: Sequence[RetentionClass] = get_args(RetentionClass)
 """The classes, firmest first."""
 _UNTOLD = frozenset({"disposable", "ephemeral"})
 

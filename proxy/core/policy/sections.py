@@ -271,6 +271,7 @@ class RetentionMatch(Section):
 
 
 RetentionClass = Literal["critical", "compressible", "batch_compressible", "disposable", "ephemeral"]
+"""From the firmest to the first to go."""
 
 
 class Retention(Section):
