@@ -26,7 +26,7 @@ from proxy.engine.intake.history import Appended, History
 from proxy.engine.intake.homes import MemoryHome
 from proxy.engine.intake.naming import Envelope
 from proxy.engine.models.asking import Caller
-from proxy.engine.models.models import Model
+from proxy.engine.models.models import NOTHING_ADDED, Added, Model
 from proxy.engine.sessions.session_cache import EpochLog, SessionState
 from proxy.engine.tool_rounds import Answerer, Rounds
 from proxy.ports import Header, Recorded, UpstreamResponse
@@ -89,7 +89,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         cache.
         """
         model, economy = self.model, self.incoming.policy.economy
-        may_name = economy.enabled and not (model.refuses_cache_key or self.history.body.names_cache)
+        may_name = economy.enabled and not (Added.CACHE_KEY in model.refuses or self.history.body.names_cache)
         return self.session.cached.cache_key if may_name else ""
 
     @property
@@ -206,14 +206,10 @@ class Exchange(msgspec.Struct, kw_only=True):
     """Whether the proxy asks the upstream for usage that the client did not ask for."""
     adds_cache_key: bool = False
     """Whether the proxy added a prompt cache key that the client did not send."""
-    is_cache_key_refused: bool = False
-    """Whether the request was sent again without that key, because it may have been refused."""
-    is_usage_refused: bool = False
-    """Whether the request was sent again without asking for usage, because that may have been refused."""
+    refused: Added = NOTHING_ADDED
+    """What the request was sent again without, because it may have been refused."""
     refused_members: frozenset[str] = frozenset()
     """Names of members that the request's messages were sent again without."""
-    is_tool_refused: bool = False
-    """Whether the request was sent again without the proxy's tool, which was its only tool."""
     may_be_refused: bool = False
     """Whether the answer was passed on, with status 200, before it told whether it is one."""
     tools: ToolCache = NOTHING_FRESH

@@ -29,7 +29,7 @@ from proxy.engine.intake.homes import MemoryHome
 from proxy.engine.intake.naming import Caller, Naming
 from proxy.engine.intake.reader import BodyCache, ReadBody, Reader
 from proxy.engine.memory.reader import MemoryReader
-from proxy.engine.models.models import Models
+from proxy.engine.models.models import Added, Models
 from proxy.engine.planning.decisions import Decisions
 from proxy.engine.recording.recorder import Recorder
 from proxy.engine.sessions.attachments import Attachments
@@ -222,7 +222,8 @@ class Pipeline:
         if last is not None and last.model == history.model and not model.ratio.samples:
             model.remember_ratio(last.ratio)  # another worker may have learned how it counts
         stated = model.stated
-        refuses_tool = model.refuses_tools or (model.refuses_tools_with_format and history.body.has_format)
+        refuses_tool = Added.TOOL in model.refuses
+        refuses_tool |= Added.TOOL_BESIDE_FORMAT in model.refuses and history.body.has_format
         tool = b"" if refuses_tool else offered_tool(policy, history.body)
         if session.hidden and not incoming.is_shadow:
             history = history.completed(session.hidden, has_tool=bool(tool))

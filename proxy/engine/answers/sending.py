@@ -22,7 +22,7 @@ from proxy.core.formats.unpacking import CODINGS, Unpacker, UnpackingError
 from proxy.core.planning.plan import EMPTY, view_tokens
 from proxy.engine.flow import Exchange, Request, Sent, reserve_of
 from proxy.engine.intake.naming import BODY_DIGESTS
-from proxy.engine.models.models import Models
+from proxy.engine.models.models import NOTHING_ADDED, Added, Models
 from proxy.engine.planning.decisions import Decisions
 from proxy.engine.sessions.session_cache import HeadUse, head_hash
 from proxy.ports import Clock, Upstream, UpstreamResponse, coding_of, is_stream
@@ -63,11 +63,11 @@ class Sender:
         else:
             asks_usage = body.is_streamed and not body.wants_usage
         counted, shown = exchange.counted_tokens, request.shown
-        may_ask = asks_usage and not exchange.is_usage_refused
+        may_ask = asks_usage and Added.USAGE not in exchange.refused
         if may_ask and request.model.wants_usage(counted, window, shown):
             exchange.body = self.dialect.asking_for_usage(exchange.body)
             exchange.adds_usage = True
-        if decision.plan != EMPTY and request.cache_key and not exchange.is_cache_key_refused:
+        if decision.plan != EMPTY and request.cache_key and Added.CACHE_KEY not in exchange.refused:
             exchange.body = self.dialect.with_cache_key(exchange.body, request.cache_key)
             exchange.adds_cache_key = True
 
@@ -135,16 +135,8 @@ class Sender:
         hashes = request.chain.hashes
         use = HeadUse(self.clock.now(), len(hashes), hashes[-1] if hashes else b"")
         session.lane.learn_head(head_hash(request.history.head, request.budget.head), use)
-        if exchange.is_tool_refused and request.history.body.has_format:
-            model.refuses_tools_with_format = True
-        elif exchange.is_tool_refused:
-            model.refuses_tools = True
-        if exchange.is_cache_key_refused:
-            model.refuses_cache_key = True
-        if exchange.is_usage_refused:
-            model.refuses_usage = True
-        if exchange.refused_members:
-            model.refused_members |= exchange.refused_members
+        model.refuses |= exchange.refused
+        model.refused_members |= exchange.refused_members
         if session.cached.is_turn_lost:
             session.cached.is_turn_lost = False
             exchange.degraded.append("previous-turn")
@@ -228,12 +220,13 @@ class Sender:
         is not known whether the refusal was of tools, they are removed only if the client has none, and
         nothing is learned, nor that the parameters removed before were the reason.
         """
-        tool, has_tools = exchange.request.tool, exchange.request.history.body.has_tools
-        if not (tool and tool in exchange.body and (is_known or not has_tools)):
+        tool, body = exchange.request.tool, exchange.request.history.body
+        if not (tool and tool in exchange.body and (is_known or not body.has_tools)):
             return False
-        exchange.is_tool_refused = is_known and not has_tools
         if not is_known:
-            exchange.is_cache_key_refused = exchange.is_usage_refused = False
+            exchange.refused = NOTHING_ADDED
+        elif not body.has_tools:
+            exchange.refused |= Added.TOOL_BESIDE_FORMAT if body.has_format else Added.TOOL
         request, plan = exchange.request.without_tool(), exchange.decision.plan
         decision = replace(exchange.decision, view_tokens=view_tokens(plan, request.chain.tokens))
         exchange.set_request(request, decision, self.decisions.body(request, decision))
@@ -245,15 +238,15 @@ class Sender:
         That a model refuses them is learned only when the request is taken without them: the client may have
         made the mistake. For usage any refusal counts, since it is asked for so seldom.
         """
-        adds_cache_key, adds_usage = exchange.adds_cache_key, exchange.adds_usage
-        refuses_cache_key = adds_cache_key and (refusal.is_of_cache_key or refusal.is_of_parameter)
-        is_of_cache_key = adds_cache_key and refusal.is_of_cache_key
-        refuses_usage = adds_usage and refusal.is_invalid and not is_of_cache_key
-        if refuses_cache_key or refuses_usage:
+        refused, is_of_cache_key = NOTHING_ADDED, exchange.adds_cache_key and refusal.is_of_cache_key
+        if is_of_cache_key or (exchange.adds_cache_key and refusal.is_of_parameter):
+            refused |= Added.CACHE_KEY
+        if exchange.adds_usage and refusal.is_invalid and not is_of_cache_key:
+            refused |= Added.USAGE
+        if refused:
             exchange.set_request(exchange.request, exchange.decision, exchange.plain_body)
-            exchange.is_cache_key_refused |= refuses_cache_key
-            exchange.is_usage_refused |= refuses_usage
-        return refuses_cache_key or refuses_usage
+            exchange.refused |= refused
+        return bool(refused)
 
 
 # --- the beginning of an answer ---

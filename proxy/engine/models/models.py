@@ -7,6 +7,7 @@ the values that it was made with.
 """
 
 from collections.abc import Callable
+from enum import Flag, auto
 
 import msgspec
 
@@ -42,6 +43,19 @@ _MODEL_BYTES = 2048
 """Estimated bytes of a model, beside its name."""
 
 
+class Added(Flag):
+    """What the proxy adds to a request, and an upstream may refuse."""
+
+    CACHE_KEY = auto()
+    USAGE = auto()
+    TOOL = auto()
+    TOOL_BESIDE_FORMAT = auto()
+    """The tool, of a request with a response format."""
+
+
+NOTHING_ADDED = Added(0)
+
+
 class Model(msgspec.Struct, kw_only=True):
     """What is known of one model for one caller."""
 
@@ -70,14 +84,8 @@ class Model(msgspec.Struct, kw_only=True):
     """Whether the model has refused two user messages in a row."""
     refused_members: frozenset[str] = frozenset()
     """Members of messages that the upstream does not take, such as reasoning that it wrote itself."""
-    refuses_cache_key: bool = False
-    """Whether the upstream does not take ``prompt_cache_key``."""
-    refuses_tools: bool = False
-    """Whether the upstream does not take ``tools``."""
-    refuses_tools_with_format: bool = False
-    """Whether it does not take them beside a response format."""
-    refuses_usage: bool = False
-    """Whether the upstream does not take ``include_usage``."""
+    refuses: Added = NOTHING_ADDED
+    """What the upstream does not take of what the proxy adds."""
     shows_cache: bool = False
     """Whether usage has ever shown tokens that the provider read from its cache."""
 
@@ -101,7 +109,7 @@ class Model(msgspec.Struct, kw_only=True):
         samples = samples if counted >= SMALL else self.short_samples
         is_longest = sent >= COUNTED and excess(sent, longest) >= 0
         is_news = samples < _SAMPLES or (window.limit is None and is_longest)
-        return is_news and not self.refuses_usage
+        return is_news and Added.USAGE not in self.refuses
 
     def remember_ratio(self, ratio: float) -> None:
         """Start from the ratio of a session's last turn, if none was learned here yet."""
