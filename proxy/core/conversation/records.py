@@ -199,25 +199,14 @@ def way_to(nodes: Mapping[bytes, Node], last: bytes, after: AbstractSet[bytes] =
     return way[::-1]
 
 
-# --- stand-ins: what the upstream gets in place of answers with hidden calls, at their place in a chain ---
-
-
-def outgoing_slices(
-    raws: Sequence[bytes], hashes: Sequence[bytes], stand_ins: Mapping[bytes, Sequence[bytes]]
-) -> Sequence[bytes]:
-    """Replace messages by their ``stand_ins``; several messages for one are one slice, joined by commas.
+def outgoing_slices(raws: Sequence[bytes], hidden: Mapping[int, HiddenCalls]) -> Sequence[bytes]:
+    """Put in the place of answers, by position, what the upstream gets for them, joined by commas.
 
     So positions stay those of the chain, and an array joined from the slices holds all of the messages.
     """
-    if not stand_ins:
+    if not hidden:
         return raws
-    return [
-        b",".join(stand_ins[each]) if each in stand_ins else raw
-        for raw, each in zip(raws, hashes, strict=True)
-    ]
-
-
-def single_messages(slices: Sequence[bytes], stand_ins: Mapping[bytes, Sequence[bytes]]) -> list[bytes]:
-    """Split such slices into single messages."""
-    several = {b",".join(messages): messages for messages in stand_ins.values()}
-    return [raw for each in slices for raw in several.get(each, (each,))]
+    slices = [*raws]
+    for place, each in hidden.items():
+        slices[place] = b",".join(each.messages)
+    return slices

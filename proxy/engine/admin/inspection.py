@@ -13,15 +13,9 @@ from typing import Any, NamedTuple
 
 from proxy.core.budget.budget import Budget, Window, WindowSource, stage_of
 from proxy.core.conversation.extension import Injection
-from proxy.core.conversation.records import (
-    HiddenCalls,
-    Node,
-    Session,
-    outgoing_slices,
-    single_messages,
-    way_to,
-)
+from proxy.core.conversation.records import HiddenCalls, Node, Session, outgoing_slices, way_to
 from proxy.core.dialects.dialect import Content, Dialect
+from proxy.core.formats.splice import element_slices
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.changes import as_requested
 from proxy.core.planning.life import in_force, line_of
@@ -333,7 +327,8 @@ class Branch:
         rules = Rules(self.inspection.policy_of(self.found.session).tools)
         chain = self.situation.chain
         read = zip(chain.messages, chain.raws, chain.hashes, strict=True)
-        return derive(initial(rules, injected), read, self.dialect, self._upstream()).cache
+        upstream = {each.hash: each.messages for each in self.found.hidden.values()}
+        return derive(initial(rules, injected), read, self.dialect, upstream).cache
 
     @property
     def prelude(self) -> Sequence[bytes]:
@@ -343,18 +338,14 @@ class Branch:
 
     def view(self, epoch: Epoch | None) -> list[bytes]:
         """Return the messages that are forwarded: the prelude, and the branch with the plan of ``epoch``."""
-        chain, upstream, raws = self.situation.chain, self._upstream(), self.situation.chain.raws
-        if unsigned := epoch.without_reasoning if epoch else ():
-            raws = without_reasoning(raws, unsigned, self.dialect)
-            edited = {own for place, own in enumerate(chain.hashes) if place in unsigned}
-            for each in edited & upstream.keys():
-                upstream[each] = [self.dialect.without_reasoning(raw) for raw in upstream[each]]
-        view = apply(epoch.plan if epoch else EMPTY, outgoing_slices(raws, chain.hashes, upstream))
-        return [*self.prelude, *single_messages(view, upstream)]
-
-    def _upstream(self) -> dict[bytes, Sequence[bytes]]:
-        """By the chain hash of a transcript's message, the messages that are sent upstream in its place."""
-        return {each.hash: each.messages for each in self.found.hidden.values()}
+        chain = self.situation.chain
+        slices = outgoing_slices(chain.raws, chain.hidden)
+        if epoch is not None and epoch.without_reasoning:
+            slices = without_reasoning(slices, epoch.without_reasoning, self.dialect)
+        several = {slices[place] for place in chain.hidden}
+        view = apply(epoch.plan if epoch else EMPTY, slices)
+        singles = (element_slices(b"[%b]" % each) if each in several else (each,) for each in view)
+        return [*self.prelude, *(raw for each in singles for raw in each)]
 
     def newest_exchange(self) -> NewestExchange | None:
         """Return the newest exchange; None if there is no user message."""

@@ -130,7 +130,7 @@ class History(CachedPrefix, frozen=True, kw_only=True):
     @property
     def outgoing(self) -> Sequence[bytes]:
         """The messages as they are sent; several that replace one are one slice with commas between."""
-        return outgoing_slices(self.raws, self.hashes, self.upstream_messages)
+        return outgoing_slices(self.raws, self.hidden)
 
     @property
     def prelude(self) -> Sequence[bytes]:
