@@ -11,54 +11,25 @@ from functools import lru_cache
 
 from proxy.core.extraction.facts import Fact, facts_in
 from proxy.core.extraction.reading import untitled
+from proxy.core.text.lexicon import rules
+from proxy.core.text.lexicon import words as lexicon
 from proxy.core.text.lexicon.concepts import ATTRIBUTES, CONCEPTS, FITTING, SCOPES, TOKEN, VALUES
-from proxy.core.text.lexicon.rules import (
-    AGAIN,
-    ARTICLE,
-    CHANGES,
-    COMMANDS,
-    COPULA,
-    DOUBLE_NEGATION,
-    LIES,
-    NEGATED_DEMAND,
-    NEGATION,
-    PERMITS,
-    RELIEF,
-    REPLACES,
-    RULE_NOUNS,
-    USES,
-    USES_AS,
-    WITHDRAWS,
-)
-from proxy.core.text.lexicon.words import (
-    DEMANDING_VERBS,
-    FUNCTION_WORDS,
-    GERMAN,
-    GERMAN_COMPOUNDS,
-    HIRAGANA,
-    LIGHT_WORDS,
-    LINKING,
-    MODAL_WORDS,
-    OF,
-    PREPOSITIONS,
-    STATE_WORDS,
-)
 
 _REMEMBERED = 4_096
 """Number of subjects that a process caches."""
 _SUFFIX = re.compile(r"(?:(?<=([bgkmnprt]))\1(?:ing|ed)|ing|ed|es|(?<!s)s|en|e)$")
 """An ending, and the second of two letters before it: `plan`, `planned`."""
-_STOP = FUNCTION_WORDS | MODAL_WORDS | STATE_WORDS
-_STOP_IN_ACTS = (_STOP | LIGHT_WORDS) - PREPOSITIONS
+_STOP = lexicon.FUNCTION_WORDS | lexicon.MODAL_WORDS | lexicon.STATE_WORDS
+_STOP_IN_ACTS = (_STOP | lexicon.LIGHT_WORDS) - lexicon.PREPOSITIONS
 _KIND = {"amount": "quantity", "number": "quantity", "error": "code", "id": "code", "file": "path"}
 """Kinds of facts that are treated as another kind."""
-_COMPOUND = re.compile(rf"(\w{{3,}}?)s?({GERMAN_COMPOUNDS})")
+_COMPOUND = re.compile(rf"(\w{{3,}}?)s?({lexicon.GERMAN_COMPOUNDS})")
 _FIRST_MARK = 0xE000
 """First of the private-use characters that replace values while the words of a text are read."""
 _ENDS = ".!?:;\u2026\u2013\u2014\"'“«(¡¿"
-_GRAMMAR = re.compile(f"[{HIRAGANA}的了吧呢请請把被在都也就还還再又能会會用]")
+_GRAMMAR = re.compile(f"[{lexicon.HIRAGANA}的了吧呢请請把被在都也就还還再又能会會用]")
 """Characters of scripts without spaces that do not tell what a sentence is about."""
-_POLARITY = WITHDRAWS, PERMITS, NEGATION, COMMANDS, CHANGES, AGAIN
+_POLARITY = rules.WITHDRAWS, rules.PERMITS, rules.NEGATION, rules.COMMANDS, rules.CHANGES, rules.AGAIN
 """Wordings that tell whether something is demanded, forbidden or allowed, and since when."""
 
 
@@ -154,17 +125,18 @@ def subject_of(sentence: str) -> Subject:
     for value, kind in facts.items():
         words.values.setdefault(kind, set()).add(value)
     named, is_one = _named(plain)
-    head = _Words("" if NEGATION.search(named) else named)
+    head = _Words("" if rules.NEGATION.search(named) else named)
     about = {marks[each] for each in named if each in marks}.union(*head.values.values())
     if words.values.keys() == {"name"} == {facts.get(value, "name") for value in about}:
         head, about = _Words(""), set[str]()  # names who has a duty, in either order: "he is", "is he"
     content = frozenset(words.words)
-    forbids = NEGATION.search(text) is not None
+    forbids = rules.NEGATION.search(text) is not None
     if forbids:  # few sentences come so far
-        forbids = NEGATION.search(DOUBLE_NEGATION.sub(" ", NEGATED_DEMAND.sub(" ", text))) is not None
-    withdraws = WITHDRAWS.search(text) is not None
+        bare = rules.DOUBLE_NEGATION.sub(" ", rules.NEGATED_DEMAND.sub(" ", text))
+        forbids = rules.NEGATION.search(bare) is not None
+    withdraws = rules.WITHDRAWS.search(text) is not None
     if withdraws:
-        withdraws = not NEGATION.search(RULE_NOUNS.sub(" ", WITHDRAWS.sub(" ", text)))
+        withdraws = not rules.NEGATION.search(rules.RULE_NOUNS.sub(" ", rules.WITHDRAWS.sub(" ", text)))
     return Subject(
         words=content,
         attributes=content & ATTRIBUTES,
@@ -176,13 +148,13 @@ def subject_of(sentence: str) -> Subject:
         about=frozenset(about),
         head=frozenset(head.words),
         is_one=is_one and bool(head.words),
-        uses=bool(USES.search(text)),
+        uses=bool(rules.USES.search(text)),
         forbids=forbids and not withdraws,
-        commands=not forbids and bool(COMMANDS.search(text)),
-        permits=not forbids and bool(PERMITS.search(text)) and not RELIEF.search(text),
+        commands=not forbids and bool(rules.COMMANDS.search(text)),
+        permits=not forbids and bool(rules.PERMITS.search(text)) and not rules.RELIEF.search(text),
         withdraws=withdraws,
-        tells_change=bool(CHANGES.search(text)),
-        replaces=bool(REPLACES.search(text)),
+        tells_change=bool(rules.CHANGES.search(text)),
+        replaces=bool(rules.REPLACES.search(text)),
     )
 
 
@@ -197,7 +169,7 @@ class _Words:
         self._previous = ""
         self._is_of = False
         self._end = -1
-        is_german = bool(GERMAN.search(text))
+        is_german = bool(lexicon.GERMAN.search(text))
         matches = list(TOKEN.finditer(text))
         has_style = any(match.lastgroup == "style" for match in matches)
         for match in matches:
@@ -212,12 +184,12 @@ class _Words:
                 self._value("name" if word.isalpha() else "", word)
             elif _bare(word) in _STOP or len(word) < 2:
                 self._previous = ""
-                self._is_of |= word in OF
+                self._is_of |= word in lexicon.OF
             elif compound := _COMPOUND.fullmatch(word):
                 self._word(_stem(compound[1]))
                 self._word(_group_of(compound[2]) or compound[2])
             else:
-                self._word(_stem(word), is_verb=word in DEMANDING_VERBS)
+                self._word(_stem(word), is_verb=word in lexicon.DEMANDING_VERBS)
 
     def _letter(self, match: re.Match[str]) -> None:
         """Read a letter of a script without spaces.
@@ -228,7 +200,7 @@ class _Words:
         if follows:
             self.words.append(match.string[match.start() - 1 : match.end()])
         self._end = match.end()
-        if letter in LINKING:
+        if letter in lexicon.LINKING:
             return
         self._previous = "" if _GRAMMAR.match(letter) else (self._previous if follows else "") + letter
 
@@ -252,19 +224,19 @@ def _named(text: str) -> tuple[str, bool]:
 
     A sentence defines what or where a thing is, or what value to use as the thing; otherwise the name is "".
     """
-    if used := USES_AS.search(text):
+    if used := rules.USES_AS.search(text):
         return used["name"], True
-    lies, copula = LIES.search(text), COPULA.search(text)
+    lies, copula = rules.LIES.search(text), rules.COPULA.search(text)
     if lies and not (copula and copula.start() < lies.start()):
         return text[: lies.start()].rpartition(",")[2], True
     named = text[: copula.start()].rpartition(",")[2] if copula else ""
-    return named, bool(ARTICLE.match(named))
+    return named, bool(rules.ARTICLE.match(named))
 
 
 def _act_of(text: str) -> frozenset[str]:
     """Return the words of what a sentence demands, forbids or allows, without those that say which."""
-    if WITHDRAWS.search(text):
-        text = RULE_NOUNS.sub(" ; ", text)
+    if rules.WITHDRAWS.search(text):
+        text = rules.RULE_NOUNS.sub(" ; ", text)
     for pattern in _POLARITY:
         text = pattern.sub(" ; ", text)
     found: set[str] = set()
@@ -302,7 +274,7 @@ def _trimmed(fact: Fact) -> str:
 
 def _is_plain(word: str) -> bool:
     lower = word.lower()
-    return lower in DEMANDING_VERBS or lower in FUNCTION_WORDS or _group_of(word) in CONCEPTS
+    return lower in lexicon.DEMANDING_VERBS or lower in lexicon.FUNCTION_WORDS or _group_of(word) in CONCEPTS
 
 
 def _group_of(word: str) -> str | None:
@@ -329,4 +301,4 @@ def _bare(word: str) -> str:
     return word.removesuffix("'s").removesuffix("\u2019s")
 
 
-_UNTELLING = frozenset(map(_stem, DEMANDING_VERBS | LIGHT_WORDS))
+_UNTELLING = frozenset(map(_stem, lexicon.DEMANDING_VERBS | lexicon.LIGHT_WORDS))

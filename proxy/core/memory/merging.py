@@ -25,14 +25,7 @@ from proxy.core.memory.items import VerifiedItem, short_id
 from proxy.core.memory.lifecycle import BORN, superseded, used
 from proxy.core.memory.records import Event, EventKind, Item, Trust, event_of
 from proxy.core.memory.statements import is_denied, undenied
-from proxy.core.text.lexicon.remembering import (
-    ARTICLES,
-    COUNTED,
-    FIRST_PERSON,
-    LIVES,
-    NOT_DENIED,
-    PARTICLES,
-)
+from proxy.core.text.lexicon import remembering
 from proxy.core.text.lexicon.rules import ARTICLE
 from proxy.core.text.lexicon.words import HAN, KATAKANA, UNSPACED
 from proxy.core.text.numbers import all_numbers
@@ -191,7 +184,7 @@ def _born(believed: VerifiedItem, session: str, now: float) -> Item:
 
 _TOKEN = re.compile(rf"\d[\d.,:/-]*\d|\d|[^\W\d_{UNSPACED}]+|[{UNSPACED}]")
 _UNSPACED = re.compile(f"[{UNSPACED}]")
-_UNIT = re.compile(rf"\d[\d.,:/-]*\d|\d|[{KATAKANA}]+|[{HAN}{PARTICLES}]|[^\W\d_{UNSPACED}]+")
+_UNIT = re.compile(rf"\d[\d.,:/-]*\d|\d|[{KATAKANA}]+|[{HAN}{remembering.PARTICLES}]|[^\W\d_{UNSPACED}]+")
 _ENDING = re.compile(r"(?<=\bha)ve$|(?:es|e|s)$")
 _ENUMERATED = frozenset({"date", "day", "time", "quantity", "name"})
 """Kinds of values that several things of one kind differ in."""
@@ -200,7 +193,7 @@ _ENUMERATED = frozenset({"date", "day", "time", "quantity", "name"})
 def stated(item: Item) -> str:
     """Return an item's sentence in the third person: a leading "I" is replaced by the speaker's name."""
     speaker = item.source.name
-    found = FIRST_PERSON.match(item.text) if speaker else None
+    found = remembering.FIRST_PERSON.match(item.text) if speaker else None
     if found is None:
         return item.text
     rest = item.text[found.end() :]
@@ -219,12 +212,12 @@ def contradicts(one: str, other: str) -> bool:
     if rest and rest == others and not count & number:
         return True
     # Or they name different places where the same person lives.
-    home, other_home = LIVES.fullmatch(one), LIVES.fullmatch(other)
+    home, other_home = remembering.LIVES.fullmatch(one), remembering.LIVES.fullmatch(other)
     if home and other_home and normal(home["who"]) == normal(other_home["who"]):
         what, where = words_of(home["where"]), words_of(other_home["where"])
         return not (what <= where or where <= what)
     # Or one of them denies what the other says, in the same words.
-    if is_denied(one) is not is_denied(other) and not NOT_DENIED.search(one + other):
+    if is_denied(one) is not is_denied(other) and not remembering.NOT_DENIED.search(one + other):
         told, denied = _in_order(one), _in_order(other)
         if told == denied and len(told) > 1:
             return True
@@ -233,7 +226,7 @@ def contradicts(one: str, other: str) -> bool:
 
 def _counted(text: str) -> tuple[tuple[str, str] | None, frozenset[str]]:
     """Return who is said to have things of what kind, and how many: the values that this may mean."""
-    found = next(filter(None, (pattern.match(normal(text)) for pattern in COUNTED)), None)
+    found = next(filter(None, (pattern.match(normal(text)) for pattern in remembering.COUNTED)), None)
     return ((found["who"], found["what"]), all_numbers(found["count"])) if found else (None, frozenset())
 
 
@@ -244,7 +237,7 @@ def _in_order(text: str) -> list[str]:
     """
     plain = undenied(text) if is_denied(text) else text
     words = _UNIT.findall(unicodedata.normalize("NFKC", plain).casefold())
-    return [_ENDING.sub("", word) for word in words if word not in ARTICLES]
+    return [_ENDING.sub("", word) for word in words if word not in remembering.ARTICLES]
 
 
 def _replaces(newer: str, older: str) -> bool:

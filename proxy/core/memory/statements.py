@@ -18,17 +18,8 @@ from proxy.core.extraction.reading import OUTRIGHT, strength_of
 from proxy.core.memory.records import Trust
 from proxy.core.memory.utterances import Utterance
 from proxy.core.summaries.verification import Evidence, unfounded, unknown_names
+from proxy.core.text.lexicon import remembering
 from proxy.core.text.lexicon.binding import QUESTION
-from proxy.core.text.lexicon.remembering import (
-    ABOUT_SOMEBODY_NEAR,
-    ABOUT_USER,
-    ENDED,
-    IMAGINED,
-    IMAGINES,
-    OF_ONESELF,
-    ORDERS,
-    WITH_NEGATION,
-)
 from proxy.core.text.lexicon.rules import CLAUSE_END, NEGATION, RELIEF
 from proxy.core.text.numbers import all_numbers
 from proxy.core.text.words import sentences_in, words_of
@@ -56,7 +47,9 @@ class Statements:
         self._lines = lines
         self._all = [each for line in lines for each in _stated_in(line, line.text)]
         self._real = [
-            each for line in lines for each in _stated_in(line, IMAGINED.sub(r"\g<real>", line.text))
+            each
+            for line in lines
+            for each in _stated_in(line, remembering.IMAGINED.sub(r"\g<real>", line.text))
         ]
         """Without what is only imagined."""
         self._spread = Counter(word for each in self._all for word in each.words)
@@ -73,10 +66,10 @@ class Statements:
         plain = words & words_of(undenied(text)) if is_denied(text) else words & self._names
         named = words & self._names
         lines = {self._lines[number - 1] for number in numbers if 0 < number <= len(self._lines)}
-        stated = self._all if IMAGINES.search(text) else self._real
+        stated = self._all if remembering.IMAGINES.search(text) else self._real
         stated = [each for each in stated if not lines or each.line in lines]
         stated = [each for each in stated if each.may_tell_of(named)]
-        if ABOUT_USER.search(text):
+        if remembering.ABOUT_USER.search(text):
             stated = [each for each in stated if each.near <= words_of(text)]
         for trust in (Trust.USER, Trust.ASSISTANT):
             pool = [each for each in stated if each.line.trust is trust or trust is Trust.ASSISTANT]
@@ -113,7 +106,7 @@ def _union(found: Sequence[frozenset[str]], places: range) -> frozenset[str]:
 
 def instructs(text: str) -> bool:
     """Whether a sentence tells a person or a model what to do, which only people's sentences may."""
-    return strength_of(text) >= OUTRIGHT or bool(ORDERS.search(text))
+    return strength_of(text) >= OUTRIGHT or bool(remembering.ORDERS.search(text))
 
 
 class _Stated:
@@ -126,7 +119,8 @@ class _Stated:
         clauses = CLAUSE_END.split(text)
         self.clauses: Sequence[str] = clauses[:-1] if QUESTION.search(text) else clauses
         self.words: frozenset[str] = words_of(" ".join(self.clauses)) | words_of(line.name)
-        near = ABOUT_SOMEBODY_NEAR.search(text) if not OF_ONESELF.search(text) else None
+        is_of_oneself = remembering.OF_ONESELF.search(text)
+        near = None if is_of_oneself else remembering.ABOUT_SOMEBODY_NEAR.search(text)
         self.near: frozenset[str] = words_of(near[0]) if near else frozenset()
         """The words for somebody near to the speaker whom it is about."""
 
@@ -185,11 +179,11 @@ def _is_turned(text: str, stated: Sequence[_Stated]) -> bool:
 
 def is_denied(text: str) -> bool:
     """Whether a sentence says that something is not so, or no longer so."""
-    return bool(NEGATION.search(text) or ENDED.search(text))
+    return bool(NEGATION.search(text) or remembering.ENDED.search(text))
 
 
 def undenied(text: str) -> str:
     """Return what a sentence denies: without the negation and the words that go with it."""
-    for pattern in (ENDED, NEGATION, WITH_NEGATION):
+    for pattern in (remembering.ENDED, NEGATION, remembering.WITH_NEGATION):
         text = pattern.sub(" ", text)
     return text

@@ -18,27 +18,7 @@ import msgspec
 from pydantic import AfterValidator, BaseModel, Field
 from pydantic.json_schema import SkipJsonSchema
 
-from proxy.core.policy.sections import (
-    Append,
-    Budget,
-    Compactor,
-    Economy,
-    Importance,
-    Keep,
-    Ledger,
-    Limits,
-    Memory,
-    Proof,
-    Recall,
-    Retention,
-    Section,
-    Stages,
-    Store,
-    Strategy,
-    Summary,
-    Tool,
-    ToolResults,
-)
+from proxy.core.policy import sections
 from proxy.core.policy.values import Glob
 from proxy.core.text.similarity import nearest
 from proxy.errors import InvalidPolicy
@@ -47,7 +27,7 @@ _TOKEN_BYTES = 4
 """Approximate bytes of UTF-8 per token of a summary."""
 
 
-class Policy(Section):
+class Policy(sections.Section):
     """One policy. `name` is the name of its file, and part of a lane; the rest is the file's content."""
 
     RETIRED: ClassVar[Mapping[str, str]] = {
@@ -57,24 +37,24 @@ class Policy(Section):
 
     name: SkipJsonSchema[str] = "default"
     extends: str | None = None
-    budget: Budget = Budget()
-    stages: Stages = Stages()
-    importance: Importance = Importance()
-    keep: Keep = Keep()
-    summary: Summary = Summary()
-    ledger: Ledger = Ledger()
-    strategy: Strategy = Strategy()
-    economy: Economy = Economy()
-    retention: tuple[Retention, ...] = ()
-    compactors: tuple[Compactor, ...] = ()
-    tools: tuple[Tool, ...] = ()
-    tool_results: ToolResults = ToolResults()
-    recall: Recall = Recall()
-    memory: Memory = Memory()
-    proof: Proof = Proof()
-    append: Append = Append()
-    store: Store = Store()
-    limits: Limits = Limits()
+    budget: sections.Budget = sections.Budget()
+    stages: sections.Stages = sections.Stages()
+    importance: sections.Importance = sections.Importance()
+    keep: sections.Keep = sections.Keep()
+    summary: sections.Summary = sections.Summary()
+    ledger: sections.Ledger = sections.Ledger()
+    strategy: sections.Strategy = sections.Strategy()
+    economy: sections.Economy = sections.Economy()
+    retention: tuple[sections.Retention, ...] = ()
+    compactors: tuple[sections.Compactor, ...] = ()
+    tools: tuple[sections.Tool, ...] = ()
+    tool_results: sections.ToolResults = sections.ToolResults()
+    recall: sections.Recall = sections.Recall()
+    memory: sections.Memory = sections.Memory()
+    proof: sections.Proof = sections.Proof()
+    append: sections.Append = sections.Append()
+    store: sections.Store = sections.Store()
+    limits: sections.Limits = sections.Limits()
 
     @property
     def digest(self) -> str:
@@ -112,9 +92,9 @@ class Policy(Section):
         quiet = {
             "budget": self.budget.model_copy(update={"overflow": "forward"}),
             "summary": summary.model_copy(update=written),
-            "recall": Recall(),
-            "memory": Memory(),
-            "proof": Proof(),
+            "recall": sections.Recall(),
+            "memory": sections.Memory(),
+            "proof": sections.Proof(),
             "store": self.store.model_copy(update={"on_fault": "open"}),
         }
         return self.model_copy(update=quiet)
@@ -141,7 +121,7 @@ def dotted_keys(model: type[BaseModel] = Policy) -> tuple[str, ...]:
         key = field.alias or name
         found.append(key)
         for each in (field.annotation, *get_args(field.annotation)):  # a section, alone or in a tuple
-            if isinstance(each, type) and issubclass(each, Section):
+            if isinstance(each, type) and issubclass(each, sections.Section):
                 found += (f"{key}.{inner}" for inner in dotted_keys(each))
     return tuple(found)
 
@@ -161,7 +141,7 @@ def _header_name(name: str) -> str:
     return name
 
 
-class Rule(Section):
+class Rule(sections.Section):
     """A rule that gives a policy to requests that meet all of its conditions; `*` matches anything."""
 
     model: Glob | None = None

@@ -11,32 +11,20 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
-from proxy.core.text.lexicon.words import (
-    CLAIM_PAIRS,
-    CLAIM_WORDS,
-    EVERYDAY_WORDS,
-    FUNCTION_WORDS,
-    HAN,
-    HIRAGANA,
-    KATAKANA,
-    LIGHT_WORDS,
-    MODAL_WORDS,
-    PAIRED,
-    UNSPACED,
-)
+from proxy.core.text.lexicon import words as lexicon
 
 _REMEMBERED, _REMEMBERED_LENGTH = 4_096, 512
 """Number of texts whose words a process caches, and the largest length of each in characters."""
 _STEM = 5
 """Leading characters of a word that count: `deploy`, `deploying` and `deployment` are the same."""
 _END = re.compile(r"(?<=[.!?;…])[\"”»)\]]*\s+|(?<=[。\uff01\uff1f\uff1b])|\n+")
-_STEM_WORD = re.compile(rf"[0-9]+|[^\W\d_{UNSPACED}]+|[{PAIRED}]{{2,}}")
-_IS_PAIRED = re.compile(f"[{PAIRED}]")
+_STEM_WORD = re.compile(rf"[0-9]+|[^\W\d_{lexicon.UNSPACED}]+|[{lexicon.PAIRED}]{{2,}}")
+_IS_PAIRED = re.compile(f"[{lexicon.PAIRED}]")
 _ZEROS = str.maketrans("123456789", "0" * 9)
 _SUFFIX = re.compile(r"(?:ions?|ings?|ments?|ies|ied|ed|es|s|en|er|ez|ir|ar|y|e)$")
 _DOUBLED = re.compile(r"([^\d])\1$")
 """A doubled last letter, as in `shipped` without its ending."""
-_STOP = FUNCTION_WORDS | LIGHT_WORDS | MODAL_WORDS | CLAIM_WORDS
+_STOP = lexicon.FUNCTION_WORDS | lexicon.LIGHT_WORDS | lexicon.MODAL_WORDS | lexicon.CLAIM_WORDS
 
 
 def shape_of(text: str) -> str:
@@ -57,7 +45,7 @@ def _words_of(sentence: str) -> frozenset[str]:
         elif word not in _STOP and (len(word) > 1 or word.isdigit()):
             stem = _SUFFIX.sub("", word) if len(word) > 4 else word.rstrip("sd") or word
             found.add(_DOUBLED.sub(r"\1", stem)[:_STEM])
-    return frozenset(found - CLAIM_PAIRS)
+    return frozenset(found - lexicon.CLAIM_PAIRS)
 
 
 _words_of_sentence = lru_cache(_REMEMBERED)(_words_of)
@@ -85,12 +73,12 @@ def share(wanted: frozenset[str], found: frozenset[str]) -> float:
 # --- which of six languages a text is in, accurate enough to choose the language of a one-line note ---
 
 
-_KANA = re.compile(f"[{HIRAGANA}{KATAKANA}]")
-_HAN = re.compile(f"[{HAN}]")
+_KANA = re.compile(f"[{lexicon.HIRAGANA}{lexicon.KATAKANA}]")
+_HAN = re.compile(f"[{lexicon.HAN}]")
 _LETTERS = re.compile(r"[^\W\d_]+")
 _LANGUAGES: defaultdict[str, list[str]] = defaultdict(list)
 """For each everyday word, the languages that it indicates."""
-for _name, _words in EVERYDAY_WORDS.items():
+for _name, _words in lexicon.EVERYDAY_WORDS.items():
     for _word in _words:
         _LANGUAGES[_word].append(_name)
 _SAMPLE = 4_000
@@ -118,5 +106,5 @@ def _indicated(sample: str) -> str:
         return "ja" if 10 * kana > han else "zh"
     if not votes:
         return ""
-    best = max(EVERYDAY_WORDS, key=votes.__getitem__)
+    best = max(lexicon.EVERYDAY_WORDS, key=votes.__getitem__)
     return best if votes[best] > votes["en"] else "en"
