@@ -1,12 +1,10 @@
 """The rounds of one answer: calls are answered and the upstream continues until only the client's are left.
 
-Keeps law 4 (bounded): the view and all messages added after it fit the budget. A result that does not fit is
-not given: the client then makes the call itself, and a tool of the proxy returns as much as fits. The number
-of rounds is limited. After the last one no call is answered, and the last request no longer offers the
+Keeps law 4 (bounded): the view and all messages added after it fit the budget. A result that does not fit, or
+that the upstream refuses, is not given: the client then makes the call itself, and a tool of the proxy
+returns as much as fits. After the last round no call is answered, and the last request no longer offers the
 proxy's own tools. Nor does the request that is sent because the answer would be empty, when it only called
 for results that do not fit. Where either is refused without these tools, it is sent once more with them.
-Results that the upstream refuses are taken for results that do not fit, and so are those of the client's
-calls where it fails to go on.
 """
 
 import asyncio

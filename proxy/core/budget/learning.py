@@ -1,17 +1,14 @@
 """What answers show about a model: its context window, and how far the proxy's token count is from its own.
 
-A stated window may be wrong; the upstream's behaviour is not. So a refusal or a silent truncation lowers
-every stated window, even a policy's, and an answered prompt shows that the window is at least that large.
-A refusal that states no number may be about that moment alone, and lowers nothing to what surely fits.
-Such a lower bound never causes a cut: where it is all that is known, or has refuted the stated window, the
-view may grow until the upstream refuses. The newest evidence counts.
+A stated window may be wrong; the upstream's behaviour is not (docs/policies.md, "How large a model's window
+is"). The newest evidence counts. A lower bound never causes a cut: where it is all that is known, or has
+refuted the stated window, the view may grow until the upstream refuses.
 
 Counting too few tokens breaks law 4, while counting too many only prunes early. So the ratio of real to
 counted tokens rises at once and falls one step at a time. It moves on a grid of 5 % with hysteresis, because
 a move may begin an epoch and so cost a provider's prompt cache (law 3).
 
-These are pure state machines of plain data, without a clock. The engine reads them once per turn; what they
-learn takes effect at the next turn.
+These are pure state machines of plain data, without a clock; what they learn takes effect at the next turn.
 """
 
 from __future__ import annotations

@@ -1,15 +1,13 @@
 """The body member `unabridged`: a client's instructions to the proxy, which the upstream never sees.
 
-It pins messages (``pin``), and hands in what the session is to begin with (``inject``): a text, and tool
-results that the client already had. Keeps law 1 (transparent): the member is spliced out and every other byte
-stays; a body without it is not touched. Its members are defined by the proxy alone, so an unknown one is a
-client's mistake and is refused.
+It pins messages (``pin``), and hands in what the session is to begin with (``inject``): see docs/api.md.
+Keeps law 1 (transparent): the member is spliced out and every other byte stays. Its members are defined by
+the proxy alone, so an unknown one is a client's mistake and is refused.
 
 What is handed in comes before the conversation in every request of its session, as messages of the proxy's.
 They are a pure function of what is stored (law 3), in the order that every upstream accepts: a user's text,
-then tool calls, each with its result (law 2). The text is data inside a fence whose name does not occur in
-it, so the text cannot close it. What is remembered of other sessions comes before it, in a fence of its own,
-and is stored with it.
+then tool calls, each with its result (law 2). What is remembered of other sessions comes before it, in a
+fence of its own, and is stored with it.
 """
 
 import hashlib

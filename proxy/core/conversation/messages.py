@@ -1,11 +1,8 @@
 """Facts about a message that do not depend on its dialect: role, identity, tool calls.
 
 A :class:`Message` holds no content, so a process can keep it in memory; content is read again from the raw
-slice in the rare case that an epoch is planned.
-
-Clients do not send an answer back as they received it: SDKs drop nulls and unknown members, reorder keys,
-parse and re-print arguments, strip white space. The identity leaves out exactly what they change, so the same
-message has the same identity, and a history continues another, whichever SDK sent it.
+slice in the rare case that an epoch is planned. Its identity leaves out what clients change when they send an
+answer back (docs/decisions/identity-of-messages.md).
 """
 
 import hashlib

@@ -1,12 +1,7 @@
 """Retention classes: the classes that a policy's rules give to messages, and so to their units.
 
-Each message is matched separately, and the first matching rule wins; a unit has the firmest class of its
-messages. A message with calls that no rule matches has no say, so a rule for a tool's results decides for the
-whole unit; any other unmatched message is `compressible`. System and developer messages after the head that
-no rule matches are `critical`, and `disposable` where an identical one follows.
-
-When a unit is cut depends on the unit's class. Whether a message may be summarised or quoted once it is cut
-depends on the message's own class: an ephemeral one stays out of summaries even in a unit of a firmer class.
+What they mean is in docs/policies.md ("Retention classes"). When a unit is cut depends on its class; whether
+a message may be summarised or quoted once it is cut depends on the message's own.
 """
 
 import re

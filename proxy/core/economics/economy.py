@@ -1,23 +1,17 @@
 """Whether an epoch pays: what it saves on future calls, against the cost of reading the changed part again.
 
-A provider bills the prefix that two requests share at a fraction of its price. An epoch changes the middle
-of a request, so everything after its first edit is read at the full price once more. The epoch pays when
+As docs/policies.md says ("When a cut pays"), it does when
 
     n * r * D  >  (w - r) * tail + s
 
 where n is the number of future calls, D the tokens freed, tail the tokens after the first edit that the
 provider had cached, r and w the prices of a cached token and of one written to the cache relative to a fresh
-one, and s the cost of the summaries still to be written (presumed as long as those in the view or, without
-any, as long as allowed). While an epoch does not pay, *trim* waits; *compact* and *emergency* never do. When
-the cache is cold nothing waits.
+one, and s the cost of the summaries still to be written.
 
-If the policy does not state n, it is half the number of calls in which the conversation grows by D again, at
-its pace since the last epoch. A session of constant pace then begins its epochs at the cheapest depth: with g
-tokens of growth a call, depth D costs r * D / 2 a call for what is not cut yet, and (w - r) * tail * g / D
-for what is read again; the sum is least where r * D * (D / 2g) = (w - r) * tail, and likewise with s.
-
-A summary of the cut messages can be requested in two ways: from these messages alone, at the price of fresh
-tokens, or from the whole of the last request, most of it at the price of cached tokens.
+If the policy does not state n, it is half the number of calls in which the conversation grows by D again. A
+session of constant pace then begins its epochs at the cheapest depth: with g tokens of growth a call, depth D
+costs r * D / 2 a call for what is not cut yet, and (w - r) * tail * g / D for what is read again; the sum is
+least where r * D * (D / 2g) = (w - r) * tail, and likewise with s.
 
 Law 3: these sums decide whether an epoch begins, never what it says; they are stored in the epoch.
 """

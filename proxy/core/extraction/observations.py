@@ -1,13 +1,8 @@
 """Commands and observations: the tool calls of agents that use plain text, found by their form and rhythm.
 
 Such an agent ends its message with a command, and the output of the command comes as a user message (Yao et
-al. 2022, ReAct; SWE-agent, OpenHands). A user message is an observation if the assistant message before it
-ends with a command, and either its text is framed as output, or it is only printed output and the assistant's
-other messages end with commands too. In doubt it is treated as the user's own.
-
-An observation has two sides: the program's output, which is treated as a tool result and lays down no rules,
-and other paragraphs beside it, which are treated as the user's words. All of this is a pure function of the
-history up to the message (law 3).
+al. 2022, ReAct; SWE-agent, OpenHands). By which signs one is found is in docs/policies.md ("Agents that speak
+in plain text"). All of this is a pure function of the history up to the message (law 3).
 """
 
 import re

@@ -1,9 +1,7 @@
 """Put the ledger of new cuts into the last note of a view (laws 3 and 4).
 
-Notes before the first message that an epoch edits stand as they are, with their ledgers, because the provider
-has cached them; the ledger of the new note has only what they lack. Once they are full, or say what no longer
-holds, the epoch writes all notes anew, with one ledger. So the notes of a view grow and are merged like the
-levels of a log-structured merge tree (O'Neil et al., 1996).
+Notes before the first message that an epoch edits stand, with their ledgers, until they are full or say what
+no longer holds (docs/decisions/standing-notes.md). The ledger of the new note has only what they lack.
 """
 
 from collections.abc import Container

@@ -1,27 +1,17 @@
 """The life of an epoch: why one begins, which conditions it must meet, and which one is in force.
 
-An epoch that is due has a cause. :data:`LIFE` lists the gates of each cause, which are checked in order. If
-all hold, the epoch is written and comes into force. If one does not, the plan in force stays, and the next
-request checks again. An epoch stays in force for every request that still contains the messages it edited,
-until another epoch is built on it (:func:`in_force`).
+docs/epochs.md tells it. :data:`LIFE` lists the gates of each cause. Epochs that a person asks for, and those
+that only add late summaries at no cost, pass none.
 
-Epochs that a person asks for, and those that only add late summaries at no cost, pass no gates.
-
-An epoch must be earned by growth, because a history of which little can be cut (a head larger than the
-trigger, results that must stay) would otherwise be compacted over and over. Below 100 % the next epoch
-begins only when the conversation has grown by half the distance between the trigger and the target, and the
-number of epochs that usage began, times that distance, does not exceed the conversation's tokens. So usage
-begins at most
+An epoch must be earned by growth (docs/policies.md, "When a cut pays"), because a history of which little can
+be cut would otherwise be compacted over and over. So below 100 % usage begins at most
 
     1 + tokens of the conversation / distance
 
-epochs in a lane, whatever the conversation contains. Above 100 % law 4 (bounded) takes precedence, and the
-number of epochs is bounded by what can be cut: each epoch removes or clips at least one more unit; if nothing
-is left, the plan does not change and no epoch begins. Strategies that act by count are exempt.
-
-If the head and the last message alone exceed the window, or the head the budget, one of them is wrong, and
-cutting does not help. Then an epoch begins only when the messages after the head have grown by a quarter of
-the window or budget, also above 100 %.
+epochs in a lane, whatever the conversation contains. Above 100 % law 4 (bounded) takes precedence, and their
+number is bounded by what can be cut: each removes or clips at least one more unit, else the plan does not
+change and no epoch begins. If cutting does not help, because the head and the last message alone exceed the
+window, or the head the budget, an epoch must be earned also above 100 %.
 """
 
 from collections import defaultdict

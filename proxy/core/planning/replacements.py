@@ -1,19 +1,14 @@
 """Messages that are shortened: old tool results and pictures are cleared, others are clipped.
 
-Most of an agent's tokens are tool results, and most of these are read once. So results are cleared before
-messages are cut: the call stays, and a placeholder says what the result was. Results that are repeated later
-(the same text, or a later result of the same call that holds) are cleared first, then the oldest, until the
-goal is reached. The newest results stay, by policy (``tools.clear_after``). A placeholder is a pure function
-of the result and of the reason (law 3). The original stays in the transcript (law 5), and the ledger carries
-what later turns may need of it.
+Which results are cleared, and why, is in docs/policies.md ("Old tool results go before messages do"). A
+placeholder is a pure function of the result and of the reason (law 3).
 
 A first user message that takes more than its share of the room is clipped when an epoch begins. Otherwise
 clipping is the last resort, if nothing is left to cut and the view still exceeds its budget (law 4). The
 order is: the first user message, if its protection had to yield; tool results, the largest most; user
 messages except the last; results that the model has still to answer, which keep at least half of what
 the budget has room for; and last, the pictures in results, the oldest first. Assistant messages are never
-clipped (law 2). Head and tail of a text are kept; the plan holds the resulting bytes literally, cut between
-code points.
+clipped (law 2). Head and tail of a text are kept, cut between code points.
 """
 
 import hashlib

@@ -1,12 +1,8 @@
 """Choose the units that one epoch cuts.
 
-Beside the strategy's order two rules keep the view sensible. A user request whose whole answer is cut is cut
-with it and quoted in the note, because a model that sees an old request without an answer carries it out
-again. A small unimportant island between two gaps is cut too, because contiguous gaps can be summarised.
-
-Protections yield only if the view would exceed the budget, one level after the other. Then they yield until
-the view is down to the trim line, so that the next turn does not exceed the budget at once. The first user
-message does not yield if the last one alone is over the budget: that could not help, and would lose the task.
+Beside the strategy's order, docs/policies.md says what goes with what is cut, and in which order protections
+yield ("What is cut first"). They yield only if the view would exceed the budget, and then until it is down to
+the trim line, so that the next turn does not exceed the budget at once.
 """
 
 from bisect import bisect_left

@@ -1,11 +1,8 @@
 """The source of a summary: a gap's transcript, in pieces that fit into one call.
 
-Usually a source is anchored: it has earlier summaries in place of the messages that they cover, and a
-transcript only of newly cut messages. To keep summaries of summaries from drifting, a summary is rebuilt from
-the originals at every fourth epoch of a gap, but only if reading them costs at most a hundredth of the
-session's prompts in as many epochs. Small budgets with long messages fail that test, because there a rebuild
-would be most of the cost of summaries. No request waits for a rebuild; it replaces the old summary when the
-next epoch begins.
+Usually it has earlier summaries in place of the messages that they cover. To keep summaries of summaries from
+drifting, one is rebuilt from the originals at every fourth epoch of a gap, where that pays
+(docs/policies.md, "What is believed of a summary"). No request waits for that.
 """
 
 import hashlib

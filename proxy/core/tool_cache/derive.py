@@ -1,15 +1,12 @@
-"""Derive the fresh tool results at the end of a chain from its messages.
+"""Derive the fresh tool results at the end of a chain from its messages: docs/policies.md tells the rules.
 
 This is a pure function: the cache at a message depends only on that message and those before it. It keeps law
 6 (isolated), because no other branch can write to the cache, and serves law 8, because only new messages need
 be read if the result for a prefix is remembered.
 
-A call invalidates results at its own place in the chain. A result belongs to the nearest call before it with
-its id. It is stored and replaces an older result of the same call; an error only removes the older one.
-Ambiguous calls (an id that one message has twice, a read beside the write that affects it) store nothing.
-
-An exchange ends at the first answer without tool calls after a user message or, given up without one, at the
-next user message.
+A result belongs to the nearest call before it with its id. Ambiguous calls (an id that one message has twice,
+a read beside the write that affects it) store nothing. An exchange ends at the first answer without tool
+calls after a user message or, given up without one, at the next user message.
 """
 
 import re
