@@ -4,6 +4,9 @@ The timeout of a round trip follows from earlier ones, as in TCP itself (RFC 629
 round trips (TCP, TLS, a password, a database); it is therefore completed even if its caller has stopped
 waiting: the next caller finds the connection ready, and the measured times.
 
+A server that answers that it is read-only may be a primary that became a replica: connections to it stay
+open, and only new ones are led to the primary of today. All connections are therefore made anew then.
+
 A URL names the server. As the parameters of its query redis-py takes any argument of its classes, unchecked.
 Most of them would break the rules of :mod:`proxy.adapters.stores.redis.connection`, so only those about the
 server itself are taken.
@@ -31,7 +34,7 @@ from redis.asyncio.connection import (
 )
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import ReadOnlyError, RedisError, ResponseError
 
 from proxy.config import DATABASE_PATH, ONE_WORD
 from proxy.errors import SettingsError
@@ -44,6 +47,8 @@ _FARTHEST: Final = 1.0
 """Seconds that an answer may take while connecting; a server farther away is not usable as a store."""
 _LONGEST: Final = 2.0
 """The longest timeout in seconds, whatever was measured, unless the setting is longer."""
+_DEMOTED: Final = 1.0
+"""Least seconds between two times that all connections are made anew because the server is read-only."""
 
 
 class AdaptiveTimeout:
@@ -91,6 +96,8 @@ class Timeouts:
     """Called whenever a connection was made and the server has answered on it."""
     failure: Exception | None = None
     """The failure of the last attempt to connect, if it failed; raised if the next one takes too long."""
+    outdated: float = -inf
+    """Connections that were made before this moment (monotonic) are made anew before they are used again."""
 
     def of_call(self, trips: int, *, is_trial: bool) -> float:
         """Return the timeout of a call in seconds, with that of connecting, which is short for a trial."""
@@ -107,10 +114,13 @@ class _Measuring(AbstractConnection):
         self._is_timed = self.socket_timeout is not None
         """Whether each answer has a timeout; otherwise the user of the connection sets one."""
         self._connecting: asyncio.Task[None] | None = None
+        self._made = 0.0
         self._sent = 0.0
 
     async def connect(self) -> None:
         """Wait until it is connected. Raises TimeoutError if that takes too long, but goes on connecting."""
+        if self.is_connected and self._made < self._timeouts.outdated:
+            await self.disconnect(nowait=True)
         connecting = self._connecting
         if connecting is None or connecting.done():
             connecting = self._connecting = None
@@ -126,7 +136,7 @@ class _Measuring(AbstractConnection):
         self.socket_timeout = self._timeouts.trip.seconds if self._is_timed else None
 
     async def _make(self) -> None:
-        began = monotonic()
+        began = self._made = monotonic()
         self.socket_timeout = max(_FARTHEST, self._timeouts.trip.least)
         try:
             await super().connect()
@@ -155,7 +165,13 @@ class _Measuring(AbstractConnection):
 
     async def read_response(self, *args: Any, **options: Any) -> Any:
         """Read the next answer; the first one after a send ends a round trip, which is measured."""
-        answer = cast("Any", await super().read_response(*args, **options))
+        try:
+            answer = cast("Any", await super().read_response(*args, **options))
+        except ReadOnlyError:
+            now = monotonic()
+            if now - self._timeouts.outdated >= _DEMOTED:
+                self._timeouts.outdated = now
+            raise
         if self._sent:
             self._timeouts.trip.measured(monotonic() - self._sent)
             self._sent = 0.0

@@ -1,0 +1,113 @@
+"""Another server takes over from the store: as planned, or after a crash and without its newest writes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Generator
+
+import pytest
+
+from proxy.adapters.stores.redis import RedisStore
+from proxy.errors import StoreUnavailable
+from tests.support.append_client import Appender, contents
+from tests.support.clients import Chats, making_chats, proxying
+from tests.support.network import relaying
+from tests.support.servers import PATIENCE, until
+from tests.support.stores import (
+    DAY,
+    KEY,
+    HandClock,
+    Server,
+    found,
+    free_port,
+    serving,
+    turn,
+    valkey_command,
+    wait_until,
+)
+from tests.support.upstreams import Model
+
+
+@pytest.fixture
+async def chats() -> AsyncIterator[Chats]:
+    async with making_chats() as making:
+        yield making
+
+
+# --- a planned failover: the old primary lives on as a replica, and answers on its old connections ---
+
+
+@pytest.fixture
+def pair() -> Generator[tuple[Server, Server]]:
+    """A primary, and its replica that has all of it."""
+    port = free_port()
+    with (
+        serving(valkey_command(), "--port", str(port), "--repl-diskless-sync-delay", "0") as primary,
+        serving(valkey_command(), "--port", str(free_port())) as replica,
+    ):
+        replica.run("REPLICAOF", "127.0.0.1", port)
+        wait_until(lambda: replica.run("INFO", "replication").get("master_link_status") == "up")
+        yield primary, replica
+
+
+def fail_over(primary: Server, replica: Server) -> None:
+    primary.run("FAILOVER")
+    wait_until(lambda: replica.run("ROLE")[0] == b"master")
+
+
+async def test_after_a_planned_failover_turns_are_written_to_the_new_primary(
+    pair: tuple[Server, Server], model: Model, chats: Chats
+) -> None:
+    primary, replica = pair
+    async with relaying(primary.socket) as way, proxying(model.url, store=way.url) as url:
+        chat, appender = chats(url, X_Unabridged_Session="full"), Appender(url)
+        async with appender.client:
+            await chat.ask("first")
+            assert (await appender.ask("first")).status_code == 200
+            await asyncio.to_thread(fail_over, primary, replica)
+            way.connect = lambda: asyncio.open_unix_connection(replica.socket)
+
+            async def appended() -> int:
+                return (await appender.ask("second")).status_code
+
+            await until(200, appended)
+            assert contents(model.views()[-1])[::2] == ["first", "second"]
+
+            async def degraded() -> bool:
+                return "x-unabridged-degraded" in (await chat.ask("more")).headers
+
+            await until(False, degraded)
+            assert (await appended()) == 200
+
+
+async def test_a_primary_that_became_a_replica_is_left_by_all_connections(
+    pair: tuple[Server, Server], clock: HandClock
+) -> None:
+    primary, replica = pair
+    async with relaying(primary.socket) as way:
+        store = RedisStore(way.url, clock, timeout=PATIENCE, rest=1.0)
+        await store.ping()
+        await store.record(KEY, turn("u1", "a1"), DAY)
+        await asyncio.to_thread(fail_over, primary, replica)
+        way.connect = lambda: asyncio.open_unix_connection(replica.socket)
+        with pytest.raises(StoreUnavailable):
+            await store.record(KEY, turn("u1", "a1", "u2", "a2", known=2), DAY)
+        await store.record(KEY, turn("u1", "a1", "u2", "a2", known=2), DAY)
+        await store.ping()  # by other connections
+        assert (await found(store, "u1", "a1", "u2", "a2")).known is not None
+        await store.aclose()
+
+
+async def test_a_store_that_stays_read_only_is_not_connected_to_with_each_write(
+    valkey: Server, clock: HandClock
+) -> None:
+    store = RedisStore(valkey.url, clock, timeout=PATIENCE, rest=1.0)
+    await store.record(KEY, turn("u1", "a1"), DAY)
+    valkey.run("REPLICAOF", "127.0.0.1", "1")
+    before = valkey.run("INFO", "stats")["total_connections_received"]
+    for _ in range(20):
+        with pytest.raises(StoreUnavailable):
+            await store.record(KEY, turn("u1", "a1", "u2", "a2", known=2), DAY)
+    made = valkey.run("INFO", "stats")["total_connections_received"] - before
+    assert made < 10
+    await store.aclose()
