@@ -28,7 +28,10 @@ class ScopeSnapshot(NamedTuple):
     """A scope at one moment. Items that are damaged, or written by a newer release, are left out."""
 
     version: int
-    """Increases with each change, also across the deletion of a scope; 0 if the scope does not exist."""
+    """Increases with each change, also across the deletion of a scope; 0 if the scope does not exist.
+
+    None is given twice, even if the store has lost its newest changes.
+    """
     about: About | None
     texts: Texts
     items: Mapping[str, Item | None]

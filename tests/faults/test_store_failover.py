@@ -8,10 +8,14 @@ from collections.abc import AsyncIterator, Generator
 import pytest
 
 from proxy.adapters.stores.redis import RedisStore
+from proxy.cache import Memory
+from proxy.engine.memory.scope_cache import ScopeCache
 from proxy.errors import StoreUnavailable
+from proxy.ports import Changes
 from tests.support.append_client import Appender, contents
 from tests.support.clients import Chats, making_chats, proxying
 from tests.support.network import relaying
+from tests.support.scopes import ABOUT, CHANNEL, items
 from tests.support.servers import PATIENCE, until
 from tests.support.stores import (
     DAY,
@@ -111,3 +115,59 @@ async def test_a_store_that_stays_read_only_is_not_connected_to_with_each_write(
     made = valkey.run("INFO", "stats")["total_connections_received"] - before
     assert made < 10
     await store.aclose()
+
+
+# --- a failover to a replica that lagged: the newest writes are lost, and others are made in their place ---
+
+
+@pytest.fixture
+async def workers(valkey: Server, clock: HandClock) -> AsyncIterator[tuple[RedisStore, RedisStore]]:
+    """Two stores on one server."""
+    opened = [RedisStore(valkey.url, clock, timeout=PATIENCE, rest=1.0) for _ in range(2)]
+    yield opened[0], opened[1]
+    for each in opened:
+        await each.aclose()
+
+
+def come_back_as_saved(server: Server) -> None:
+    """Take from a server what was written since its last SAVE."""
+    server.kill()
+    server.start()
+
+
+async def follow(clock: HandClock, *stores: RedisStore) -> None:
+    """Let workers find that the server is there again."""
+    clock.time += 2.0
+    for each in stores:
+        await each.ping()
+
+
+async def test_what_is_forgotten_after_changes_were_lost_comes_back_from_no_worker(
+    valkey: Server, workers: tuple[RedisStore, RedisStore], clock: HandClock
+) -> None:
+    here, there = (ScopeCache(store.memories, Memory()) for store in workers)
+    await here.change(CHANNEL, lambda _: Changes(about=ABOUT, items=items("secret", "other")))
+    await there.remembered(CHANNEL)
+    valkey.run("SAVE")
+    await here.change(CHANNEL, lambda _: Changes(items=items("lost")))
+    await asyncio.to_thread(come_back_as_saved, valkey)
+    await follow(clock, *workers)
+    await there.change(CHANNEL, lambda _: Changes(items={"secret": None}))
+    assert set((await here.remembered(CHANNEL)).items) == {"other"}
+    await there.change(CHANNEL, lambda _: Changes(items=items("new")))
+    for each in (here, there):
+        assert set((await each.remembered(CHANNEL)).items) == {"other", "new"}
+
+
+async def test_a_change_that_was_decided_on_what_is_lost_is_not_written(
+    valkey: Server, workers: tuple[RedisStore, RedisStore], clock: HandClock
+) -> None:
+    here, there = (store.memories for store in workers)
+    seen = await here.change(CHANNEL, Changes(about=ABOUT, items=items("i1")), 0)
+    valkey.run("SAVE")
+    lost = await here.change(CHANNEL, Changes(items=items("lost")), seen)
+    await asyncio.to_thread(come_back_as_saved, valkey)
+    await follow(clock, *workers)
+    await there.change(CHANNEL, Changes(items=items("i2")), seen)
+    assert not await here.change(CHANNEL, Changes(items={"i1": None}), lost)
+    assert (await here.remembered(CHANNEL, lost)).items == items("i1", "i2")

@@ -25,7 +25,7 @@ that a script can use them together. Law 6 depends on the tag, which is derived 
 | `u1:{tag}:<sid>:claims` | hash | content address → who writes that summary, and until when (milliseconds) |
 | `u1:{tag}:<sid>:was` | string | a mark that the session existed: when it was deleted (milliseconds), or 0 |
 | `u1:sessions` | sorted set | `tag/sid` by last use (seconds since 1970): the listing, in a slot of its own |
-| `u1:{tag}:memory` | hash | a scope of memories: `version`, `floor`, `about`, `texts`, `workspace` |
+| `u1:{tag}:memory` | hash | a scope: `version`, `versions`, `floor`, `about`, `texts`, `workspace` |
 | `u1:{tag}:memory:items` | hash | id → Item |
 | `u1:{tag}:memory:changed` | sorted set | id → version at which the item was written last |
 | `u1:{tag}:memory:gone` | sorted set | id → version at which the item was deleted (the newest only) |
@@ -55,9 +55,11 @@ lives :data:`REMEMBERED` after the last start.
 
 Memories live until they are forgotten: their keys have no ttl, except `claims`, and those of a thread's own
 scope, which are renewed with each turn. Their limits are in :mod:`proxy.ports.memory_store`; the index
-holds all scopes. `version` (a number) increases with each change; it begins with the microseconds since 1970,
-so that no version occurs twice, even if a scope was forgotten. A reader whose version is older than `floor`
-reads all items, because deletions that it has not seen are no longer recorded. `workspace` is a plain tag.
+holds all scopes. `version` (a number) increases with each change: it is the microseconds since 1970, or one
+more than the last, so that no version occurs twice, even if a scope was forgotten or the store has lost its
+newest writes. `versions` has the newest ones, each between commas. A reader whose version is not among them
+reads all items: what it has read may be lost. So does one whose version is older than `floor`, because
+deletions that it has not seen are no longer recorded. `workspace` is a plain tag.
 
 `record`, a Node, an Epoch, a HiddenCalls, a summary and the records of memories are encoded by
 :mod:`proxy.adapters.stores.redis.codec` (encrypted, if a policy says so) and opaque to the server.

@@ -39,6 +39,9 @@ NEWS: Final = 64
 NEWS_ITEMS: Final = 500
 """The most items of a scope that are sent as changed, as they delay other calls; if more, all are read."""
 
+VERSIONS: Final = 2_048
+"""Bytes of the newest versions that a scope remembers, some 120: a reader of an older one reads it whole."""
+
 MOVING: Final = 20
 """The timeout of a move in round trips: a long session, or a scope, is read and written whole, once."""
 
@@ -90,6 +93,7 @@ _CONSTANTS: Final = {
     "SUFFIXES": SUFFIXES,
     "NEWS": NEWS,
     "NEWS_ITEMS": NEWS_ITEMS,
+    "VERSIONS": VERSIONS,
     "SCORE": SCORE,
     "MOST_TOMBSTONES": TOMBSTONES,
     "MOST_LOGGED": LOGGED,

@@ -110,12 +110,14 @@ return {tonumber(version), left}
 
 --- memory_news
 -- Read a scope, its items that have changed since a version, and the ids of those deleted since. Returns false if
--- that is no longer recorded, or too many have changed. The script writes nothing, so it also runs on a server
--- whose memory is full, and on a replica.
+-- that is no longer recorded, if the scope has not had that version (the store has lost it), or if too many have
+-- changed. The script writes nothing, so it also runs on a server whose memory is full, and on a replica.
 local scope, since = KEYS[1], ARGV[1]
 local fields = redis.call('HMGET', scope, unpack(SCOPE_FIELDS))
 local version, floor = tonumber(fields[1]) or 0, tonumber(fields[2]) or 0
 if tonumber(since) < floor or tonumber(since) > version then return false end
+local versions = redis.call('HGET', scope, 'versions') or ''
+if since ~= fields[1] and not string.find(versions, ',' .. since .. ',', 1, true) then return false end
 local changed = redis.call('ZRANGEBYSCORE', scope .. CHANGED, '(' .. since, '+inf', 'LIMIT', 0, NEWS_ITEMS + 1)
 if #changed > NEWS_ITEMS then return false end
 local items = #changed > 0 and redis.call('HMGET', scope .. ITEMS, unpack(changed)) or {}

@@ -69,14 +69,15 @@ end
 -- The version of a scope of memories; 0 if it does not exist.
 local function version_of(scope) return tonumber(redis.call('HGET', scope, 'version')) or 0 end
 
--- Give a scope its next version, and return that as text. The first version is the time in microseconds, so that
--- it is higher than all versions of a scope of the same name that was forgotten.
+-- Give a scope its next version, and return that as text. It is the time in microseconds, or one more than the last:
+-- so none is given twice, neither to a scope of the same name as one that was forgotten, nor after the store has lost
+-- its newest writes. `versions` has the newest ones, each between commas.
 local function next_version(scope, version)
   local time = redis.call('TIME')
-  local is_new_scope = version == 0
-  local next = string.format('%.0f', is_new_scope and time[1] * 1000000 + time[2] or version + 1)
-  redis.call('HSET', scope, 'version', next)
-  if is_new_scope then redis.call('HSET', scope, 'floor', next) end
+  local next = string.format('%.0f', math.max(time[1] * 1000000 + time[2], version + 1))
+  local versions = redis.call('HGET', scope, 'versions') or string.format(',%.0f,', version)
+  redis.call('HSET', scope, 'version', next, 'versions', string.sub(versions, -VERSIONS) .. next .. ',')
+  if version == 0 then redis.call('HSET', scope, 'floor', next) end
   return next
 end
 
