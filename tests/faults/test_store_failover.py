@@ -171,3 +171,28 @@ async def test_a_change_that_was_decided_on_what_is_lost_is_not_written(
     await there.change(CHANNEL, Changes(items=items("i2")), seen)
     assert not await here.change(CHANNEL, Changes(items={"i1": None}), lost)
     assert (await here.remembered(CHANNEL, lost)).items == items("i1", "i2")
+
+
+async def test_an_appended_turn_after_turns_were_lost_has_all_that_others_wrote_in_their_place(
+    valkey: Server, model: Model
+) -> None:
+    async with (
+        proxying(model.url, store=valkey.url) as url,
+        proxying(model.url, store=valkey.url) as other,
+    ):
+        here, there = Appender(url), Appender(other)
+        async with here.client, there.client:
+            await here.ask("first")
+            valkey.run("SAVE")
+            await here.ask("lost")
+            await here.ask("lost too")
+            await asyncio.to_thread(come_back_as_saved, valkey)
+            told = ["first"]
+            for number, appender in enumerate((there, here, here, there, here)):
+
+                async def answered(appender: Appender = appender, text: str = f"turn {number}") -> int:
+                    return (await appender.ask(text)).status_code
+
+                await until(200, answered)
+                told.append(f"turn {number}")
+                assert contents(model.views()[-1])[::2] == told

@@ -67,11 +67,18 @@ class StoredHistory:
         """Complete answers by the retry keys of their turns."""
         self._learn(stored.nodes)
 
-    def take(self, stored: Stored) -> None:
-        """Update to what is stored now; ``stored`` has only the new messages."""
+    def take(self, stored: Stored) -> bool:
+        """Update to what is stored now; ``stored`` has only the new messages. Return whether none is missing.
+
+        One is where the store has lost messages that were read here, and others were written in their place:
+        a mark only counts.
+        """
         self.session, self.mark = stored.session, stored.mark
         self.nodes.update(stored.nodes)
         self._learn(stored.nodes)
+        before = {node.parent for node in stored.nodes.values() if node.sequence}
+        tip = stored.session.tip if stored.session else b""
+        return before | ({tip} if tip else set()) <= self.nodes.keys()
 
     def _learn(self, nodes: Mapping[bytes, Node]) -> None:
         for node in nodes.values():
@@ -128,10 +135,10 @@ class StoredHistories:
         known = self._known.get(key)
         self._known.drop(key)  # so that nobody else updates it at the same time
         stored = await self._store.history(key, known.mark if known else None)
-        if known is not None and stored.is_news:
-            known.take(stored)
-        else:
+        if known is None or not stored.is_news:
             known = StoredHistory(stored, self._dialect)
+        elif not known.take(stored):
+            known = StoredHistory(await self._store.history(key), self._dialect)
         if known.mark is not None:
             self._known.put(key, known)
         return known
