@@ -172,6 +172,10 @@ class MessageStore(Protocol):
         """
         ...
 
+    async def mark_ended(self, key: SessionKey) -> None:
+        """Record that there was such a session, if the store does not know that: it has lost the session."""
+        ...
+
 
 class TurnStore(Protocol):
     """The lookup of a request, and the writes of a request and its turn. Every write is idempotent."""

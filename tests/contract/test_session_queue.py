@@ -29,6 +29,13 @@ class TestHistory:
         assert stored.nodes == await store.nodes(KEY)
         assert not stored.was_here
 
+    async def test_a_session_that_the_store_has_lost_was_here_once_it_is_told_so(
+        self, store: SessionStore
+    ) -> None:
+        await store.mark_ended(KEY)
+        assert await store.history(KEY) == Stored(was_here=True)
+        assert (await found(store, "u1", "a1", "u2")).was_here
+
     async def test_a_session_that_has_expired_was_here(self, store: SessionStore, clock: HandClock) -> None:
         await store.record(KEY, turn("u1", "a1"), 0.02)
         clock.time += 1

@@ -102,6 +102,7 @@ WRITES: dict[str, Callable[[RedisStore], Awaitable[object]]] = {
     "keep_hidden": lambda store: store.keep_hidden(KEY, hidden("u1", "a1"), DAY),
     "inject": lambda store: store.inject(KEY, b"digest", b"text", DAY),
     "mark_unsaved": lambda store: store.mark_unsaved(KEY, chain("u1", "a1")[-1]),
+    "mark_ended": lambda store: store.mark_ended(KEY),
     "pause": lambda store: store.pause(KEY, paused=True),
     "delete": lambda store: store.delete(KEY),
     "keep_summary": lambda store: store.keep_summary(KEY, "one", "text", 20.0),

@@ -12,7 +12,7 @@ from proxy.cache import Memory
 from proxy.engine.memory.scope_cache import ScopeCache
 from proxy.errors import StoreUnavailable
 from proxy.ports import Changes
-from tests.support.append_client import Appender, contents
+from tests.support.append_client import Appender, contents, error_code
 from tests.support.clients import Chats, making_chats, proxying
 from tests.support.network import relaying
 from tests.support.scopes import ABOUT, CHANNEL, items
@@ -196,3 +196,53 @@ async def test_an_appended_turn_after_turns_were_lost_has_all_that_others_wrote_
                 await until(200, answered)
                 told.append(f"turn {number}")
                 assert contents(model.views()[-1])[::2] == told
+
+
+# --- a store that comes back empty: nobody answers a client that appends without its history ---
+
+
+@pytest.mark.parametrize("turns", [1, 2])
+@pytest.mark.parametrize("emptied", ["flushed", "started anew"])
+async def test_a_session_that_the_store_has_lost_whole_is_over_for_who_appends_to_it(
+    valkey: Server, model: Model, emptied: str, turns: int
+) -> None:
+    async with (
+        proxying(model.url, store=valkey.url) as url,
+        proxying(model.url, store=valkey.url) as other,
+    ):
+        here, stranger = Appender(url), Appender(other)
+        async with here.client, stranger.client:
+            for text in ("I am allergic to nuts.", "My name is Ann.")[:turns]:
+                await here.ask(text)
+            if emptied == "flushed":
+                valkey.run("FLUSHALL")
+            else:
+                await asyncio.to_thread(come_back_as_saved, valkey)
+
+            async def refused() -> str:
+                return error_code(await here.ask("What am I allergic to?"))
+
+            await until("session_expired", refused)
+            assert error_code(await here.ask("What am I allergic to?")) == "session_expired"
+            assert error_code(await stranger.ask("What am I allergic to?")) == "session_expired"
+            assert len(model.chats) == turns
+
+
+async def test_that_a_session_was_there_is_not_forgotten_while_the_store_is_away(
+    valkey: Server, model: Model
+) -> None:
+    async with proxying(model.url, store=valkey.url) as url:
+        here = Appender(url)
+        async with here.client:
+            await here.ask("first")
+            await asyncio.to_thread(valkey.kill)
+            for _ in range(3):
+                assert error_code(await here.ask("second")) == "history_unavailable"
+                await asyncio.sleep(0.3)  # its breaker tries again after 0.2
+            await asyncio.to_thread(valkey.start)
+
+            async def refused() -> str:
+                return error_code(await here.ask("second"))
+
+            await until("session_expired", refused)
+            assert len(model.chats) == 1

@@ -205,6 +205,9 @@ class InProcessStore:
         if stored is not None:
             stored.unsaved = answer
 
+    async def mark_ended(self, key: SessionKey) -> None:
+        self._remember(key)
+
     async def take_place(self, key: SessionKey, ticket: str, most: int, lease: float) -> PlaceState:
         now = self._clock.monotonic()
         queue, is_paused = self._queue(key, but=ticket), self._read(key).paused

@@ -209,6 +209,10 @@ class Appends:
                 stored = await self._histories.read(key)
                 if stored.session is None and await self._recorder.recognition.moved(caller, key.tag):
                     stored = await self._histories.read(key)
+                is_known_here = self._recorder.recognition.cache.of(key).begun > 0
+                if stored.session is None and not stored.was_here and is_known_here:
+                    await self._store.mark_ended(key)  # lost: no worker is to begin it without its history
+                    raise SessionExpired
                 answer = await self._stored_answer(body, key, stored, incoming.envelope.headers)
                 yield answer or self._complete(incoming, body, extension, key, stored)
         except SessionBusy as error:

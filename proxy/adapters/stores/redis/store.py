@@ -243,6 +243,11 @@ class RedisStore:
     async def mark_unsaved(self, key: SessionKey, answer: bytes) -> None:
         await self._scripts.of_session("mark_unsaved", key, answer)
 
+    async def mark_ended(self, key: SessionKey) -> None:
+        name, life = keys.session(key) + keys.WAS, milliseconds(keys.REMEMBERED)
+        await self._connection.ask("history", "SET", name, 0, "NX", "PX", life)
+        self._connection.revision += 1
+
     async def take_place(self, key: SessionKey, ticket: str, most: int, lease: float) -> PlaceState:
         name = "take_place_to_compact" if ticket.startswith(COMPACTOR) else "take_place"
         answer: bytes = await self._scripts.of_session(name, key, ticket, most, milliseconds(lease))
