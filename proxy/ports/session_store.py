@@ -63,12 +63,18 @@ class Lookup(msgspec.Struct, frozen=True):
     """How many of that session's epochs in the lane are held."""
     hidden: int = 0
     """How many of its answers with hidden calls are held."""
+    generation: int = 0
+    """The store's generation when the look-up was made, in which those epochs and answers were read."""
     injected: bytes = b""
     """Digest of the session's injection that this process holds, if any."""
     joints: tuple[bytes, ...] = ()
     """For each of ``newest`` that is an answer, the hash of its joint (see `Joint`); otherwise empty."""
     first: str = ""
     """The tag of the conversation's first answer; a session kept under another tag may be noted there."""
+
+    def is_outdated(self, generation: int) -> bool:
+        """Whether something was held that the store may have lost when it answers in this generation."""
+        return generation != self.generation and (self.epochs > 0 or self.hidden > 0)
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -187,6 +193,14 @@ class TurnStore(Protocol):
         as such until it is looked up again.
 
         Returns None if other processes may write to the store too.
+        """
+        ...
+
+    def generation(self) -> int:
+        """Return a number that changes when the store may have lost its newest writes (it was reached anew).
+
+        What a look-up says is held counts only if the generation is still the same when its answer is there:
+        else others may have been written in the place of what was lost.
         """
         ...
 

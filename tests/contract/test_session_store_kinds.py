@@ -118,6 +118,7 @@ class TestRevision:
         self, write: Callable[[RedisStore], Awaitable[object]], server_url: str, clock: HandClock
     ) -> None:
         store = RedisStore(server_url, clock, 2.0, 1.0, linger=0.0)
+        await store.ping()  # makes all connections that are needed
         before = store.revision()
         await store.record(KEY, turn("u1", "a1", headerless=True), DAY)
         await found(store, "u1", "a1")
@@ -128,6 +129,7 @@ class TestRevision:
 
     async def test_appended_turns_in_their_line_leave_it(self, server_url: str, clock: HandClock) -> None:
         store = RedisStore(server_url, clock, 2.0, 1.0, linger=0.0)
+        await store.ping()
         before = store.revision()
         await store.take_place(KEY, "turn-1", 8, 20.0)
         await store.leave(KEY, "turn-1")

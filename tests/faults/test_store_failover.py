@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Generator
+from dataclasses import dataclass, field
 
 import pytest
 
 from proxy.adapters.stores.redis import RedisStore
 from proxy.cache import Memory
+from proxy.core.conversation.messages import root
+from proxy.core.dialects.chat.body import read_body
+from proxy.core.dialects.registry import CHAT
+from proxy.engine.intake.naming import Naming
+from proxy.engine.intake.reader import Reader
 from proxy.engine.memory.scope_cache import ScopeCache
+from proxy.engine.sessions.recognition import Recognition
+from proxy.engine.sessions.session_cache import SessionCache
 from proxy.errors import StoreUnavailable
-from proxy.ports import Changes
+from proxy.ports import Changes, Found, Lookup
 from tests.support.append_client import Appender, contents, error_code
 from tests.support.clients import Chats, making_chats, proxying
 from tests.support.network import relaying
@@ -22,14 +30,16 @@ from tests.support.stores import (
     KEY,
     HandClock,
     Server,
+    epoch,
     found,
     free_port,
+    hidden,
     serving,
     turn,
     valkey_command,
     wait_until,
 )
-from tests.support.upstreams import Model
+from tests.support.upstreams import COUNTER, Model
 
 
 @pytest.fixture
@@ -198,6 +208,138 @@ async def test_an_appended_turn_after_turns_were_lost_has_all_that_others_wrote_
                 assert contents(model.views()[-1])[::2] == told
 
 
+@dataclass
+class Worker:
+    """What a worker knows of one session when a request comes."""
+
+    store: RedisStore
+    naming: Naming = field(default_factory=lambda: Naming("secret", Memory()))
+    lookups: list[Lookup] = field(default_factory=list[Lookup])
+
+    def __post_init__(self) -> None:
+        find = self.store.find
+
+        async def noted(lookup: Lookup) -> Found:
+            self.lookups.append(lookup)
+            return await find(lookup)
+
+        self.store.find = noted
+        self.caller = self.naming.caller({b"authorization": b"Bearer a", b"x-unabridged-session": b"s"})
+        assert self.caller.key is not None
+        self.key = self.caller.key
+        self.recognition = Recognition(self.store, self.naming, SessionCache(Memory()), HandClock(), Memory())
+
+    async def knows(self) -> tuple[list[str], set[bytes]]:
+        """Return the ids of the epochs, and the answers with hidden calls."""
+        body = read_body(b'{"model": "m", "messages": [{"role": "user", "content": "Hello"}]}', 10)
+        history = await Reader(CHAT, COUNTER, Memory()).read(body, root())
+        session, log = await self.recognition.recognise(self.caller, history, "l", needs_store=True)
+        assert log is not None
+        return [each.id for each in log.epochs], set(session.hidden)
+
+    async def begins(self, name: str, seen: int) -> None:
+        await self.store.begin_epoch(self.key, epoch(name, lane="l"), seen, DAY)
+
+    async def hides(self, name: str) -> bytes:
+        await self.store.keep_hidden(self.key, hidden(name), DAY)
+        return hidden(name).hash
+
+
+@pytest.fixture
+async def two(workers: tuple[RedisStore, RedisStore]) -> tuple[Worker, Worker]:
+    here, there = map(Worker, workers)
+    await here.store.record(here.key, turn("u1", "a1"), DAY)
+    await here.begins("e1", 0)
+    await here.hides("a1")
+    for each in (here, there) * 2:
+        assert await each.knows() == (["e1"], {hidden("a1").hash})
+    return here, there
+
+
+async def test_a_plan_that_others_made_in_place_of_a_lost_one_counts_for_all(
+    valkey: Server, two: tuple[Worker, Worker], clock: HandClock
+) -> None:
+    here, there = two
+    valkey.run("SAVE")
+    await here.begins("lost", 1)
+    assert (await here.knows())[0] == ["e1", "lost"]
+    await asyncio.to_thread(come_back_as_saved, valkey)
+    await follow(clock, here.store, there.store)
+    await there.begins("e2", 1)
+    for each in (here, there) * 2:
+        assert (await each.knows())[0] == ["e1", "e2"]
+
+
+async def test_a_plan_that_is_lost_is_written_again_by_who_knows_it(
+    valkey: Server, two: tuple[Worker, Worker], clock: HandClock
+) -> None:
+    here, there = two
+    valkey.run("SAVE")
+    await here.begins("e2", 1)
+    await here.knows()
+    await asyncio.to_thread(come_back_as_saved, valkey)
+    await follow(clock, here.store, there.store)
+    assert (await here.knows())[0] == ["e1", "e2"]
+    assert here.lookups[-1].epochs == 0
+    await here.knows()
+    assert here.lookups[-1].epochs == 1, "so it is to be written"
+
+
+async def test_hidden_calls_that_are_lost_are_the_same_for_all_workers(
+    valkey: Server, two: tuple[Worker, Worker], clock: HandClock
+) -> None:
+    here, there = two
+    valkey.run("SAVE")
+    lost = await here.hides("lost")
+    assert lost in (await here.knows())[1]
+    await asyncio.to_thread(come_back_as_saved, valkey)
+    await follow(clock, here.store, there.store)
+    new = await there.hides("new")
+    for each in (here, there) * 2:
+        assert (await each.knows())[1] == {hidden("a1").hash, lost, new}
+
+
+async def test_a_store_that_comes_back_while_it_is_asked_is_asked_again(
+    valkey: Server, two: tuple[Worker, Worker], clock: HandClock
+) -> None:
+    here, there = two
+    valkey.run("SAVE")
+    await here.begins("lost", 1)
+    await here.knows()
+    find = here.store.find
+
+    async def interrupted(lookup: Lookup) -> Found:
+        here.store.find = find
+        await asyncio.to_thread(come_back_as_saved, valkey)
+        await follow(clock, there.store)
+        await there.begins("e2", 1)
+        return await here.store.find(lookup)
+
+    here.store.find = interrupted
+    assert (await here.knows())[0] == ["e1", "e2"]
+
+
+async def test_a_connection_that_breaks_costs_one_whole_reading_of_a_session(
+    valkey: Server, clock: HandClock
+) -> None:
+    async with relaying(valkey.socket) as way:
+        store = RedisStore(way.url, clock, timeout=PATIENCE, rest=1.0, linger=0.0)
+        here = Worker(store)
+        await store.record(here.key, turn("u1", "a1"), DAY)
+        await here.begins("e1", 0)
+        for _ in range(3):
+            await here.knows()
+        before = store.revision()
+        way.part()
+        await asyncio.sleep(0.1)
+        before_it = len(here.lookups)
+        for _ in range(3):
+            assert (await here.knows())[0] == ["e1"]
+        assert store.revision() != before
+        assert [each.epochs for each in here.lookups[before_it:]] == [1, 0, 1, 1]
+        await store.aclose()
+
+
 # --- a store that comes back empty: nobody answers a client that appends without its history ---
 
 
@@ -219,12 +361,14 @@ async def test_a_session_that_the_store_has_lost_whole_is_over_for_who_appends_t
             else:
                 await asyncio.to_thread(come_back_as_saved, valkey)
 
-            async def refused() -> str:
-                return error_code(await here.ask("What am I allergic to?"))
+            for appender in (here, here, stranger):
 
-            await until("session_expired", refused)
-            assert error_code(await here.ask("What am I allergic to?")) == "session_expired"
-            assert error_code(await stranger.ask("What am I allergic to?")) == "session_expired"
+                async def refused(appender: Appender = appender) -> str:
+                    answer = await appender.ask("What am I allergic to?")
+                    assert answer.status_code != 200
+                    return error_code(answer)
+
+                await until("session_expired", refused)
             assert len(model.chats) == turns
 
 

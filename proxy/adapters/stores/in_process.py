@@ -68,6 +68,10 @@ class InProcessStore:
         """Return None: a lookup here costs nothing, so callers need not avoid it."""
         return None
 
+    def generation(self) -> int:
+        """Return 0: nothing is lost but with the process."""
+        return 0
+
     async def find(self, lookup: Lookup) -> Found:
         sid, tag, joint, place = lookup.sid, "", b"", None
         if sid is None:

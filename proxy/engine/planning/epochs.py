@@ -293,7 +293,7 @@ class Epochs:
             by_units=by_units,
         )
         epoch = change.epoch(self._clock.now())
-        log = EpochLog((*log.epochs, epoch), log.saved)
+        log = replace(log, epochs=(*log.epochs, epoch))
         view = view_tokens(decision.plan, request.chain.tokens)
         begun = replace(decision, view_tokens=view, epoch=epoch, number=epoch.number, log=log)
         unsaved = replace(begun, degraded=(*decision.degraded, "epoch-not-saved"))
@@ -353,10 +353,10 @@ class Epochs:
                 raise StoreUnavailable("The session is gone.")
             elif written[0].id != epochs[place].id:
                 epochs = (*epochs[:place], *written)
-                return EpochLog(epochs, len(epochs))
+                return replace(log, epochs=epochs, saved=len(epochs))
             else:
                 place += 1
-        return EpochLog(epochs, len(epochs))
+        return replace(log, epochs=epochs, saved=len(epochs))
 
 
 def _was_decided(epoch: Epoch, request: Request, stage: Stage) -> bool:

@@ -6,12 +6,14 @@ message only, the session is recognised by the place of the answer, and continue
 """
 
 import secrets
+from collections.abc import Sequence
+from contextlib import suppress
 
 from msgspec.structs import replace
 
 from proxy.cache import Lru, Memory
 from proxy.core.conversation.messages import Message, has_only_lost, suffix
-from proxy.core.conversation.records import Joint, Suffix
+from proxy.core.conversation.records import HiddenCalls, Joint, Suffix
 from proxy.engine.intake.history import History
 from proxy.engine.intake.naming import Caller, Naming
 from proxy.engine.sessions.session_cache import (
@@ -22,7 +24,7 @@ from proxy.engine.sessions.session_cache import (
     SessionState,
 )
 from proxy.errors import StoreUnavailable
-from proxy.ports import Clock, Found, Lookup, SessionKey, TurnStore
+from proxy.ports import UNRECORDED, Clock, Found, Lookup, SessionKey, TurnStore
 
 _ASKED = 64
 """Most chain hashes, newest first, that are looked up to recognise a session."""
@@ -60,10 +62,10 @@ class Recognition:
         own, is_joined, is_newest, place = self._own(caller, tag, history)
         key = caller.key
         cached, entry = self.cache.of_lane(own, lane) if own else (CachedSession(), CachedLane(lane))
-        held = entry.log
         # Where this process gave the newest answer, its session's tag is where others that gave it are found.
         asked = own.tag if own and is_newest else tag
         lookup = self._lookup(history, asked, key, own, cached, entry)
+        held = entry.log and entry.log.in_generation(lookup.generation)
         revision = self._store.revision()
         may_be_certain = own is not None and is_newest and revision is not None
         certain = cached.known(lookup, revision, self._clock.now()) if may_be_certain else None
@@ -80,12 +82,16 @@ class Recognition:
                 key = SessionKey(tag, secrets.token_hex(8))  # several sessions gave the answer
             if key != own:
                 (cached, entry), held, is_joined = self.cache.of_lane(key, lane), None, False
-        if found is not None and not (cached.holds(entry) and self.cache.follows(key, cached, found)):
-            # The session has ended in the store, or has been deleted here while that was asked.
+        if found is not None and (
+            lookup.is_outdated(self._store.generation())
+            or not (cached.holds(entry) and self.cache.follows(key, cached, found))
+        ):
+            # The store may have lost what was not asked for; or the session has ended there, or has been
+            # deleted here, while that was asked.
             return await self.recognise(caller, history, lane, needs_store=needs_store)
         is_news = revision is not None or bool(found and found.hidden) or bool(cached.hidden)
         if found is not None and found is not certain and is_news:
-            self.cache.learn(key, cached, lookup, found, revision)
+            await self._write_again(key, self.cache.learn(key, cached, lookup, found, revision))
         state = SessionState(
             tenant=caller.tenant,
             key=key,
@@ -98,7 +104,7 @@ class Recognition:
             cached=cached,
             lane=entry,
         )
-        return state, self._epochs(key, lane, entry, found, held)
+        return state, self._epochs(key, entry, lookup, found, held)
 
     def _lookup(
         self,
@@ -113,6 +119,7 @@ class Recognition:
 
         What this process has ``cached`` of its ``own`` session is not asked for again.
         """
+        generation = self._store.generation()
         return Lookup(
             tag=tag,
             sid=key.sid if key else None,
@@ -120,8 +127,9 @@ class Recognition:
             uncounted=tuple(history.uncounted),
             lane=entry.id,
             held=own.sid if own else "",
-            epochs=entry.log.saved if entry.log else 0,
-            hidden=cached.hidden_saved,
+            epochs=entry.log.in_generation(generation).saved if entry.log else 0,
+            hidden=cached.hidden_in(generation),
+            generation=generation,
             injected=cached.injection.injection.digest if cached.injection else b"",
         )
 
@@ -184,21 +192,36 @@ class Recognition:
         first = self._naming.former_tag(caller.former, first_joint) if first_joint else ""
         return await self._store.move(former, tag, caller.tenant, first)
 
+    async def _write_again(self, key: SessionKey, lost: Sequence[HiddenCalls]) -> None:
+        """Write hidden calls that the store has lost, so that all workers send the same for their answers."""
+        with suppress(StoreUnavailable):
+            for hidden in lost:
+                await self._store.keep_hidden(key, hidden, UNRECORDED)
+
     def _epochs(
-        self, key: SessionKey, lane: str, entry: CachedLane, found: Found | None, held: EpochLog | None
+        self,
+        key: SessionKey,
+        entry: CachedLane,
+        lookup: Lookup,
+        found: Found | None,
+        held: EpochLog | None,
     ) -> EpochLog | None:
         """Return a lane's epochs from the store's answer and those ``held`` here before it."""
         if found is None:
             return held or entry.log
+        generation = lookup.generation
         if held is not None and found.sid == key.sid and not found.epochs:
-            return entry.log or held  # unchanged, or extended by another request
-        if held is None or found.epochs:
+            if entry.log is not None and entry.log.generation == generation:
+                return entry.log  # unchanged, or extended by another request
+        elif held is None or found.epochs:
             # The store's epochs take precedence: ours that it did not accept give way to those of others.
-            epochs = (*(held.epochs[: held.saved] if held and found.sid == key.sid else ()), *found.epochs)
-            held = EpochLog(epochs, len(epochs))
-        elif found.sid != key.sid:
-            held = EpochLog(held.epochs, 0)
-        return self.cache.keep_log(key, lane, held)
+            stored = (*(held.epochs[: held.saved] if held and found.sid == key.sid else ()), *found.epochs)
+            ours = held.epochs if held else ()
+            is_behind = [each.id for each in stored] == [each.id for each in ours[: len(stored)]]
+            held = EpochLog(ours if is_behind else stored, len(stored), generation)
+        else:
+            held = EpochLog(held.epochs, 0, generation)
+        return self.cache.keep_log(key, entry.id, held)
 
     def _own(self, caller: Caller, tag: str, history: History) -> tuple[SessionKey | None, bool, bool, int]:
         """Find the session that a header names, else that in which this process gave an answer of the chain.

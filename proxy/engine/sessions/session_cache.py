@@ -38,6 +38,12 @@ class EpochLog(msgspec.Struct, frozen=True):
 
     epochs: tuple[Epoch, ...] = ()
     saved: int = 0
+    generation: int = 0
+    """The generation of the store in which it held these (:meth:`proxy.ports.TurnStore.generation`)."""
+
+    def in_generation(self, generation: int) -> "EpochLog":
+        """Return the epochs as they count now: none as saved where the store may have lost some."""
+        return self if self.generation == generation else EpochLog(self.epochs, 0, generation)
 
 
 def head_hash(head: tuple[bytes, ...], tokens: int) -> int:
@@ -143,6 +149,8 @@ class CachedSession(msgspec.Struct):
     mapping, so it is replaced and never changed."""
     hidden_saved: int = 0
     """How many of the store's this process has read. Those that it gave itself may not be there yet."""
+    hidden_generation: int = 0
+    """The generation of the store in which it read them."""
     hidden_bytes: int = 0
     is_turn_lost: bool = False
     """Whether the newest turn could not be written. The next answer says so, and the next body heals it."""
@@ -231,13 +239,25 @@ class CachedSession(msgspec.Struct):
         if hidden.hash not in self.hidden:
             self._add_hidden(hidden)
 
-    def learn_hidden(self, found: Found, sid: str, *, held: int) -> None:
-        """Take over the store's hidden calls, which take precedence, without the first ``held`` of them."""
+    def hidden_in(self, generation: int) -> int:
+        """Return how many of the store's hidden calls are known to be read."""
+        return self.hidden_saved if self.hidden_generation == generation else 0
+
+    def learn_hidden(self, found: Found, sid: str, *, held: int, generation: int = 0) -> list[HiddenCalls]:
+        """Take over the store's hidden calls, which take precedence, without the first ``held`` of them.
+
+        Returns those known here that the store has lost, or never got, where that can be told.
+        """
         if found.sid != sid:
             self.hidden_saved = 0  # the store does not have the session, or not yet
-        elif found.hidden:
-            self.hidden_saved = max(self.hidden_saved, held + len(found.hidden))
+            return []
+        before, stored = self.hidden_in(generation), {each.hash for each in found.hidden}
+        is_anew = generation != self.hidden_generation
+        lost = [each for each in self.hidden.values() if is_anew and each.hash not in stored]
+        self.hidden_saved, self.hidden_generation = max(before, held + len(found.hidden)), generation
+        if found.hidden:
             self._add_hidden(*found.hidden)
+        return lost
 
     def _add_hidden(self, *added: HiddenCalls) -> None:
         self.hidden = {**self.hidden, **{each.hash: each for each in added}}
@@ -363,7 +383,7 @@ class SessionCache:
             return False
         if begun and (stored is None or stored.created != begun):
             for lane in session.lanes.values():
-                lane.log = lane.log and EpochLog(lane.log.epochs)
+                lane.log = lane.log and replace(lane.log, saved=0)
         if stored is not None:
             session.begun, session.anew = stored.created, 0.0
         return True
@@ -374,20 +394,27 @@ class SessionCache:
 
     def learn(
         self, key: SessionKey, session: CachedSession, lookup: Lookup, found: Found, revision: int | None
-    ) -> None:
-        """Store the result of a look-up; with a ``revision`` it may answer the next one, else none may."""
-        session.learn_hidden(found, key.sid, held=lookup.hidden if lookup.held == key.sid else 0)
+    ) -> list[HiddenCalls]:
+        """Store the result of a look-up; with a ``revision`` it may answer the next one, else none may.
+
+        Returns the hidden calls that the store has lost.
+        """
+        held = lookup.hidden if lookup.held == key.sid else 0
+        lost = session.learn_hidden(found, key.sid, held=held, generation=lookup.generation)
         session.learn_lookup(key.sid, lookup, found, revision)
         self.keep(key, session)
+        return lost
 
     def keep_log(self, key: SessionKey, lane: str, log: EpochLog) -> EpochLog:
         """Store a lane's epochs and return the epochs then known.
 
-        These are more than were given where another request of the session has added some in the meantime.
+        These are more than were given where another request of the session has added some in the meantime,
+        unless the store may have lost those.
         """
         (session, entry), epochs = self.of_lane(key, lane), log.epochs
         before = entry.log.epochs if entry.log is not None else ()
-        if entry.log is not None and len(before) > len(epochs) and before[: len(epochs)] == epochs:
+        is_extended = len(before) > len(epochs) and before[: len(epochs)] == epochs
+        if entry.log is not None and is_extended and entry.log.generation == log.generation:
             return entry.log
         is_longer = before == epochs[: len(before)]
         new = epochs[len(before) :] if is_longer else epochs

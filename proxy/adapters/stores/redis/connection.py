@@ -73,8 +73,10 @@ class Connection:
     ) -> None:
         self.revision = 0
         """Changes when a write other than a turn may have happened, or a call has failed."""
+        self.generation = 0
+        """Changes when a connection is made: the server behind it may have lost its newest writes."""
         self._timed = timed
-        self._timeouts = Timeouts(AdaptiveTimeout(timeout), AdaptiveTimeout(timeout), breaker.succeeded)
+        self._timeouts = Timeouts(AdaptiveTimeout(timeout), AdaptiveTimeout(timeout), self._reached)
         pool, is_cluster = connection_pool(url.replace(CLUSTER, "://", 1), self._timeouts), CLUSTER in url
         self._server = (Cluster if is_cluster else Server)(pool, self._timeouts, breaker)
         linger = min(linger, timeout / 2)
@@ -83,6 +85,10 @@ class Connection:
         """Digests of the scripts that the server is known to have."""
         self._timeout = timeout
         self._breaker = breaker
+
+    def _reached(self) -> None:
+        self.generation += 1
+        self._breaker.succeeded()
 
     @contextmanager
     def patience(self) -> Generator[None]:

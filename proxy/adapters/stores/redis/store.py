@@ -81,9 +81,13 @@ class RedisStore:
     def revision(self) -> int | None:
         """Return a number that changes when anything but a turn is written by this store, or a call fails.
 
-        Returns None if other processes may write to the server.
+        It also changes with the generation. Returns None if other processes may write to the server.
         """
-        return self._connection.revision if self._is_ours else None
+        return self._connection.revision + self._connection.generation if self._is_ours else None
+
+    def generation(self) -> int:
+        """Return the number of connections made so far."""
+        return self._connection.generation
 
     async def find(self, lookup: Lookup) -> Found:
         """Find a session with its epochs and counts by one script, or two if it is kept under another tag."""
