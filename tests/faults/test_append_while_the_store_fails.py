@@ -175,3 +175,18 @@ async def test_a_history_with_a_hole_is_not_sent(durable: Server, model: Model, 
         durable.run("HDEL", nodes, names[0])
         assert error_code(await append(url, user("third"))) == "history_unavailable"
         assert len(model.chats) == 2
+
+
+async def test_a_session_whose_messages_were_evicted_is_over(durable: Server, model: Model) -> None:
+    async with (
+        proxying(model.url, store=durable.url) as url,
+        proxying(model.url, store=durable.url) as other,
+    ):
+        for text in ("first", "second"):
+            await append(url, user(text))
+        (nodes,) = durable.run("KEYS", "u1:*:nodes")
+        durable.run("DEL", nodes)
+        for each in (url, other) * 2:
+            response = await append(each, user("third"))
+            assert (response.status_code, error_code(response)) == (410, "session_expired")
+        assert len(model.chats) == 2

@@ -281,6 +281,8 @@ class Appends:
                 raise SessionExpired
             begun = Appended(root(), b"", root(), retry_key, pins, inject)
             return replace(incoming, body=body.raw, arrived=arrived, appended=begun)
+        if session.tip and session.tip not in stored.nodes:
+            raise SessionExpired  # its messages are gone, as where the store evicts keys
         if self._is_retry(session, stored.nodes, messages[head:], incoming.envelope.headers):
             after = session.newest_from
         else:
