@@ -31,7 +31,7 @@ from proxy.engine.background import is_being_cancelled
 from proxy.engine.flow import Request
 from proxy.errors import SearchUnavailable, StoreUnavailable
 from proxy.ports import Passage, Search, TokenCounter
-from proxy.telemetry import Metrics, log_fault
+from proxy.telemetry import Metrics, log_fault, log_warning
 
 _RANKED = 100
 """Most passages that a search ranks."""
@@ -120,9 +120,11 @@ class Recaller:
         try:
             async with asyncio.timeout(_SEARCH_SECONDS):
                 return await remembered(self.request, wanted.query, room)
-        except (SearchUnavailable, StoreUnavailable, TimeoutError) as error:
+        except (StoreUnavailable, TimeoutError) as error:
+            log_warning("what is remembered could not be searched", code=type(error).__name__)
+        except SearchUnavailable as error:
             log_fault("what is remembered could not be searched", error)
-            return ""
+        return ""
 
     async def _from_here(self, wanted: Wanted, room: int) -> tuple[str, str]:
         """Return what was cut from this conversation, as asked for, and how it was found."""

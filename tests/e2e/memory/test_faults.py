@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from proxy.core.recall.tool import NAME
 from tests.support.canaries import logged
 from tests.support.clients import Chat, Chats, admin
 from tests.support.remembering import (
@@ -155,6 +156,29 @@ async def test_a_session_that_begins_while_the_store_is_away_begins_without_and_
             assert prelude(model.views()[-1]) == ""
             await answered(chat, "And now?")
             assert prelude(model.views()[-1]) == ""
+
+
+async def test_a_search_of_memory_while_the_store_is_away_finds_nothing_and_is_no_fault_of_ours(
+    model: RememberingModel, tmp_path: Path, chats: Chats
+) -> None:
+    rules = "channel_every = 1\n[recall]\nenabled = true"
+    with serving(valkey_command()) as store:
+        async with remembering(model, tmp_path, rules, store=store.url, store_timeout=0.3) as url:
+            await ana_speaks(model, url, chats)
+
+            async def recall_without_store(exchange: Exchange) -> None:
+                store.kill()
+                await exchange.answer_json(
+                    completion(calling(("r1", NAME, '{"query": "Where does Ana live?"}')))
+                )
+
+            with logged() as lines:
+                model.replies += [recall_without_store, said("I cannot know.")]
+                answer = await person(chats, url, X_Unabridged_Session="two").ask("Where do I live?")
+                assert answer.json()["choices"][0]["message"]["content"] == "I cannot know."
+            told = [line for line in lines if "what is remembered could not be searched" in line]
+            assert ['"warning"' in line for line in told] == [True]
+            assert not any('"error"' in line for line in lines)
 
 
 async def test_what_the_store_does_not_take_of_a_reading_is_read_again(
