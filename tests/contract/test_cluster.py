@@ -15,6 +15,7 @@ from proxy.adapters.stores import open_store
 from proxy.adapters.stores.redis import RedisStore, keys
 from proxy.adapters.stores.redis.breaker import Rejected
 from proxy.adapters.stores.redis.scripts import sources
+from proxy.core.conversation.records import Suffix
 from proxy.core.economics.bill import Bill
 from proxy.core.memory.records import Scope, ScopeKind
 from proxy.errors import SettingsError, StoreUnavailable
@@ -108,7 +109,8 @@ async def everything(store: RedisStore, key: SessionKey) -> None:
     await store.bills.add_to_hour(HOUR, {"m": Bill(requests=1).amounts()}, Group("w", 1))
     for write in WRITES:
         await write(store, key)
-    began = turn("u1", "a1", headerless=True, joint=joint("u1", "a1", first="ff"))
+    places = {"ee": Suffix(key.tag, b"h" * 32, 2)}
+    began = turn("u1", "a1", headerless=True, joint=joint("u1", "a1", first="ff"), suffixes=places)
     await store.record(key, began, DAY)
     for sid in (key.sid, None):
         await found(store, "u1", "a1", "u2", sid=sid, tag=key.tag, first="" if sid else "ff")
@@ -140,7 +142,8 @@ async def test_each_script_touches_one_slot_and_there_what_it_was_handed_alone(
             handed = words[1 : 1 + int(words[0])]
             ran.add(name)
             assert len({key_slot(each.encode()) for each in handed}) == 1
-            is_one_key = handed in ([keys.SESSIONS], [keys.first("ff")], [keys.hour(HOUR)])
+            alone = ([keys.SESSIONS], [keys.first("ff")], [keys.suffixes("ee")], [keys.hour(HOUR)])
+            is_one_key = handed in alone
             assert buckets & set(handed) or is_one_key, "a node refuses a slot on its way"
         else:
             is_part = any(

@@ -239,3 +239,10 @@ class TestSuffixes:
         await store.record(KEY, turn("u1", "a1", suffixes={"ab": place}), ttl=0.05)
         await pass_time(clock, 0.1)
         assert await store.suffixes("ab") == []
+
+    async def test_a_session_that_is_deleted_leaves_the_places_of_others(self, store: SessionStore) -> None:
+        one, two = Suffix(KEY.tag, b"1" * 32, 2), Suffix(OTHER.tag, b"2" * 32, 4)
+        await store.record(KEY, turn("u1", "a1", suffixes={"ab": one, "cd": one}), DAY)
+        await store.record(OTHER, turn("u1", "a1", suffixes={"ab": two}), DAY)
+        await store.delete(KEY)
+        assert [await store.suffixes(tag) for tag in ("ab", "cd")] == [[two], []]

@@ -14,6 +14,7 @@ that a script can use them together. Law 6 depends on the tag, which is derived 
 | `u1:{tag}:<sid>:counts` | hash | chain hash → counted tokens (`+` before those of an answer of ours) |
 | `u1:{tag}:<sid>:partial` | set | chain hashes of answers that were cut off |
 | `u1:{tag}:<sid>:beside` | set | chain hashes of messages that began a branch beside the main one |
+| `u1:{tag}:<sid>:noted` | set | what `suffix` keys note of the session, each after its tag |
 | `u1:{tag}:<sid>:summaries` | hash | content address → summary |
 | `u1:{tag}:<sid>:lanes` | set | the lanes that have epochs |
 | `u1:{tag}:<sid>:epochs:<lane>` | list | the lane's Epochs, in the order written |
@@ -130,7 +131,8 @@ HIDDEN: Final = ":hidden"
 HIDES: Final = ":hides"
 BILL: Final = ":bill"
 HASHES: Final = (NODES, TEXTS, COUNTS, SUMMARIES, BILL)
-SETS: Final = (PARTIAL, BESIDE, LANES, HIDES)
+NOTED: Final = ":noted"
+SETS: Final = (PARTIAL, BESIDE, LANES, HIDES, NOTED)
 PARTS: Final = (*HASHES, *SETS, HIDDEN)
 """The parts of a session that live as long as it does, as do the epochs of its lanes."""
 WRITER: Final = "by "

@@ -178,9 +178,9 @@ class Scripts:
         await self._run(self._scripts["ping"], [keys.PROBE], ())
 
     async def record(
-        self, codec: Codec, key: SessionKey, turn: Turn, lives: keys.Lives
+        self, codec: Codec, key: SessionKey, turn: Turn, noted: Arguments, lives: keys.Lives
     ) -> tuple[Recorded, str]:
-        """Write a turn; if all of it was written before, nothing changes.
+        """Write a turn, and what is ``noted`` of it elsewhere; if it was written before, nothing changes.
 
         `turns` counts completed answers that were new. Also returns the tag of the session's first answer if
         the session is to be noted there again, because it was renewed; else an empty one.
@@ -190,7 +190,7 @@ class Scripts:
         for record, nodes in pieces(codec, turn):
             # Somebody waits for pieces other than the last, and for late or appended turns.
             is_urgent = not record or turn.is_late or turn.begun_at is not None
-            joint = turn.joint if record else None
+            joint, notes = (turn.joint, noted) if record else (None, ())
             found_by = (joint.hash, joint.user.hex(), joint.first) if joint else (b"", "", "")
             answered_at = keys.milliseconds(turn.session.updated) if turn.is_late else ""
             tip = turn.session.tip if turn.advances_tip else b""
@@ -200,7 +200,7 @@ class Scripts:
                 *(key.sid, record, turn.session.created, tip, *lives),
                 *(int(turn.headerless), int(turn.begun_at is not None), turn.begun_at or b""),
                 *(secrets.token_bytes(8), *found_by, int(turn.is_joined), int(turn.may_have_ended)),
-                *(answered_at, len(outer), *outer, *nodes),
+                *(answered_at, len(outer), len(notes), *outer, *notes, *nodes),
             )
             said, first = answer
             recorded = Recorded(said.decode())

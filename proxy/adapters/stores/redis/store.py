@@ -149,10 +149,15 @@ class RedisStore:
 
     async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:
         lives, first = keys.lives(ttl), turn.joint.first if turn.joint else ""
-        recording = self._scripts.record(self._codec(key), key, turn, lives)
+        places = {
+            tag: b"%b/%d/%b" % (place.tag.encode(), place.length, place.before)
+            for tag, place in turn.suffixes.items()
+        }
+        noted = [b"%b/%b" % (tag.encode(), place) for tag, place in places.items()]
+        recording = self._scripts.record(self._codec(key), key, turn, noted, lives)
         notes = [
-            self._note("note_suffix", keys.suffixes(tag), _noted(suffix), lives.session)
-            for tag, suffix in turn.suffixes.items()
+            self._note("note_suffix", keys.suffixes(tag), place, lives.session)
+            for tag, place in places.items()
         ]
         if first:
             notes.append(self._note("note_first", keys.first(first), key.tag, lives.session))
@@ -226,10 +231,13 @@ class RedisStore:
 
     async def delete(self, key: SessionKey) -> bool:
         """Delete a session and its entry in the listing, except the mark that it existed."""
-        was_there, first = await self._scripts.of_bucket("delete", key, key.sid)
+        was_there, first, noted = await self._scripts.of_bucket("delete", key, key.sid)
         if first:
-            noted = keys.first(first.decode(errors="replace"))
-            await self._scripts.of_key("note_first", noted, key.tag, 0)  # a ttl of 0 removes it
+            name = keys.first(first.decode(errors="replace"))
+            await self._scripts.of_key("note_first", name, key.tag, 0)  # a ttl of 0 removes it
+        for each in noted:
+            tag, place = each.split(b"/", 1)
+            await self._scripts.of_key("note_suffix", keys.suffixes(tag.decode()), place, 0)
         await self._listing.written()  # updates that are still under way would add it again
         await self._listing.remove([key])
         return bool(was_there)
@@ -354,11 +362,6 @@ class RedisStore:
         """Close all connections, once all used sessions are in the listing."""
         await self._listing.written()
         await self._connection.aclose()
-
-
-def _noted(suffix: Suffix) -> bytes:
-    """Encode a place for the list in which it is noted."""
-    return b"%b/%d/%b" % (suffix.tag.encode(), suffix.length, suffix.before)
 
 
 def _warn_of_newer_release(key: SessionKey) -> None:

@@ -13,8 +13,9 @@ local joint, user_message = ARGV[11], ARGV[12]  -- the answer's joint, and the m
 local first_tag = ARGV[13]            -- tag of the session's first answer, if the session is noted there
 local may_have_ended = ARGV[15] == '1' -- whether the session was known, and could not be asked for
 local answered_at = tonumber(ARGV[16]) -- of a turn that is written late (milliseconds since 1970), else nil
-local parents = 18                    -- from here on the nodes' parents outside of the turn
-local first = parents + ARGV[17]      -- from here on the nodes, five arguments each
+local parents = 19                    -- from here on the nodes' parents outside of the turn
+local noted = parents + ARGV[17]      -- from here on what is noted of the session in `suffix` keys
+local first = noted + ARGV[18]        -- from here on the nodes, five arguments each
 
 local names = {'life', 'news', 'count', 'first', unpack(FIELDS)}
 local fields = {}                     -- the session's fields, with the changes of this turn
@@ -41,7 +42,7 @@ if (may_have_ended or answered_at) and not fields.record and redis.call('EXISTS'
   if deleted_at and (may_have_ended or answered_at < tonumber(deleted_at)) then return {'torn', false} end
 end
 local continues = ARGV[14] == '1'     -- whether the turn continues what is known: here, found by a joint
-for i = parents, first - 1 do
+for i = parents, noted - 1 do
   if redis.call('HEXISTS', session .. NODES, ARGV[i]) == 0 then
     -- A server that was full may have dropped all of them; their counts would go on to say that they are there.
     if redis.call('EXISTS', session .. NODES) == 0 then redis.call('DEL', session .. COUNTS) end
@@ -110,6 +111,10 @@ for i = first, #ARGV, 5 do
   end
 end
 if #counts > 0 then redis.call('HSET', session .. COUNTS, unpack(counts)) end
+if noted < first then
+  redis.call('SADD', session .. NOTED, unpack(ARGV, noted, first - 1))
+  must_renew = true
+end
 
 -- Readers that have read the other messages read only those in `news`. A new `life` tells them that the others
 -- may have changed.
@@ -136,7 +141,7 @@ if record ~= '' then
   end
   local moves_tip = tip ~= '' and (appended or old_tip == '' or (continues and is_new[tip]))
   if moves_tip then set('tip', tip) end
-  for i = parents, first - 1 do
+  for i = parents, noted - 1 do
     if moves_tip and has_side_branches then redis.call('SREM', session .. BESIDE, ARGV[i]) end
   end
   for i = first, #ARGV, 5 do

@@ -86,10 +86,10 @@ return {redis.call('HMGET', session, unpack(FIELDS)), redis.call('LINDEX', sessi
 
 --- delete
 -- Delete a session, or what was written before its first turn, except the mark that it existed. Returns how many
--- keys it had, and the tag of its first answer, under which its own tag is noted.
+-- keys it had, the tag of its first answer, under which its own tag is noted, and what else is noted of it.
 local session, tips, bucket = KEYS[1], KEYS[2], KEYS[3]
 local sid = ARGV[1]
-local first, deleted = redis.call('HGET', session, 'first'), 0
+local first, noted, deleted = redis.call('HGET', session, 'first'), redis.call('SMEMBERS', session .. NOTED), 0
 for _, lane in ipairs(redis.call('SMEMBERS', session .. LANES)) do redis.call('DEL', session .. EPOCHS .. lane) end
 for _, part in ipairs({'', unpack(PARTS)}) do deleted = deleted + redis.call('DEL', session .. part) end
 redis.call('DEL', session .. LINE, session .. LEASES, session .. CLAIMS)
@@ -100,7 +100,7 @@ for i = 1, #entries, 2 do
   end
 end
 if deleted > 0 then redis.call('SET', session .. WAS, string.format('%.0f', now()), 'PX', REMEMBERED) end
-return {deleted, first}
+return {deleted, first, noted}
 
 --- first
 -- Returns the tags of the sessions whose first answer has this tag.
@@ -115,9 +115,10 @@ if redis.call('SISMEMBER', first, tag) == 0 and redis.call('SCARD', first) < 2 t
 if redis.call('PTTL', first) < ttl then redis.call('PEXPIRE', first, ttl) end
 
 --- note_suffix
--- Note a place of a session, as the newest under its tag.
+-- Note a place of a session, as the newest under its tag, or remove it (ttl 0).
 local places, place, ttl = KEYS[1], ARGV[1], tonumber(ARGV[2])
 redis.call('LREM', places, 0, place)
+if ttl == 0 then return end
 redis.call('LPUSH', places, place)
 redis.call('LTRIM', places, 0, SUFFIXES - 1)
 if redis.call('PTTL', places) < ttl then redis.call('PEXPIRE', places, ttl) end
