@@ -108,6 +108,16 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return self.budget.head + self.chain.tokens.total
 
     @property
+    def may_stand_alone(self) -> bool:
+        """Whether no request may ever continue from what is cut here.
+
+        So it is with requests for titles, and with one whose client has dropped its oldest messages.
+        """
+        if self.history.suffix is not None:
+            return self.conditions.head_sent == 0
+        return self.session.is_aside
+
+    @property
     def shown(self) -> int | None:
         """How many of the tokens are of images, audio and files; None where nobody can count all tokens."""
         return None if self.history.body.is_added_to else self.chain.shown

@@ -20,11 +20,13 @@ from tests.support.upstreams import (
     Message,
     Model,
     completion,
+    count_tokens,
     events,
     said,
 )
 
 LONG = "Tell me all of it, please. " * 30
+COSTS = "[economy]\nenabled = true\n"
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +133,22 @@ class TestCut:
         bill = await bill_of(url, requests=12)
         assert 0 < bill["would_have_failed"] < 12
         assert bill["dollars"]["saved"] < bill["dollars"]["without"] < bill["dollars"]["answers"]
+
+    async def test_what_a_client_rewrites_would_have_been_read_anew(
+        self, chats: Chats, model: Model, small: Small
+    ) -> None:
+        model.caches = True
+        chat, paid = talker(chats, await small(3_000, summaries=False, extra=COSTS)), 0.0
+        for number in range(20):
+            rewritten = [{"role": "user", "content": f"Since {number} minutes"}]
+            chat.messages = [*rewritten, *chat.messages[1:], user(f"Question {number}: {LONG}")]
+            paid += FRESH * count_tokens({"messages": chat.messages})
+            await chat.say()
+        bill = await bill_of(chat.url, requests=20)
+        output = bill["tokens"]["output"] * OUTPUT
+        assert bill["tokens"]["cached"] == 0
+        assert bill["tokens"]["sent"] < bill["tokens"]["received"]
+        assert bill["dollars"]["without"] == pytest.approx(paid + output, rel=0.01)
 
     @pytest.mark.parametrize("shadow", [False, True], ids=["cut", "in shadow"])
     async def test_where_a_provider_writes_nothing_to_its_cache_no_dearer_write_is_saved(

@@ -213,6 +213,22 @@ async def test_another_system_prompt_makes_the_cache_cold(model: Model, chats: C
         assert told(await chat.ask("And?"), "epoch") == "1"
 
 
+async def test_what_a_client_rewrites_is_cached_nowhere_and_trim_does_not_wait_for_it(
+    model: Model, chats: Chats, tmp_path: Path
+) -> None:
+    path = write_policy(tmp_path, "thrifty", POLICY)
+    async with proxying(model.url, policy=str(path)) as url:
+        chat, response = chats(url, X_Unabridged_Session="rewritten"), None
+        chat.messages.append({"role": "user", "content": ""})
+        for number in range(40):
+            chat.messages[0] = {"role": "user", "content": f"It is {number} past nine."}
+            response = await chat.ask(f"Question {number}: {LONG}")
+            if told(response, "stage") == "trim":
+                break
+        assert response is not None
+        assert (told(response, "stage"), told(response, "epoch")) == ("trim", "1")
+
+
 async def test_agents_with_prompts_of_their_own_in_one_session_are_each_cached(
     model: Model, chats: Chats, tmp_path: Path
 ) -> None:

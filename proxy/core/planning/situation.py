@@ -58,8 +58,8 @@ class Conditions(msgspec.Struct, frozen=True):
     """Seconds since the lane's last answer under this request's head; None if none is known, so that the
     provider has cached nothing."""
     head_sent: int | None = None
-    """How many of the chain's messages the request had that was answered so; None where that is not known, 0
-    where the client has dropped its first messages since."""
+    """How many of the chain's messages, from its first, are known to have been in the request that was
+    answered so; 0 where the client has changed or dropped the first since. None where nothing is known."""
     boundary: bool = False
     """Whether the client says that its newest message begins something new."""
     prices: Prices | None = None

@@ -133,7 +133,7 @@ class Epochs:
     def _situation(self, request: Request, epochs: Sequence[Epoch]) -> tuple[Situation, Epoch | None]:
         """Return the situation from which an epoch would be planned, and the epoch in force."""
         chain, conditions, epoch, policy = request.chain, request.conditions, None, request.incoming.policy
-        if request.session.is_aside or conditions.head_sent == 0:
+        if request.may_stand_alone:
             # A cut that no request may ever continue is not worth a summary.
             policy = policy.without_summaries
         hashes = chain.hashes

@@ -14,6 +14,7 @@ from proxy.cache import Lru, Memory
 from proxy.core.budget.learning import Growth
 from proxy.core.conversation.extension import Injection
 from proxy.core.conversation.records import HiddenCalls, Turn
+from proxy.core.persistent import Grown
 from proxy.core.planning.plan import Epoch
 from proxy.ports import NAMED, Found, Lookup, SessionKey
 
@@ -72,8 +73,8 @@ class LastAnswers(NamedTuple):
 
     in_lane: float | None
     under_head: float | None
-    sent: int | None
-    """How many messages of the chain the last one under the same head had; None: as is usual."""
+    sent: int
+    """How many of the chain's messages, from its first, the last one under the same head had at most."""
 
 
 class CachedLane(msgspec.Struct):
@@ -323,23 +324,29 @@ class SessionState(msgspec.Struct, frozen=True):
         return self.is_store_away and self.cached.begun > 0
 
     def last_answers(
-        self, head: tuple[bytes, ...], tokens: int, hashes: Sequence[bytes], *, is_suffix: bool
+        self, head: tuple[bytes, ...], tokens: int, hashes: Grown[bytes], *, is_suffix: bool
     ) -> LastAnswers:
         """Return when requests of the lane, and those under this head of ``tokens``, were last answered.
 
         The store knows it of the session's last turn, by any worker. This process also knows it of each lane
         and head of its own requests, so that two models or two agents in one session, or a chat and its
-        titles, do not hide each other. Of a request whose history ``is_suffix`` nothing counts as sent if it
-        does not begin where the last one did.
+        titles, do not hide each other.
+
+        Of a chain nothing counts as sent but what this process has sent, and its first messages that the
+        session holds: a client may have changed earlier ones. A request whose history ``is_suffix`` begins
+        with none of those. While the store is away, the session is taken to hold them all.
         """
         answered, use, last = self.lane.answered, self.lane.heads.get(head_hash(head, tokens)), None
-        sent, head_answered = use and use.length_in(hashes), use and use.at
+        sent, head_answered = (use and use.length_in(hashes)) or 0, use and use.at
+        held = len(hashes) if self.is_store_away else 0
+        if self.found.known is not None and not is_suffix:
+            held = hashes.last_place(self.found.known) + 1
         if self.found.session is not None and self.found.session.lane == self.lane.id:
             last = self.found.session
             answered = max(last.updated, answered or 0.0)
         if last is not None and (last.head, last.head_tokens) == (head, tokens):
-            sent, head_answered = sent if is_suffix else None, max(last.updated, head_answered or 0.0)
-        return LastAnswers(answered, head_answered, sent or 0 if is_suffix else sent)
+            sent, head_answered = max(sent, held), max(last.updated, head_answered or 0.0)
+        return LastAnswers(answered, head_answered, sent or held)
 
     @property
     def former_tag(self) -> str:
