@@ -108,14 +108,23 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return self.budget.head + self.chain.tokens.total
 
     @property
+    def begins_amid(self) -> bool:
+        """Whether a session begins with this request in the middle of a conversation.
+
+        The conversation may have been sent before, in a session that nobody can find.
+        """
+        return self.session.is_new and self.conditions.head_sent == 0 and self.chain.sent_before > 0
+
+    @property
     def may_stand_alone(self) -> bool:
         """Whether no request may ever continue from what is cut here.
 
-        So it is with requests for titles, and with one whose client has dropped its oldest messages.
+        So it is with requests for titles, with one that drops its oldest messages, and with each one of a
+        client that names no session and changes the answers which it sends back.
         """
         if self.history.suffix is not None:
             return self.conditions.head_sent == 0
-        return self.session.is_aside
+        return self.session.is_aside or (self.session.is_headerless and self.begins_amid)
 
     @property
     def shown(self) -> int | None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import json
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,6 +27,7 @@ from tests.support.clients import (
     only_session,
     proxying,
     told,
+    user,
     write_policy,
 )
 from tests.support.servers import Exchange, awaited
@@ -265,6 +269,55 @@ async def test_doing_nothing_is_billed_with_the_cache_of_each_system_prompt(
 
     nothing, cut = await bill(POLICY.replace("4000", "400000")), await bill(POLICY)
     assert cut["without"] == pytest.approx(nothing["spent"], rel=0.1)
+
+
+# --- sessions that begin in the middle of a conversation ---
+
+
+@pytest.fixture(params=[True, False], ids=["by cost", "cost aside"])
+async def plain(request: pytest.FixtureRequest, model: Model, tmp_path: Path) -> AsyncIterator[str]:
+    """A proxy with a budget of 4,000 tokens, which writes summaries."""
+    text = 'extends = "default"\n[budget]\ntokens = 4000\n[importance]\nlow = 1.0\n'
+    text += f"[economy]\nenabled = {str(request.param).lower()}\n"
+    policy = write_policy(tmp_path, "plain", text)
+    async with proxying(model.url, policy=str(policy)) as url:
+        yield url
+
+
+async def test_where_answers_come_back_changed_each_request_is_cut_where_the_last_one_was(
+    model: Model, chats: Chats, plain: str
+) -> None:
+    chat, cuts = chats(plain), list[str]()
+    for number in range(45):
+        cuts.append(told(await chat.ask(f"Question {number}: {LONG[:400]}"), "cut"))
+        chat.messages[-1] = said(f"{chat.messages[-1]['content']} Observation: {number}.")
+    views = model.views()
+    moved = sum(view[: len(before)] != before for before, view in itertools.pairwise(views))
+    assert 0 < moved == len({*cuts}) - 1
+    assert len(cuts) - cuts.count("0") > 4 * moved
+    assert not model.summaries
+
+
+async def test_a_history_without_a_name_has_its_summary_once_its_session_goes_on(
+    model: Model, chats: Chats, plain: str
+) -> None:
+    chat = chats(plain)
+    chat.messages = [user(LONG[:200]), said(LONG[:200])] * 20
+    first = await chat.ask("And now?")
+    assert (told(first, "stage"), told(first, "epoch")) == ("trim", "1")
+    assert not model.summaries
+    second = await chat.ask("And then?")
+    await awaited(partial(asyncio.sleep, 0, model), lambda model: model.summaries)
+    while told(second, "epoch") == "1":
+        second = await chat.ask(f"And? {LONG}")
+    assert any("Summary of" in message["content"] for message in model.views()[-1])
+
+
+async def test_a_history_with_a_name_has_its_summary_at_once(model: Model, chats: Chats, plain: str) -> None:
+    chat = chats(plain, X_Session_Id="imported")
+    chat.messages = [user(LONG[:200]), said(LONG[:200])] * 22
+    first = await chat.ask("And now?")
+    assert (told(first, "stage"), told(first, "summary")) == ("compact", "waited")
 
 
 # --- prompt_cache_key ---

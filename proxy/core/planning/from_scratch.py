@@ -27,19 +27,20 @@ _SPAN = 32
 """Number of budgets, of counted tokens, that a replay takes at most."""
 
 
-def plan_from_scratch(given: Situation) -> tuple[Plan, int]:
+def plan_from_scratch(given: Situation, *, at_trim: bool = False) -> tuple[Plan, int]:
     """Return the plan that the chain's past leads to, with notices only, and the number of epochs.
 
     ``given`` has no plan. Its conditions are those of the chain's last request; those of earlier requests are
-    unknown. Of a past of more than 32 budgets only what exceeds a multiple of 32 budgets is replayed: the
-    first epoch cuts all that is older, so that planning costs little more than reading the messages.
+    unknown. Epochs begin at *compact*, or ``at_trim`` as they do where cost makes none wait. Of a past of
+    more than 32 budgets only what exceeds a multiple of 32 budgets is replayed: the first epoch cuts all that
+    is older, so that planning costs little more than reading the messages.
     """
     chain, policy = given.chain, given.policy
     strategy = strategy_of(policy.strategy.name)
     marks = strategy.turning_points(chain, policy)
     span = max(_SPAN * given.budget.limit, 1)
     skipped = 0 if strategy.slides else chain.tokens.total // span * span
-    replay = _Replay(given, measures=not skipped)
+    replay = _Replay(given, measures=not skipped, at_trim=at_trim)
     for length in [len(chain)] if strategy.slides else request_points(chain.messages):
         if chain.tokens.between(0, length) > skipped or length == len(chain):
             replay.reach(length, is_marked=strategy.slides or length in marks)
@@ -53,6 +54,7 @@ class _Replay:
     given: Situation
     measures: bool
     """Whether ledgers are written on the way, to know their size; the last one always is."""
+    at_trim: bool = False
     epochs: int = 0
     _length: int = 0
     _view_tokens: int = 0
@@ -89,7 +91,8 @@ class _Replay:
         """Replay the next request."""
         chain, is_last = self.given.chain, length == len(self.given.chain)
         self._add(length)
-        is_due = is_marked or self._stage.is_pressing
+        stage = self._stage
+        is_due = is_marked or stage.is_pressing or (self.at_trim and stage is Stage.TRIM)
         if not is_last and (not is_due or self._starts[-1] == self._stuck_at):
             self.epochs += is_due  # the request clipped what it could, which is not replayed
             return

@@ -36,6 +36,8 @@ from proxy.telemetry import Metrics, log_event, log_fault
 _RACES = 4
 _MOST_WAITING = 3.0
 """Longest that a request may wait for summaries, in seconds from its arrival (earlier steps included)."""
+_CUTTING = Stage.TRIM, Stage.COMPACT, Stage.EMERGENCY
+"""Stages at which an epoch may begin because of the usage."""
 _PROTECTED_CUT = ("protected-cut",)
 
 
@@ -92,9 +94,14 @@ class Epochs:
         self, request: Request, log: EpochLog, situation: Situation, standing: Decision, races: int
     ) -> Decision:
         """Return the decision under a new epoch, if one begins now; else ``standing``."""
-        if standing.epoch is None and standing.stage is Stage.EMERGENCY:
-            # A session's first request is over its budget: its past is replayed.
-            plan, _ = await self._from_scratch.of(request.session.tenant, situation)
+        may_come_anew = request.session.is_new and request.may_stand_alone
+        stages = _CUTTING if may_come_anew else (Stage.EMERGENCY,)
+        if standing.epoch is None and standing.stage in stages:
+            # A session's first request is over its budget: its past is replayed. So it is at once where the
+            # next request may begin a session too, which is then cut at the same place, up to which the
+            # provider has it in its cache.
+            tenant = request.session.tenant
+            plan, _ = await self._from_scratch.of(tenant, situation, at_trim=may_come_anew)
             is_at_cost = await off_loop(request.chain, lambda: cuts_protected(situation, plan))
             degraded, drafted = _PROTECTED_CUT if is_at_cost else (), None
             decision = replace(standing, plan=plan, summary="none", degraded=degraded)

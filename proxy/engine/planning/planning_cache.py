@@ -116,22 +116,23 @@ class PlanCache:
             memory, lambda planned: _PLAN_BYTES + len(msgspec.msgpack.encode(planned[1]))
         )
 
-    async def of(self, tenant: str, given: Situation) -> tuple[Plan, int]:
+    async def of(self, tenant: str, given: Situation, *, at_trim: bool = False) -> tuple[Plan, int]:
         """Return the plan that a chain would have reached by itself, and the number of its epochs.
 
-        ``given`` has no plan. Its properties are computed once, for this and for later steps.
+        ``given`` has no plan. Its properties are computed once, for this and for later steps; ``at_trim`` is
+        that of :func:`plan_from_scratch`.
         """
-        address = await off_loop(given.chain, lambda: _address(tenant, given))
+        address = await off_loop(given.chain, lambda: _address(tenant, given, at_trim=at_trim))
         planned = self._plans.get(address)
         if planned is not None and planned[0] is given.policy:
             return planned[1:]
-        plan, epochs = await off_loop(given.chain, lambda: plan_from_scratch(given))
+        plan, epochs = await off_loop(given.chain, lambda: plan_from_scratch(given, at_trim=at_trim))
         self._plans.put(address, (given.policy, plan, epochs))
         return plan, epochs
 
 
-def _address(tenant: str, given: Situation) -> bytes:
+def _address(tenant: str, given: Situation, *, at_trim: bool) -> bytes:
     chain, pins = given.chain, sorted(given.pins)
     sent = [*chain.raws], [*chain.tokens], [*chain.hashes]
-    content = tenant, sent, given.budget, given.conditions, pins
+    content = tenant, sent, given.budget, given.conditions, pins, at_trim
     return hashlib.sha256(msgspec.msgpack.encode(content)).digest()
