@@ -150,6 +150,35 @@ class TestCut:
         assert bill["tokens"]["sent"] < bill["tokens"]["received"]
         assert bill["dollars"]["without"] == pytest.approx(paid + output, rel=0.01)
 
+    async def test_an_answer_that_comes_back_changed_was_read_but_for_the_newest(
+        self, chats: Chats, model: Model, small: Small
+    ) -> None:
+        model.caches = True
+
+        async def bill(tokens: int) -> Any:
+            url = await small(tokens, summaries=False, extra=COSTS)
+            chat = chats(url)
+            chat.members = {"model": "gpt-4o"}
+            for number in range(20):
+                await chat.ask(f"Question {number} of {tokens}: {LONG}")
+                chat.messages[-1] = said(f"{chat.messages[-1]['content']} Observation: {number}")
+            return (await admin(url, "stats"))["total"]["dollars"]
+
+        nothing, cut = await bill(100_000), await bill(3_000)
+        assert nothing["without"] == nothing["spent"]
+        assert nothing["spent"] * 0.9 < cut["without"] < nothing["spent"] * 1.02
+
+    async def test_a_history_that_was_not_sent_before_would_have_been_read_anew(
+        self, chats: Chats, model: Model, small: Small
+    ) -> None:
+        model.replies.append(using(usage(2_000, 0, cached_tokens=0)))
+        chat = talker(chats, await small(3_000, summaries=False, extra=COSTS))
+        chat.messages = [user(LONG), said(LONG)] * 10
+        await chat.ask("And now?")
+        bill = await bill_of(chat.url)
+        assert bill["tokens"]["received"] > bill["tokens"]["sent"]
+        assert bill["dollars"]["without"] == pytest.approx(bill["tokens"]["received"] * FRESH, abs=1e-9)
+
     @pytest.mark.parametrize("shadow", [False, True], ids=["cut", "in shadow"])
     async def test_where_a_provider_writes_nothing_to_its_cache_no_dearer_write_is_saved(
         self, chats: Chats, model: Model, small: Small, *, shadow: bool

@@ -38,7 +38,7 @@ def bill_of(exchange: Exchange, usage: Usage | None, counted: int | None) -> Bil
     if plan != EMPTY or recalled or history.hidden:
         less = history.ours(request.conditions.sent_before(request.chain, EMPTY)) + budget.tool
         tokens = max(sent.tokens + cut - recalled, 0)
-        whole = _written_like(sent, _estimated(request, prices, tokens, EMPTY, EMPTY, less))
+        whole = _written_like(sent, _whole(exchange, prices, tokens, less, reported))
     fits = whole is sent or budget.window.limit is None or whole.tokens + output <= budget.window.limit
     bill = Bill.of_request(sent, output, whole, paid, fits=fits)
     also = {"estimated": int(reported is None), "epochs": int(decision.begins_epoch(request))}
@@ -78,13 +78,34 @@ def _sent(exchange: Exchange, prices: Prices, plan: Plan, reported: Usage | None
 def _estimated(
     request: Request, prices: Prices, tokens: int, before: Plan, plan: Plan, less: int = 0
 ) -> Prompt:
-    """Return a prompt of which a warm cache holds :func:`kept_prompt` of these plans."""
-    chain, conditions = request.chain, request.conditions
-    if conditions.head_idle is None or conditions.head_idle >= prices.ttl:
-        return Prompt(tokens, 0)  # the provider has nothing in its cache
-    before_this = conditions.sent_before(chain, plan)
+    """Return a prompt of which a warm cache holds :func:`kept_prompt` of these plans.
+
+    A history with which a session begins may have been sent just before, so that it counts as cached: rather
+    too little is saved than too much.
+    """
+    chain, conditions, before_this = request.chain, request.conditions, None
+    if not request.begins_amid:
+        if conditions.head_idle is None or conditions.head_idle >= prices.ttl:
+            return Prompt(tokens, 0)  # the provider has nothing in its cache
+        before_this = conditions.sent_before(chain, plan)
     kept = kept_prompt(chain, before, plan, request.budget, prices, less, before_this)
     return Prompt(tokens, min(kept, tokens))
+
+
+def _whole(exchange: Exchange, prices: Prices, tokens: int, less: int, reported: Usage | None) -> Prompt:
+    """Return the prompt of doing nothing, as estimated and by what the usage tells of the cache.
+
+    Where a session begins with a history, and the provider had no more than the head, the history was not
+    sent before. That tells nothing where each request may begin a session, and the cut is a new one, which
+    leaves no more than the target: then it has no more of the view in any case.
+    """
+    request, budget = exchange.request, exchange.request.budget
+    shown = reported.cached_tokens if reported is not None else None
+    is_full = budget.usage(exchange.decision.view_tokens) > request.incoming.policy.stages.target
+    tells = request.begins_amid and (is_full or not request.may_stand_alone)
+    if tells and shown is not None and shown <= budget.real(budget.head):
+        return Prompt(tokens, 0)
+    return _estimated(request, prices, tokens, EMPTY, EMPTY, less)
 
 
 def _written_like(sent: Prompt, estimated: Prompt) -> Prompt:
