@@ -5,6 +5,7 @@ gave. Where the messages before that answer have changed, as with a client that 
 message only, the session is recognised by the place of the answer, and continues there as another branch.
 """
 
+import asyncio
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
@@ -163,19 +164,30 @@ class Recognition:
         return found
 
     async def _find(self, lookup: Lookup, caller: Caller, history: History) -> Found:
-        """Return the store's answer to a look-up by sid or by chain."""
+        """Return the store's answer to a look-up by sid or by chain: its newest messages, then older."""
+        found = await self._find_joined(lookup, history)
+        is_being_written = lookup.sid is None and lookup.held and not lookup.first  # under its new name
+        if found.session is None and not is_being_written and history.suffix is None:
+            first = history.first_joint() if lookup.first else b""
+            if await self.moved(caller, lookup.tag, history.first_user, first):
+                found = await self._find_joined(lookup, history)
+        are_several = found.sid is None and found.place is not None
+        if found.known is not None or are_several or len(history.hashes) <= _ASKED:
+            return found
+        older = replace(lookup, newest=history.hashes[:-_ASKED].newest(len(history.hashes)), joints=())
+        if found.sid is not None:  # which of the older messages does this session have?
+            older = replace(older, tag=found.tag or lookup.tag, sid=found.sid, first="")
+            return replace(found, known=(await self._store.find(older)).known)
+        if lookup.joints:
+            joints = await asyncio.to_thread(history.joints, len(history.hashes))
+            older = replace(older, joints=joints[_ASKED:])
+        found = await self._find_joined(older, history)
+        return replace(found, place=None if found.place is None else found.place + _ASKED)
+
+    async def _find_joined(self, lookup: Lookup, history: History) -> Found:
+        """Return the store's answer, but none found by an answer from which the chain may not go on."""
         for _ in range(_TRIES):
             found = await self._store.find(lookup)
-            is_being_written = lookup.sid is None and lookup.held and not lookup.first  # under its new name
-            if found.session is None and not is_being_written and history.suffix is None:
-                first = history.first_joint() if lookup.first else b""
-                if await self.moved(caller, lookup.tag, history.first_user, first):
-                    found = await self._store.find(lookup)
-            are_several = found.sid is None and found.place is not None
-            if found.known is None and len(history.hashes) > _ASKED and not are_several:
-                older = history.hashes[:-_ASKED].newest(len(history.hashes))
-                found = await self._store.find(replace(lookup, newest=older, joints=(), first=""))
-                found = replace(found, place=None if found.place is None else found.place + _ASKED)
             if not found.joint or self._goes_on(history, found):
                 return found
             newer = lookup.joints.index(found.joint) + 1
@@ -257,8 +269,8 @@ class Recognition:
         The stored user message before that answer must hold all that the chain now has there; otherwise the
         answer may have been given to somebody else's words (law 6).
         """
-        joints = [joint for joint in map(history.joint_at, range(len(history.hashes))) if joint]
-        user = next((joint.user for joint in joints if joint.hash == found.joint), b"")
+        joints = map(history.joint_at, reversed(range(len(history.hashes))))
+        user = next((joint.user for joint in joints if joint and joint.hash == found.joint), b"")
         return found.user is not None and _has_only_lost(history, user, found.user.raw)
 
     def answered(

@@ -169,3 +169,109 @@ async def test_what_another_process_answered_alike_is_joined_to_none_of_the_two(
     found, _ = await processes[1].recognise(caller, longer, "l", needs_store=False)
     assert found.key not in [session.key for session in sessions]
     assert found.found.session is None
+
+
+# --- conversations of which only an answer before the newest 64 messages is known ---
+
+
+async def read(*messages: tuple[str, str]) -> History:
+    sent = [{"role": role, "content": text} for role, text in messages]
+    body = read_body(json.dumps({"model": "m", "messages": sent}).encode(), 1_000)
+    return await Reader(CHAT, COUNTER, Memory()).read(body, root())
+
+
+def long_talk(exchanges: int) -> list[tuple[str, str]]:
+    return [
+        said
+        for number in range(exchanges)
+        for said in (("user", f"Question {number}"), ("assistant", f"Answer {number}"))
+    ]
+
+
+class Process:
+    """A process before the store of all, which knows nothing from before its start."""
+
+    def __init__(self, store: Interrupted) -> None:
+        naming = Naming("secret", Memory())
+        self.store, self.caller = store, naming.caller({})
+        self.recognition = Recognition(store, naming, SessionCache(Memory()), HandClock(), Memory())
+
+    async def recognise(self, *messages: tuple[str, str]) -> SessionState:
+        history = await read(*messages)
+        session, _ = await self.recognition.recognise(self.caller, history, "l", needs_store=False)
+        return session
+
+    async def answer(
+        self, session: SessionState, *messages: tuple[str, str], is_written: bool = True
+    ) -> None:
+        """Give the last of these messages as the answer to the others."""
+        asked, whole = await read(*messages[:-1]), await read(*messages)
+        joint = self.recognition.answered(session, asked, whole.entries[-1].message, whole.hashes[-1])
+        made = headerless(whole, ours=len(whole.hashes) - 1)
+        nodes = [
+            msgspec.structs.replace(node, raw=raw) for node, raw in zip(made.nodes, whole.raws, strict=True)
+        ]
+        made = msgspec.structs.replace(made, nodes=tuple(nodes), joint=joint, is_joined=session.is_joined)
+        if is_written:
+            await self.store.record(session.key, made, DAY)
+
+
+async def test_a_note_that_moves_along_begins_no_session_however_long_the_chat_is() -> None:
+    store, said, keys = Interrupted(), list[tuple[str, str]](), set[SessionKey]()
+    for number in range(45):
+        said.append(("user", f"Question {number}"))
+        place = max(len(said) - 4, 0)
+        sent = [*said[:place], ("system", "Keep it nautical."), *said[place:], ("system", "Be brief.")]
+        process = Process(store)
+        session = await process.recognise(*sent)
+        keys.add(session.key)
+        assert session.is_joined == (number > 0)
+        said.append(("assistant", f"Answer {number}"))
+        await process.answer(session, *sent, said[-1])
+    assert len(keys) == 1
+
+
+async def test_an_answer_before_the_newest_messages_that_two_sessions_gave_joins_none() -> None:
+    store, long = Interrupted(), long_talk(40)
+    begun = [await Process(store).recognise(long[0]) for _ in range(2)]
+    for session in begun:
+        await Process(store).answer(session, ("user", "Documents. Question 0"), long[1])
+    found = await Process(store).recognise(*long, ("user", "And?"))
+    assert found.key not in [session.key for session in begun]
+    assert found.found.session is None
+
+
+async def test_an_answer_before_the_newest_messages_to_other_words_joins_none() -> None:
+    store, long = Interrupted(), long_talk(40)
+    session = await Process(store).recognise(long[0])
+    await Process(store).answer(session, ("user", "Quite another"), long[1])
+    found = await Process(store).recognise(*long, ("user", "And?"))
+    assert found.key != session.key
+
+
+async def test_who_gave_a_newer_answer_goes_before_who_gave_one_before_the_newest_messages() -> None:
+    store, long = Interrupted(), long_talk(40)
+    here = Process(store)
+    own = await here.recognise(*long[:-1])
+    await here.answer(own, *long, is_written=False)
+    longer = [*long, ("user", "And?"), ("system", "Be brief.")]
+    earlier = len(longer) - 65  # the newest of those before the newest 64
+    assert longer[earlier][0] == "assistant"
+    other = await Process(store).recognise(*longer[:earlier])
+    changed = [*longer[: earlier - 1], ("user", f"Documents. {longer[earlier - 1][1]}"), longer[earlier]]
+    await Process(store).answer(other, *changed)
+    assert (await Process(store).recognise(*longer)).key == other.key
+    assert (await here.recognise(*longer)).key == own.key
+
+
+async def test_of_a_session_found_by_a_newer_answer_what_it_has_of_older_messages_is_known() -> None:
+    store, longer = Interrupted(), [*long_talk(40), ("user", "And?")]
+    place = len(longer) - 64  # the oldest of the newest 64
+    before, asked, answer = longer[: place - 1], longer[place - 1], longer[place]
+    session = await Process(store).recognise(*before[:-1])
+    await Process(store).answer(session, *before)
+    changed = [*before, ("user", f"Documents. {asked[1]}"), answer]
+    await Process(store).answer(session, *changed)
+    found = await Process(store).recognise(*longer)
+    assert (found.key, found.is_joined) == (session.key, True)
+    assert found.found.known == (await read(*longer)).hashes[place - 2]
