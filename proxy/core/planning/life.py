@@ -208,6 +208,8 @@ def in_force(
     if newest is not None and not newest.asked and newest.number == len(epochs):
         length = newest.length_at_start(chain[:settled])
         is_unchanged = length <= min(settled, len(chain)) and chain[length - 1] == newest.begun_at
+        # A client that has dropped its oldest messages has the same hashes at other positions.
+        is_unchanged = is_unchanged and chain[newest.depth - 1] == newest.reach
         if is_unchanged and spares(newest.plan):
             current = newest  # all epochs are in one line and the chain is unchanged up to its beginning
     if current is None:

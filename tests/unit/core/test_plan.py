@@ -93,10 +93,12 @@ FIRST = cutting("first", "", 2, b"b")
 SECOND = cutting("second", "first", 4, b"d")
 
 
-def held(epochs: list[Epoch], chain: list[bytes], counted: int = 10_000, cannot: str = "") -> str | None:
+def held(
+    epochs: list[Epoch], chain: list[bytes], counted: int = 10_000, cannot: str = "", settled: int = 0
+) -> str | None:
     """The id of the epoch in force; the plan of epoch ``cannot`` touches what this chain needs whole."""
     refused = [each.plan for each in epochs if each.id == cannot]
-    found = in_force(epochs, chain, counted, lambda plan: plan not in refused)
+    found = in_force(epochs, chain, counted, lambda plan: plan not in refused, settled)
     return found.id if found else None
 
 
@@ -117,6 +119,13 @@ def test_a_chain_that_ends_before_an_epochs_reach_falls_back():
     assert held([FIRST, SECOND], CHAIN[:3]) == "first"
     assert held([FIRST, SECOND], CHAIN[:1]) is None
     assert held([FIRST, SECOND], []) is None
+
+
+@pytest.mark.parametrize("settled", [0, 4])
+def test_an_epoch_is_not_in_force_where_the_client_has_dropped_messages_before_its_edits(settled: int):
+    first = msgspec.structs.replace(FIRST, number=1, begun_at=b"d")
+    assert held([first], CHAIN, settled=settled) == "first"
+    assert held([first], CHAIN[1:], settled=settled) is None
 
 
 def test_an_epoch_without_its_parent_is_not_in_force():
