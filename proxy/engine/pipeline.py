@@ -35,7 +35,7 @@ from proxy.engine.recording.recorder import Recorder
 from proxy.engine.sessions.attachments import Attachments
 from proxy.engine.sessions.recognition import Recognition
 from proxy.engine.sessions.session_cache import EpochLog, SessionState
-from proxy.ports import NAMED, SessionKey
+from proxy.ports import NAMED, SUFFIXES, SessionKey
 from proxy.tracing import PLAN, UNTRACED, current, step
 
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.005, 0.05
@@ -165,15 +165,21 @@ class Pipeline:
         place from which most of them follow counts: short messages stand in several.
         """
         most, found = -1, dict[SessionKey, tuple[History, SessionState, EpochLog | None]]()
-        for suffix in await self.recognition.suffixes(caller, history):
+        suffixes, owners = await self.recognition.suffixes(caller, history), set[SessionKey]()
+        for suffix in suffixes:
             placed = replace(await self.reader.read(history.body, suffix.before), suffix=suffix)
             session, log = await self.recognition.recognise(caller, placed, lane, needs_store=False)
-            if (known := session.found.known) is None or (follow := placed.hashes.last_place(known)) < most:
+            owners.add(session.key)
+            known = session.found.known
+            if known is None or not self.recognition.goes_on(caller, session, placed):
                 continue
-            if follow > most:
+            if (follow := placed.hashes.last_place(known)) > most:
                 most, found = follow, {}
-            found.setdefault(session.key, (placed, session, log))
-        return next(iter(found.values())) if len(found) == 1 else None  # of several, nobody can tell (law 6)
+            if follow == most:
+                found.setdefault(session.key, (placed, session, log))
+        # Of several, nobody can tell (law 6); nor where others may have pushed out the one that is meant.
+        is_one = len(found) == 1 and (len(suffixes) < SUFFIXES or len(owners) == 1)
+        return next(iter(found.values())) if is_one else None
 
     async def _attached(
         self,

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from proxy.ports import SUFFIXES
 from tests.support.clients import Chat, Chats, admin, only_session, proxying, user
 from tests.support.servers import until
 from tests.support.stores import embedded_valkey
@@ -53,6 +54,15 @@ async def talk(chat: Chat, urls: list[str], keep: int, turns: int = TURNS) -> li
     return whole
 
 
+async def hold(chat: Chat, model: Model, *exchanges: tuple[str, str]) -> None:
+    """Go on with these questions and their answers; each turn is written when this returns."""
+    for question, answer in exchanges:
+        model.replies.append(said(answer))
+        before = await turns_at(chat.url)
+        await chat.ask(question)
+        await until(before + 1, partial(turns_at, chat.url))
+
+
 async def transcript(url: str) -> tuple[Any, list[str]]:
     session = await only_session(url)
     told = await admin(url, f"sessions/{session['id']}/transcript")
@@ -60,7 +70,7 @@ async def transcript(url: str) -> tuple[Any, list[str]]:
 
 
 @pytest.mark.parametrize("headers", [{}, {"X_Unabridged_Session": "s"}], ids=["without a header", "named"])
-@pytest.mark.parametrize("keep", [3, 6, 11])
+@pytest.mark.parametrize("keep", [4, 6, 11])
 async def test_a_conversation_of_which_each_request_has_the_newest_messages_is_one_whole_session(
     urls: list[str], chats: Chats, headers: dict[str, str], keep: int
 ) -> None:
@@ -159,3 +169,54 @@ async def test_messages_that_no_answer_of_ours_is_among_join_no_session(
         chat.messages = [SYSTEM, *examples[2 * number :]]
         await chat.ask(f"Question {number}")
         await until([1] * (number + 1), partial(turns_of_each, urls[0]))
+
+
+HOURS = ("Hours?", "9 to 5")
+SUNDAY = ("And on Sunday?", "Closed")
+
+
+async def test_where_several_sessions_began_alike_a_request_joins_none_that_has_their_words_later(
+    urls: list[str], chats: Chats, model: Model
+) -> None:
+    await hold(chats(urls[0]), model, ("I am Alice", "Hello"), HOURS, ("Thanks", "Welcome"))
+    await hold(chats(urls[0]), model, HOURS)
+    chat = chats(urls[0])
+    await hold(chat, model, HOURS, SUNDAY)
+    assert await turns_of_each(urls[0]) == [1, 1, 1, 3]
+
+
+async def test_a_conversation_of_one_answer_joins_no_session_that_has_its_words_later(
+    urls: list[str], chats: Chats, model: Model
+) -> None:
+    await hold(chats(urls[0]), model, ("I am Alice", "Hello"), HOURS, ("Thanks", "Welcome"))
+    chat = chats(urls[0])
+    chat.messages = [user(HOURS[0]), said(HOURS[1])]  # its session has ended
+    await hold(chat, model, SUNDAY)
+    assert await turns_of_each(urls[0]) == [1, 3]
+
+
+async def test_messages_that_only_begin_like_those_of_a_session_do_not_join_it(
+    urls: list[str], chats: Chats, model: Model
+) -> None:
+    same = [("Yes", "OK"), ("Thanks", "Welcome")]
+    await hold(chats(urls[0]), model, ("I am Alice", "Hello"), *same)
+    chat = chats(urls[0])
+    await hold(chat, model, *((f"Question {number}", f"Answer {number}") for number in range(8)), *same)
+    await hold(chat, model, ("And?", "So"))
+    del chat.messages[:16]  # more than are noted
+    await hold(chat, model, SUNDAY)
+    assert await turns_of_each(urls[0]) == [1, 3, 11]
+
+
+async def test_where_more_sessions_have_the_words_than_are_noted_a_request_joins_none(
+    urls: list[str], chats: Chats, model: Model
+) -> None:
+    first, *others = (chats(urls[0]) for _ in range(SUFFIXES + 1))
+    await hold(first, model, ("I am 0", "Hello"), ("Yes", "Your name?"), ("Ann", "Hello Ann"))
+    for number, chat in enumerate(others, 1):
+        name = "Ann" if number == 1 else f"Ann {number}"
+        exchanges = [(f"I am {number}", "Hello"), ("Yes", "Your name?"), (name, f"Hello {name}")]
+        await hold(chat, model, *exchanges)
+    del first.messages[:2]
+    await hold(first, model, SUNDAY)
+    assert await turns_of_each(urls[0]) == [1, *[3] * (SUFFIXES + 1)]

@@ -33,6 +33,9 @@ _TRIES = 2
 """Answers found by their place from which a chain may go on: with one edited message it is the second."""
 _PLACES = 8
 """Places in its session from which a request may go on that has lost its oldest messages."""
+_TELLING = 2
+"""Least answers by which a client that sends only its newest messages is found: one, such as "OK", tells
+nothing, and a conversation of one answer may have had a session that has ended."""
 _SEVERAL = SessionKey("", "")
 """Marks an answer that several sessions gave: nobody can tell whose it is (law 6)."""
 
@@ -102,6 +105,7 @@ class Recognition:
             hidden=cached.hidden,
             tag=tag,
             is_joined=is_joined or bool(found and found.joint),
+            place=place if found is None or found.place is None else found.place,
             cached=cached,
             lane=entry,
         )
@@ -302,7 +306,7 @@ class Recognition:
     async def suffixes(self, caller: Caller, history: History) -> list[Suffix]:
         """Return the places where a request may go on whose client has dropped what was before, newest first.
 
-        They are noted under its first two messages. Whether the others follow there is for the caller to see.
+        They are noted under its first two messages. Whether it does go on there, :meth:`goes_on` tells.
         """
         if len(history.entries) <= 2:
             return []
@@ -312,6 +316,18 @@ class Recognition:
             return await self._store.suffixes(own)
         except StoreUnavailable:
             return []
+
+    def goes_on(self, caller: Caller, session: SessionState, history: History) -> bool:
+        """Whether a request's messages, placed in a session, show that they are the newest ones of it.
+
+        Where no header says so, several answers must, and none may be newer than those: what only begins
+        like some messages of the session is another conversation (law 6).
+        """
+        if session.found.known is None or caller.key is not None:
+            return session.found.known is not None
+        roles = [entry.message.role for entry in history.entries]
+        end = len(roles) - session.place
+        return roles[:end].count("assistant") >= _TELLING and "assistant" not in roles[end:-1]
 
     def suffixes_of(
         self, caller: Caller, session: SessionState, history: History, answer: Message | None

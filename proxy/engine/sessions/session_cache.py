@@ -283,6 +283,8 @@ class SessionState(msgspec.Struct, frozen=True):
     began."""
     is_joined: bool = False
     """Whether the session was found by the place of an answer, and continues as another branch."""
+    place: int = 0
+    """Number of messages after the newest answer by which a session without a header was found."""
     cached: CachedSession = msgspec.field(default_factory=CachedSession)
     """This process's cache entry of the session."""
     lane: CachedLane = msgspec.field(default_factory=CachedLane)
@@ -308,8 +310,12 @@ class SessionState(msgspec.Struct, frozen=True):
 
     @property
     def is_unfound(self) -> bool:
-        """Whether no session is known that has a message of this request, though the store was asked."""
-        if self.found.known is not None or self.is_joined or self.is_store_away:
+        """Whether no session is known that has a message of this request, though the store was asked.
+
+        It is not where several have given its answers, and nobody can tell whose it is (law 6).
+        """
+        are_several = self.found.sid is None and self.found.place is not None
+        if self.found.known is not None or self.is_joined or self.is_store_away or are_several:
             return False
         return not (self.is_headerless and self.cached.joint)  # answered here, and not yet written
 
