@@ -109,7 +109,7 @@ async def everything(store: RedisStore, key: SessionKey) -> None:
     await store.bills.add_to_hour(HOUR, {"m": Bill(requests=1).amounts()}, Group("w", 1))
     for write in WRITES:
         await write(store, key)
-    places = {"ee": Suffix(key.tag, b"h" * 32, 2)}
+    places = {"ee": Suffix(key.tag, b"h" * 32, 2, 1)}
     began = turn("u1", "a1", headerless=True, joint=joint("u1", "a1", first="ff"), suffixes=places)
     await store.record(key, began, DAY)
     for sid in (key.sid, None):

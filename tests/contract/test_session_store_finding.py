@@ -221,12 +221,12 @@ class TestDeletion:
 
 class TestSuffixes:
     async def test_the_places_that_a_turn_notes_are_found_by_their_tags(self, store: SessionStore) -> None:
-        one, two = Suffix(KEY.tag, bytes(range(32)), 2), Suffix(KEY.tag, b"/" * 32, 1_000)
+        one, two = Suffix(KEY.tag, bytes(range(32)), 2, 1), Suffix(KEY.tag, b"/" * 32, 1_000, 499)
         await store.record(KEY, turn("u1", "a1", suffixes={"ab": one, "cd": two}), DAY)
         assert [await store.suffixes(tag) for tag in ("ab", "cd", "ef")] == [[one], [two], []]
 
     async def test_of_many_sessions_the_newest_places_are_found_each_once(self, store: SessionStore) -> None:
-        places = [Suffix(KEY.tag, b"%032d" % number, number) for number in range(SUFFIXES + 3)]
+        places = [Suffix(KEY.tag, b"%032d" % number, number, 0) for number in range(SUFFIXES + 3)]
         for place in (*places, places[-2]):
             await store.record(KEY, turn("u1", "a1", suffixes={"ab": place}), DAY)
         newest = [places[-2], places[-1], *reversed(places[:-2])]
@@ -235,13 +235,13 @@ class TestSuffixes:
     async def test_places_end_with_the_session_that_noted_them(
         self, store: SessionStore, clock: HandClock
     ) -> None:
-        place = Suffix(KEY.tag, b"h" * 32, 2)
+        place = Suffix(KEY.tag, b"h" * 32, 2, 1)
         await store.record(KEY, turn("u1", "a1", suffixes={"ab": place}), ttl=0.05)
         await pass_time(clock, 0.1)
         assert await store.suffixes("ab") == []
 
     async def test_a_session_that_is_deleted_leaves_the_places_of_others(self, store: SessionStore) -> None:
-        one, two = Suffix(KEY.tag, b"1" * 32, 2), Suffix(OTHER.tag, b"2" * 32, 4)
+        one, two = Suffix(KEY.tag, b"1" * 32, 2, 1), Suffix(OTHER.tag, b"2" * 32, 4, 2)
         await store.record(KEY, turn("u1", "a1", suffixes={"ab": one, "cd": one}), DAY)
         await store.record(OTHER, turn("u1", "a1", suffixes={"ab": two}), DAY)
         await store.delete(KEY)

@@ -127,8 +127,9 @@ async def test_a_regenerated_answer_in_a_window_replaces_the_newest(
     model.replies.append(said("Another answer"))
     await chat.say()
     await until(TURNS + 1, partial(turns_at, urls[0]))
-    _, texts = await transcript(urls[0])
+    session, texts = await transcript(urls[0])
     assert texts == [*(each["content"] for each in whole[:-1]), "Another answer"]
+    assert session["exchanges"] == TURNS
 
 
 async def test_the_same_newest_messages_of_two_sessions_join_neither(

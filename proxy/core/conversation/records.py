@@ -145,6 +145,8 @@ class Suffix(msgspec.Struct, frozen=True):
     """Chain hash of the last message before the place."""
     length: int
     """Number of messages before the place."""
+    exchanges: int
+    """Number of final answers among them."""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True, dict=True):  # the dict holds cached properties

@@ -370,9 +370,8 @@ def _session_after(exchange: Exchange, answered: ChainedAnswer | None, now: floa
     began_with = before.began_with if before else ""
     if before is None:
         began_with = one_line(request.history.first_words, _FIRST_WORDS)
-    exchanges = request.history.exchanges
-    if before is not None and request.history.suffix is not None:  # it does not hold those before
-        exchanges = before.exchanges
+    suffix = request.history.suffix
+    exchanges = request.history.exchanges + (suffix.exchanges if suffix is not None else 0)
     is_final = answered is not None and answered.answer.complete and not answered.message.calls
     newest: dict[str, Any] = {}
     if appended is not None and chain.hashes and chain.hashes[-1] != appended.after:

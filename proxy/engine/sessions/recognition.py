@@ -337,18 +337,21 @@ class Recognition:
         They are the first ones after the beginning, since a client that drops its oldest messages drops few
         at a time. Those of a whole conversation are noted as they come.
         """
-        known, begins_at = session.found.known, history.suffix.length if history.suffix is not None else 0
-        first = 0 if known is None or begins_at else history.hashes.last_place(known) + 1
+        known, begins = session.found.known, history.suffix or Suffix("", b"", 0, 0)
+        first = 0 if known is None or begins.length else history.hashes.last_place(known) + 1
         if first > _PLACES + 1:
             return {}
-        identities = [entry.message.identity for entry in history.entries[: _PLACES + 2]]
-        if answer is not None and len(identities) == len(history.entries):
-            identities.append(answer.identity)
+        messages = [entry.message for entry in history.entries[: _PLACES + 2]]
+        if answer is not None and len(messages) == len(history.entries):
+            messages.append(answer)
         return {
-            self._suffix_tag(caller, history, *identities[place : place + 2]): Suffix(
-                session.key.tag, history.hashes[place - 1], begins_at + place
+            self._suffix_tag(caller, history, messages[place].identity, messages[place + 1].identity): Suffix(
+                session.key.tag,
+                history.hashes[place - 1],
+                begins.length + place,
+                begins.exchanges + sum(message.is_final for message in messages[:place]),
             )
-            for place in range(max(first - 1, 1), min(len(identities) - 1, _PLACES + 1))
+            for place in range(max(first - 1, 1), min(len(messages) - 1, _PLACES + 1))
         }
 
     def _suffix_tag(self, caller: Caller, history: History, first: bytes, second: bytes) -> str:

@@ -134,8 +134,8 @@ class RedisStore:
         noted: list[bytes] = await self._connection.ask("find", "LRANGE", keys.suffixes(tag), 0, -1)
         found: list[Suffix] = []
         for each in noted:
-            own, length, before = each.split(b"/", 2)
-            found.append(Suffix(own.decode(), before, int(length)))
+            own, length, exchanges, before = each.split(b"/", 3)
+            found.append(Suffix(own.decode(), before, int(length), int(exchanges)))
         return found
 
     async def begin_epoch(
@@ -150,7 +150,7 @@ class RedisStore:
     async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:
         lives, first = keys.lives(ttl), turn.joint.first if turn.joint else ""
         places = {
-            tag: b"%b/%d/%b" % (place.tag.encode(), place.length, place.before)
+            tag: b"%b/%d/%d/%b" % (place.tag.encode(), place.length, place.exchanges, place.before)
             for tag, place in turn.suffixes.items()
         }
         noted = [b"%b/%b" % (tag.encode(), place) for tag, place in places.items()]
