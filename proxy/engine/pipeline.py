@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from proxy.core.conversation.extension import ABSENT, MEMBER, Extension, Injection, take_extension
 from proxy.core.conversation.messages import root
+from proxy.core.conversation.records import Suffix
 from proxy.core.dialects.dialect import Dialect
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.situation import Conditions
@@ -162,24 +163,31 @@ class Pipeline:
         """Find the one session of which a request holds the newest messages; None if there is none.
 
         Placed where they stand in the session, they have its chain hashes, or else are not its messages. The
-        place from which most of them follow counts: short messages stand in several.
+        place from which most of them follow counts, up to the newest answer, and of equals the last one:
+        short messages stand in several.
         """
-        most, found = -1, dict[SessionKey, tuple[History, SessionState, EpochLog | None]]()
-        suffixes, owners = await self.recognition.suffixes(caller, history), set[SessionKey]()
-        for suffix in suffixes:
+
+        async def placed_at(suffix: Suffix) -> tuple[History, SessionState, EpochLog | None]:
             placed = replace(await self.reader.read(history.body, suffix.before), suffix=suffix)
-            session, log = await self.recognition.recognise(caller, placed, lane, needs_store=False)
-            owners.add(session.key)
+            return placed, *await self.recognition.recognise(caller, placed, lane, needs_store=False)
+
+        suffixes = await self.recognition.suffixes(caller, history)
+        places = [await placed_at(each) for each in suffixes]
+        roles = [entry.message.role for entry in history.entries]
+        newest = max((place for place, role in enumerate(roles[:-1]) if role == "assistant"), default=0)
+        most, found = -1, dict[SessionKey, tuple[int, History, SessionState, EpochLog | None]]()
+        for suffix, (placed, session, log) in zip(suffixes, places, strict=True):
             known = session.found.known
             if known is None or not self.recognition.goes_on(caller, session, placed):
                 continue
-            if (follow := placed.hashes.last_place(known)) > most:
+            if (follow := min(placed.hashes.last_place(known), newest)) > most:
                 most, found = follow, {}
-            if follow == most:
-                found.setdefault(session.key, (placed, session, log))
+            if follow == most and (session.key not in found or suffix.length > found[session.key][0]):
+                found[session.key] = suffix.length, placed, session, log
         # Of several, nobody can tell (law 6); nor where others may have pushed out the one that is meant.
+        owners = {session.key for _, session, _ in places}
         is_one = len(found) == 1 and (len(suffixes) < SUFFIXES or len(owners) == 1)
-        return next(iter(found.values())) if is_one else None
+        return next(iter(found.values()))[1:] if is_one else None
 
     async def _attached(
         self,

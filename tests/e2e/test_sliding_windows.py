@@ -96,6 +96,22 @@ async def test_where_the_same_words_return_a_request_goes_on_where_all_of_it_sta
     assert [each["message"]["content"] for each in told["messages"]] == [each["content"] for each in whole]
 
 
+async def test_a_conversation_that_only_repeats_itself_goes_on_at_its_end(
+    urls: list[str], chats: Chats, model: Model
+) -> None:
+    chat, whole = chats(urls[0]), list[Any]()
+    for number, url in zip(range(2 * TURNS), itertools.cycle(urls), strict=False):
+        model.replies.append(said("Running"))
+        whole.append(user("Status?" if number else "Build it"))
+        chat.url, chat.messages = url, whole[-7:]
+        await chat.say()
+        whole.append(chat.messages[-1])
+        await until(number + 1, partial(turns_at, url))
+    session = await only_session(urls[0])
+    told = await admin(urls[0], f"sessions/{session['id']}/transcript")
+    assert [each["message"]["content"] for each in told["messages"]] == [each["content"] for each in whole]
+
+
 async def test_what_is_sent_is_what_the_client_sent(urls: list[str], chats: Chats, model: Model) -> None:
     chat = chats(urls[0])
     await talk(chat, urls, 11)
