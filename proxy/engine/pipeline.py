@@ -172,7 +172,7 @@ class Pipeline:
             return placed, *await self.recognition.recognise(caller, placed, lane, needs_store=False)
 
         suffixes = await self.recognition.suffixes(caller, history)
-        places = [await placed_at(each) for each in suffixes]
+        places = await asyncio.gather(*map(placed_at, suffixes))
         roles = [entry.message.role for entry in history.entries]
         newest = max((place for place, role in enumerate(roles[:-1]) if role == "assistant"), default=0)
         most, found = -1, dict[SessionKey, tuple[int, History, SessionState, EpochLog | None]]()

@@ -6,12 +6,14 @@ import itertools
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from proxy.ports import SUFFIXES
 from tests.support.clients import Chat, Chats, admin, only_session, proxying, user
+from tests.support.network import relaying
 from tests.support.servers import until
 from tests.support.stores import embedded_valkey
 from tests.support.upstreams import Model, calling, said
@@ -237,3 +239,21 @@ async def test_where_more_sessions_have_the_words_than_are_noted_a_request_joins
     del first.messages[:2]
     await hold(first, model, SUNDAY)
     assert await turns_of_each(urls[0]) == [1, *[3] * (SUFFIXES + 1)]
+
+
+async def test_the_places_where_the_same_words_stand_are_read_in_one_trip(chats: Chats, model: Model) -> None:
+    with embedded_valkey() as store:
+        async with (
+            relaying(Path(store.removeprefix("unix://"))) as relay,
+            proxying(model.url, store=relay.url) as url,
+        ):
+            chat, trips, whole = chats(url), list[int](), list[Any]()
+            for number in range(20):
+                model.replies.append(said("Yes"))
+                whole.append(user("Next" if number else "I am Alice"))
+                before, chat.messages = relay.trips, whole[-11:]
+                await chat.say()
+                trips.append(relay.trips - before)
+                whole.append(chat.messages[-1])
+                await until(number + 1, partial(turns_at, url))
+            assert max(trips[-5:]) < SUFFIXES  # its chain, the notes, all places at once, and the turn
