@@ -69,6 +69,7 @@ from proxy.engine.recording.recorder import Recorder
 from proxy.engine.sessions.attachments import Attachments
 from proxy.engine.sessions.recognition import Recognition
 from proxy.engine.sessions.session_cache import SessionCache
+from proxy.engine.sessions.suffixes import Suffixes
 from proxy.engine.summaries.cached_view import PromptCache
 from proxy.engine.summaries.jobs import SummaryJobs
 from proxy.engine.summaries.pool import Summaries
@@ -249,6 +250,7 @@ def assembled(settings: Settings, outside: Outside, dialect: Dialect = CHAT) -> 
     scopes, sources = turns.writer.scopes, turns.writer.sources
     memories = MemoryReader(naming, scopes, outside.search, counter, clock, background, sources)
     recognition = Recognition(store, naming, sessions, clock, learned)
+    suffixes = Suffixes(recognition, reader, store, naming)
     decisions = Decisions(
         reader=reader,
         models=models,
@@ -272,6 +274,7 @@ def assembled(settings: Settings, outside: Outside, dialect: Dialect = CHAT) -> 
     backlog = Backlog(store, pause=settings.store_breaker)
     recorder = Recorder(
         recognition=recognition,
+        suffixes=suffixes,
         background=background,
         store=store,
         counter=counter,
@@ -290,6 +293,7 @@ def assembled(settings: Settings, outside: Outside, dialect: Dialect = CHAT) -> 
         body_cache=BodyCache(dialect, memory),
         reader=reader,
         recognition=recognition,
+        suffixes=suffixes,
         attachments=Attachments(store, sessions),
         models=models,
         decisions=decisions,

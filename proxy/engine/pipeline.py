@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from proxy.core.conversation.extension import ABSENT, MEMBER, Extension, Injection, take_extension
 from proxy.core.conversation.messages import root
-from proxy.core.conversation.records import Suffix
 from proxy.core.dialects.dialect import Dialect
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.situation import Conditions
@@ -27,7 +26,7 @@ from proxy.engine.flow import NOTHING_FRESH, Exchange, Incoming, Request, Sent
 from proxy.engine.foreground import Foreground
 from proxy.engine.intake.history import NAME, History
 from proxy.engine.intake.homes import MemoryHome
-from proxy.engine.intake.naming import Caller, Naming
+from proxy.engine.intake.naming import Naming
 from proxy.engine.intake.reader import BodyCache, ReadBody, Reader
 from proxy.engine.memory.reader import MemoryReader
 from proxy.engine.models.models import Added, Models
@@ -36,7 +35,8 @@ from proxy.engine.recording.recorder import Recorder
 from proxy.engine.sessions.attachments import Attachments
 from proxy.engine.sessions.recognition import Recognition
 from proxy.engine.sessions.session_cache import EpochLog, SessionState
-from proxy.ports import NAMED, SUFFIXES, SessionKey
+from proxy.engine.sessions.suffixes import Suffixes
+from proxy.ports import NAMED
 from proxy.tracing import PLAN, UNTRACED, current, step
 
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.005, 0.05
@@ -54,6 +54,7 @@ class Pipeline:
     body_cache: BodyCache
     reader: Reader
     recognition: Recognition
+    suffixes: Suffixes
     attachments: Attachments
     models: Models
     decisions: Decisions
@@ -149,45 +150,13 @@ class Pipeline:
         while True:
             session, log = await self.recognition.recognise(caller, history, lane, needs_store=needs_store)
             if session.is_unfound and incoming.appended is None:
-                found = await self._continued(caller, history, lane)
+                found = await self.suffixes.find(caller, history, lane)
                 history, session, log = found or (history, session, log)
             stored = session.found.session
             if stored is None or not stored.blocked or not stored.is_compacting or now() >= deadline:
                 return history, session, log
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
-
-    async def _continued(
-        self, caller: Caller, history: History, lane: str
-    ) -> tuple[History, SessionState, EpochLog | None] | None:
-        """Find the one session of which a request holds the newest messages; None if there is none.
-
-        Placed where they stand in the session, they have its chain hashes, or else are not its messages. The
-        place from which most of them follow counts, up to the newest answer, and of equals the last one:
-        short messages stand in several.
-        """
-
-        async def placed_at(suffix: Suffix) -> tuple[History, SessionState, EpochLog | None]:
-            placed = replace(await self.reader.read(history.body, suffix.before), suffix=suffix)
-            return placed, *await self.recognition.recognise(caller, placed, lane, needs_store=False)
-
-        suffixes = await self.recognition.suffixes(caller, history)
-        places = await asyncio.gather(*map(placed_at, suffixes))
-        roles = [entry.message.role for entry in history.entries]
-        newest = max((place for place, role in enumerate(roles[:-1]) if role == "assistant"), default=0)
-        most, found = -1, dict[SessionKey, tuple[int, History, SessionState, EpochLog | None]]()
-        for suffix, (placed, session, log) in zip(suffixes, places, strict=True):
-            known = session.found.known
-            if known is None or not self.recognition.goes_on(caller, session, placed):
-                continue
-            if (follow := min(placed.hashes.last_place(known), newest)) > most:
-                most, found = follow, {}
-            if follow == most and (session.key not in found or suffix.length > found[session.key][0]):
-                found[session.key] = suffix.length, placed, session, log
-        # Of several, nobody can tell (law 6); nor where others may have pushed out the one that is meant.
-        owners = {session.key for _, session, _ in places}
-        is_one = len(found) == 1 and (len(suffixes) < SUFFIXES or len(owners) == 1)
-        return next(iter(found.values()))[1:] if is_one else None
 
     async def _attached(
         self,

@@ -33,6 +33,7 @@ from proxy.engine.recording.backlog import Backlog, Unwritten
 from proxy.engine.recording.collector import Collector
 from proxy.engine.recording.turn_bill import bill_of, bill_of_hidden
 from proxy.engine.sessions.recognition import Recognition
+from proxy.engine.sessions.suffixes import Suffixes
 from proxy.engine.tool_rounds import Rounds
 from proxy.errors import HistoryNotSaved, StoreUnavailable, UpstreamInvalidResponse
 from proxy.ports import Clock, Recorded, SessionKey, TokenCounter, TurnStore
@@ -63,6 +64,7 @@ class Recorder:
     """Writes turns to the store."""
 
     recognition: Recognition
+    suffixes: Suffixes
     background: Background
     store: TurnStore
     counter: TokenCounter
@@ -292,7 +294,7 @@ class Recorder:
         if incoming.appended is not None:
             return turn
         answer, caller = answered.message if answered is not None else None, incoming.envelope.caller
-        return replace(turn, suffixes=self.recognition.suffixes_of(caller, session, history, answer))
+        return replace(turn, suffixes=self.suffixes.of_turn(caller, session, history, answer))
 
 
 # --- a turn as it is stored ---

@@ -13,8 +13,8 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from proxy.cache import Lru, Memory
-from proxy.core.conversation.messages import Message, has_only_lost, suffix
-from proxy.core.conversation.records import HiddenCalls, Joint, Suffix
+from proxy.core.conversation.messages import Message, has_only_lost
+from proxy.core.conversation.records import HiddenCalls, Joint
 from proxy.engine.intake.history import History
 from proxy.engine.intake.naming import Caller, Naming
 from proxy.engine.sessions.session_cache import (
@@ -31,11 +31,6 @@ _ASKED = 64
 """Most chain hashes, newest first, that are looked up to recognise a session."""
 _TRIES = 2
 """Answers found by their place from which a chain may go on: with one edited message it is the second."""
-_PLACES = 8
-"""Places in its session from which a request may go on that has lost its oldest messages."""
-_TELLING = 2
-"""Least answers by which a client that sends only its newest messages is found: one, such as "OK", tells
-nothing, and a conversation of one answer may have had a session that has ended."""
 _SEVERAL = SessionKey("", "")
 """Marks an answer that several sessions gave: nobody can tell whose it is (law 6)."""
 
@@ -300,63 +295,6 @@ class Recognition:
         if (history.exchanges > 1 and key.tag == session.tag) or history.suffix is not None:
             return joint
         return replace(joint, first=self._naming.bucket(tenant, first)) if first else joint
-
-    # --- clients that send only their newest messages ---
-
-    async def suffixes(self, caller: Caller, history: History) -> list[Suffix]:
-        """Return the places where a request may go on whose client has dropped what was before, newest first.
-
-        They are noted under its first two messages. Whether it does go on there, :meth:`goes_on` tells.
-        """
-        if len(history.entries) <= 2:
-            return []
-        first, second = (entry.message.identity for entry in history.entries[:2])
-        own = self._suffix_tag(caller, history, first, second)
-        try:
-            return await self._store.suffixes(own)
-        except StoreUnavailable:
-            return []
-
-    def goes_on(self, caller: Caller, session: SessionState, history: History) -> bool:
-        """Whether a request's messages, placed in a session, show that they are the newest ones of it.
-
-        Where no header says so, several answers must, and none may be newer than those: what only begins
-        like some messages of the session is another conversation (law 6).
-        """
-        if session.found.known is None or caller.key is not None:
-            return session.found.known is not None
-        roles = [entry.message.role for entry in history.entries]
-        end = len(roles) - session.place
-        return roles[:end].count("assistant") >= _TELLING and "assistant" not in roles[end:-1]
-
-    def suffixes_of(
-        self, caller: Caller, session: SessionState, history: History, answer: Message | None
-    ) -> dict[str, Suffix]:
-        """Return the places from which later requests may go on, by the tags under which they are noted.
-
-        They are the first ones after the beginning, since a client that drops its oldest messages drops few
-        at a time. Those of a whole conversation are noted as they come.
-        """
-        known, begins = session.found.known, history.suffix or Suffix("", b"", 0, 0)
-        first = 0 if known is None or begins.length else history.hashes.last_place(known) + 1
-        if first > _PLACES + 1:
-            return {}
-        messages = [entry.message for entry in history.entries[: _PLACES + 2]]
-        if answer is not None and len(messages) == len(history.entries):
-            messages.append(answer)
-        return {
-            self._suffix_tag(caller, history, messages[place].identity, messages[place + 1].identity): Suffix(
-                session.key.tag,
-                history.hashes[place - 1],
-                begins.length + place,
-                begins.exchanges + sum(message.is_final for message in messages[:place]),
-            )
-            for place in range(max(first - 1, 1), min(len(messages) - 1, _PLACES + 1))
-        }
-
-    def _suffix_tag(self, caller: Caller, history: History, first: bytes, second: bytes) -> str:
-        owner = f"{caller.key.tag}.{caller.key.sid}" if caller.key else history.body.person
-        return self._naming.bucket(caller.tenant, suffix(owner, first, second))
 
     def _give(self, name: tuple[str, bytes], key: SessionKey) -> None:
         before = self._answered.get(name)
