@@ -626,6 +626,7 @@ async def test_doing_nothing_would_have_recalled_nothing(model: Model, policy: S
         for name, replies in (("plain", []), ("recalling", [recalls(query="How was the bridge paid?")])):
             chat = chats(url, X_Unabridged_Session=name)
             chat.messages, chat.members["model"] = long_talk()[:-1], "gpt-4o"
+            chat.messages[0] = user(f"Hello {name}")  # so that the provider has none of it in its cache
             model.replies += [*replies, said("In cash.")]
             await chat.ask("How was the bridge paid?")
             full.append(tokens_of(await chat.ask("Thanks"))["full"])

@@ -201,7 +201,8 @@ def _value(url: str, name: bytes) -> Any:
         b"set": ("SMEMBERS", name),
         b"zset": ("ZRANGE", name, 0, -1, "WITHSCORES"),
     }
-    return run(url, *commands[run(url, "TYPE", name)])
+    kind = run(url, "TYPE", name)
+    return run(url, *commands[kind]) if kind != b"none" else []  # it has expired since it was listed
 
 
 def _texts(value: Any) -> list[bytes]:

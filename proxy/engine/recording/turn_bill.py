@@ -99,7 +99,9 @@ def _whole(exchange: Exchange, prices: Prices, tokens: int, less: int, reported:
     sent before. That tells nothing where each request may begin a session, and the cut is a new one, which
     leaves no more than the target: then it has no more of the view in any case.
     """
-    request, budget = exchange.request, exchange.request.budget
+    request, budget, rounds = exchange.request, exchange.request.budget, exchange.rounds
+    if reported is not None and rounds is not None and rounds.count == 1:
+        reported = rounds.spent  # the request before the answer's, whose prompt is in the cache since then
     shown = reported.cached_tokens if reported is not None else None
     is_full = budget.usage(exchange.decision.view_tokens) > request.incoming.policy.stages.target
     tells = request.begins_amid and (is_full or not request.may_stand_alone)
