@@ -122,7 +122,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         So it is with requests for titles, with one that drops its oldest messages, and with each one of a
         client that names no session and changes the answers which it sends back.
         """
-        if self.history.suffix is not None:
+        if self.history.suffix.length:
             return self.conditions.head_sent == 0
         return self.session.is_aside or (self.session.is_headerless and self.begins_amid)
 

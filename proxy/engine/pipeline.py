@@ -216,7 +216,7 @@ class Pipeline:
             self.background.run(self.models.stated.ask(stated, credentials), is_needed=False)
         if not session.cached.cache_key:
             session.cached.cache_key = self.naming.cache_key(session.key)
-        is_suffix = history.suffix is not None
+        is_suffix = history.suffix.length > 0
         answers = session.last_answers(history.head, budget.head, history.hashes, is_suffix=is_suffix)
         now, times = self.recorder.clock.now(), (answers.in_lane, answers.under_head)
         idle, head_idle = (None if at is None else max(now - at, 0.0) for at in times)

@@ -149,6 +149,10 @@ class Suffix(msgspec.Struct, frozen=True):
     """Number of final answers among them."""
 
 
+WHOLE = Suffix("", b"", 0, 0)
+"""The place of a request that has dropped nothing."""
+
+
 class Turn(msgspec.Struct, frozen=True, kw_only=True, dict=True):  # the dict holds cached properties
     """One turn to be recorded: its new messages, the answer, and the session's record after it."""
 

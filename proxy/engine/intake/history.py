@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from proxy.core.conversation.extension import Injection
 from proxy.core.conversation.messages import Message, joint
-from proxy.core.conversation.records import HiddenCalls, Joint, Suffix, outgoing_slices
+from proxy.core.conversation.records import WHOLE, HiddenCalls, Joint, Suffix, outgoing_slices
 from proxy.core.dialects.dialect import Body, Content
 from proxy.core.persistent import Grown
 from proxy.core.planning.chain import Chain
@@ -108,7 +108,7 @@ class History(CachedPrefix, frozen=True, kw_only=True):
     """What is sent in place of answers in which the proxy answered calls, by position."""
     injection: Injection | None = None
     """What was handed in for the session; it is sent between the head and the chain."""
-    suffix: Suffix | None = None
+    suffix: Suffix = WHOLE
     """Where the chain goes on in its session, if the client has dropped the messages before."""
 
     def completed(self, hidden: Mapping[bytes, HiddenCalls], *, has_tool: bool) -> Self:

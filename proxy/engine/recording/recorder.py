@@ -277,23 +277,18 @@ class Recorder:
         self.metrics.lost_turns.inc()
 
     async def _turn(self, exchange: Exchange, answered: ChainedAnswer | None) -> Turn:
-        tokens, hashes = 0, exchange.request.chain.hashes
-        known = hashes[-1] if exchange.is_announced and hashes else exchange.request.session.found.known
+        request, tokens = exchange.request, 0
+        session, history, hashes = request.session, request.history, request.chain.hashes
+        known = hashes[-1] if exchange.is_announced and hashes else session.found.known
         if answered is not None:
             (tokens,) = await self.counter.count_all([answered.content.countable()])
-        now = self.clock.now()
-        if known is None and len(exchange.request.chain) > PIECE:  # first seen in the middle of its life
-            turn = await asyncio.to_thread(_turn_of, exchange, answered, tokens, known, now)
-        else:
-            turn = _turn_of(exchange, answered, tokens, known, now)
-        incoming, history, session = (
-            exchange.request.incoming,
-            exchange.request.history,
-            exchange.request.session,
-        )
-        if incoming.appended is not None:
+        make = partial(_turn_of, exchange, answered, tokens, known, self.clock.now())
+        # Of a conversation that is first seen in the middle of its life, all messages are new.
+        is_long = known is None and len(hashes) > PIECE
+        turn = await asyncio.to_thread(make) if is_long else make()
+        if request.incoming.appended is not None:
             return turn
-        answer, caller = answered.message if answered is not None else None, incoming.envelope.caller
+        caller, answer = request.incoming.envelope.caller, answered.message if answered is not None else None
         return replace(turn, suffixes=self.suffixes.of_turn(caller, session, history, answer))
 
 
@@ -316,12 +311,12 @@ def _turn_of(
     # The memory scope and the speaker of the messages; empty where they may not be remembered.
     scope, person = ("", "") if home is None else (home.scope.tag, home.person)
     node = partial(Node, at=now, scope=scope, person=person)
-    before = 0 if history.suffix is None else history.suffix.length
+    begins = history.suffix.length + first
     parents = (known if known is not None and first else history.root, *hashes)
     nodes = [
         node(hash=own, parent=parent, raw=raw, tokens=size, sequence=place)
         for place, (own, parent, raw, size) in enumerate(
-            zip(hashes, parents, raws, sizes, strict=False), before + first
+            zip(hashes, parents, raws, sizes, strict=False), begins
         )
     ]
     if answered is not None:
@@ -330,7 +325,7 @@ def _turn_of(
             parent=history.tip,
             raw=answered.raw,
             tokens=MESSAGE_TOKENS + tokens,
-            sequence=before + first + len(nodes),
+            sequence=begins + len(nodes),
             answer=True,
             complete=answered.answer.complete,
             reply=_reply(appended, answered.answer) if appended is not None else None,
@@ -372,8 +367,6 @@ def _session_after(exchange: Exchange, answered: ChainedAnswer | None, now: floa
     began_with = before.began_with if before else ""
     if before is None:
         began_with = one_line(request.history.first_words, _FIRST_WORDS)
-    suffix = request.history.suffix
-    exchanges = request.history.exchanges + (suffix.exchanges if suffix is not None else 0)
     is_final = answered is not None and answered.answer.complete and not answered.message.calls
     newest: dict[str, Any] = {}
     if appended is not None and chain.hashes and chain.hashes[-1] != appended.after:
@@ -407,7 +400,7 @@ def _session_after(exchange: Exchange, answered: ChainedAnswer | None, now: floa
         ratio=budget.ratio,
         head_tokens=budget.head,
         tool_tokens=budget.tool,
-        exchanges=exchanges + is_final,
+        exchanges=request.history.suffix.exchanges + request.history.exchanges + is_final,
         lacking=decision.lacking,
         **newest,
     )

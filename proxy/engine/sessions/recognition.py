@@ -56,8 +56,8 @@ class Recognition:
 
         Raises StoreUnavailable where the request ``needs_store`` and the store is away.
         """
-        named = caller.key or history.suffix
-        tag = named.tag if named else self._naming.bucket(caller.tenant, history.first_user)
+        named = (caller.key or history.suffix).tag
+        tag = named or self._naming.bucket(caller.tenant, history.first_user)
         own, is_joined, is_newest, place = self._own(caller, tag, history)
         key = caller.key
         cached, entry = self.cache.of_lane(own, lane) if own else (CachedSession(), CachedLane(lane))
@@ -69,7 +69,7 @@ class Recognition:
         may_be_certain = own is not None and is_newest and revision is not None
         certain = cached.known(lookup, revision, self._clock.now()) if may_be_certain else None
         if certain is None and key is None:
-            first = b"" if is_newest or history.suffix is not None else history.first_joint()
+            first = b"" if is_newest or history.suffix.length else history.first_joint()
             first = self._naming.bucket(caller.tenant, first) if first else ""
             lookup = replace(lookup, joints=history.joints(_ASKED), first=first)
         found = certain or await self._found(lookup, caller, history, own, place, needs_store=needs_store)
@@ -166,7 +166,7 @@ class Recognition:
         """Return the store's answer to a look-up by sid or by chain: its newest messages, then older."""
         found = await self._find_joined(lookup, history)
         is_being_written = lookup.sid is None and lookup.held and not lookup.first  # under its new name
-        if found.session is None and not is_being_written and history.suffix is None:
+        if found.session is None and not is_being_written and not history.suffix.length:
             first = history.first_joint() if lookup.first else b""
             if await self.moved(caller, lookup.tag, history.first_user, first):
                 found = await self._find_joined(lookup, history)
@@ -292,7 +292,7 @@ class Recognition:
         first = history.first_joint(answer)
         # Noted with the first answer, and with the next one once more: a session of one turn lives for a day.
         # After that the store notes it whenever a turn renews the session.
-        if (history.exchanges > 1 and key.tag == session.tag) or history.suffix is not None:
+        if (history.exchanges > 1 and key.tag == session.tag) or history.suffix.length:
             return joint
         return replace(joint, first=self._naming.bucket(tenant, first)) if first else joint
 

@@ -77,7 +77,7 @@ class Suffixes:
         candidates = every if len(every) == SUFFIXES else best
         if most < 0 or len({each.session.key for each in candidates}) > 1:
             return None
-        return max(best, key=lambda each: each.history.suffix.length if each.history.suffix else 0)
+        return max(best, key=lambda each: each.history.suffix.length)
 
     async def _placed(self, caller: Caller, history: History, lane: str, place: Suffix) -> Placed:
         placed = replace(await self.reader.read(history.body, place.before), suffix=place)
@@ -91,7 +91,7 @@ class Suffixes:
         They are the first ones after the beginning, since a client that drops its oldest messages drops few
         at a time. Those of a whole conversation are noted as they come.
         """
-        known, begins = session.found.known, history.suffix or Suffix("", b"", 0, 0)
+        known, begins = session.found.known, history.suffix
         first = 0 if known is None or begins.length else history.hashes.last_place(known) + 1
         if first > _PLACES + 1:
             return {}
