@@ -16,7 +16,7 @@ from proxy.core.budget.budget import Stage
 from proxy.core.economics.economy import account_of, is_cold, late_account, prices_in, shortfall
 from proxy.core.planning.changes import Change, as_requested
 from proxy.core.planning.draft import Draft
-from proxy.core.planning.life import NO_PAST, Gate, in_force, past_of
+from proxy.core.planning.life import NO_PAST, Gate, in_force, is_earned, past_of
 from proxy.core.planning.plan import EMPTY, Account, Epoch, Plan, Verb, Verdict, view_tokens
 from proxy.core.planning.planner import cuts_protected, draft, due_strategy, finish, with_late
 from proxy.core.planning.reasoning import is_amid_reasoning, signed_in
@@ -36,8 +36,6 @@ from proxy.telemetry import Metrics, log_event, log_fault
 _RACES = 4
 _MOST_WAITING = 3.0
 """Longest that a request may wait for summaries, in seconds from its arrival (earlier steps included)."""
-_CUTTING = Stage.TRIM, Stage.COMPACT, Stage.EMERGENCY
-"""Stages at which an epoch may begin because of the usage."""
 _PROTECTED_CUT = ("protected-cut",)
 
 
@@ -95,8 +93,8 @@ class Epochs:
     ) -> Decision:
         """Return the decision under a new epoch, if one begins now; else ``standing``."""
         may_come_anew = request.session.is_new and request.may_stand_alone
-        stages = _CUTTING if may_come_anew else (Stage.EMERGENCY,)
-        if standing.epoch is None and standing.stage in stages:
+        is_due = is_earned(standing.stage) if may_come_anew else standing.stage is Stage.EMERGENCY
+        if standing.epoch is None and is_due:
             # A session's first request is over its budget: its past is replayed. So it is at once where the
             # next request may begin a session too, which is then cut at the same place, up to which the
             # provider has it in its cache.
