@@ -235,9 +235,13 @@ class RedisStore:
         if first:
             name = keys.first(first.decode(errors="replace"))
             await self._scripts.of_key("note_first", name, key.tag, 0)  # a ttl of 0 removes it
-        for each in noted:
-            tag, place = each.split(b"/", 1)
-            await self._scripts.of_key("note_suffix", keys.suffixes(tag.decode()), place, 0)
+        places = (each.split(b"/", 1) for each in noted)
+        await asyncio.gather(
+            *[
+                self._scripts.of_key("note_suffix", keys.suffixes(tag.decode()), each, 0)
+                for tag, each in places
+            ]
+        )
         await self._listing.written()  # updates that are still under way would add it again
         await self._listing.remove([key])
         return bool(was_there)
