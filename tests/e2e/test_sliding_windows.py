@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from tests.support.stores import embedded_valkey
 from tests.support.upstreams import Model, calling, said
 
 TURNS = 10
+QUESTIONS = [f"Question {number}" for number in range(TURNS)]
 SYSTEM = {"role": "system", "content": "Be kind."}
 
 
@@ -41,18 +42,18 @@ async def turns_at(url: str) -> int:
     return sum(await turns_of_each(url))
 
 
-async def talk(chat: Chat, urls: list[str], keep: int, turns: int = TURNS) -> list[Any]:
+async def talk(chat: Chat, urls: list[str], keep: int, questions: Sequence[str] = QUESTIONS) -> list[Any]:
     """Hold a conversation of which each request has the newest ``keep`` messages; return all of it.
 
     The client takes its time: it goes on when the turn before is written.
     """
     whole: list[Any] = []
-    for number, url in zip(range(turns), itertools.cycle(urls), strict=False):
-        whole.append(user(f"Question {number}"))
+    for number, (question, url) in enumerate(zip(questions, itertools.cycle(urls), strict=False), 1):
+        whole.append(user(question))
         chat.url, chat.messages = url, [SYSTEM, *whole[-keep:]]
         await chat.say()
         whole.append(chat.messages[-1])
-        await until(number + 1, partial(turns_at, url))
+        await until(number, partial(turns_at, url))
     return whole
 
 
@@ -85,33 +86,20 @@ async def test_a_conversation_of_which_each_request_has_the_newest_messages_is_o
 async def test_where_the_same_words_return_a_request_goes_on_where_all_of_it_stands(
     urls: list[str], chats: Chats, model: Model
 ) -> None:
-    chat, whole = chats(urls[0]), list[Any]()
-    for number, url in zip(range(TURNS), itertools.cycle(urls), strict=False):
-        model.replies.append(said("Yes" if number % 3 else f"This is {number}"))
-        whole.append(user("Next" if number % 3 else f"And {number}?"))
-        chat.url, chat.messages = url, whole[-11:]
-        await chat.say()
-        whole.append(chat.messages[-1])
-        await until(number + 1, partial(turns_at, url))
-    session = await only_session(urls[0])
-    told = await admin(urls[0], f"sessions/{session['id']}/transcript")
-    assert [each["message"]["content"] for each in told["messages"]] == [each["content"] for each in whole]
+    model.replies += [said("Yes" if number % 3 else f"This is {number}") for number in range(TURNS)]
+    questions = ["Next" if number % 3 else f"And {number}?" for number in range(TURNS)]
+    whole = await talk(chats(urls[0]), urls, 11, questions)
+    _, texts = await transcript(urls[0])
+    assert texts == [each["content"] for each in whole]
 
 
 async def test_a_conversation_that_only_repeats_itself_goes_on_at_its_end(
     urls: list[str], chats: Chats, model: Model
 ) -> None:
-    chat, whole = chats(urls[0]), list[Any]()
-    for number, url in zip(range(2 * TURNS), itertools.cycle(urls), strict=False):
-        model.replies.append(said("Running"))
-        whole.append(user("Status?" if number else "Build it"))
-        chat.url, chat.messages = url, whole[-7:]
-        await chat.say()
-        whole.append(chat.messages[-1])
-        await until(number + 1, partial(turns_at, url))
-    session = await only_session(urls[0])
-    told = await admin(urls[0], f"sessions/{session['id']}/transcript")
-    assert [each["message"]["content"] for each in told["messages"]] == [each["content"] for each in whole]
+    model.replies += [said("Running")] * 2 * TURNS
+    whole = await talk(chats(urls[0]), urls, 7, ["Build it", *["Status?"] * (2 * TURNS - 1)])
+    _, texts = await transcript(urls[0])
+    assert texts == [each["content"] for each in whole]
 
 
 async def test_what_is_sent_is_what_the_client_sent(urls: list[str], chats: Chats, model: Model) -> None:

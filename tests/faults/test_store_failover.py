@@ -183,29 +183,36 @@ async def test_a_change_that_was_decided_on_what_is_lost_is_not_written(
     assert (await here.remembered(CHANNEL, lost)).items == items("i1", "i2")
 
 
-async def test_an_appended_turn_after_turns_were_lost_has_all_that_others_wrote_in_their_place(
-    valkey: Server, model: Model
-) -> None:
+@pytest.fixture
+async def appenders(valkey: Server, model: Model) -> AsyncIterator[tuple[Appender, Appender]]:
+    """Clients of one session, each at a worker of its own."""
     async with (
         proxying(model.url, store=valkey.url) as url,
         proxying(model.url, store=valkey.url) as other,
     ):
         here, there = Appender(url), Appender(other)
         async with here.client, there.client:
-            await here.ask("first")
-            valkey.run("SAVE")
-            await here.ask("lost")
-            await here.ask("lost too")
-            await asyncio.to_thread(come_back_as_saved, valkey)
-            told = ["first"]
-            for number, appender in enumerate((there, here, here, there, here)):
+            yield here, there
 
-                async def answered(appender: Appender = appender, text: str = f"turn {number}") -> int:
-                    return (await appender.ask(text)).status_code
 
-                await until(200, answered)
-                told.append(f"turn {number}")
-                assert contents(model.views()[-1])[::2] == told
+async def test_an_appended_turn_after_turns_were_lost_has_all_that_others_wrote_in_their_place(
+    valkey: Server, model: Model, appenders: tuple[Appender, Appender]
+) -> None:
+    here, there = appenders
+    await here.ask("first")
+    valkey.run("SAVE")
+    await here.ask("lost")
+    await here.ask("lost too")
+    await asyncio.to_thread(come_back_as_saved, valkey)
+    told = ["first"]
+    for number, appender in enumerate((there, here, here, there, here)):
+
+        async def answered(appender: Appender = appender, text: str = f"turn {number}") -> int:
+            return (await appender.ask(text)).status_code
+
+        await until(200, answered)
+        told.append(f"turn {number}")
+        assert contents(model.views()[-1])[::2] == told
 
 
 @dataclass
@@ -346,30 +353,25 @@ async def test_a_connection_that_breaks_costs_one_whole_reading_of_a_session(
 @pytest.mark.parametrize("turns", [1, 2])
 @pytest.mark.parametrize("emptied", ["flushed", "started anew"])
 async def test_a_session_that_the_store_has_lost_whole_is_over_for_who_appends_to_it(
-    valkey: Server, model: Model, emptied: str, turns: int
+    valkey: Server, model: Model, appenders: tuple[Appender, Appender], emptied: str, turns: int
 ) -> None:
-    async with (
-        proxying(model.url, store=valkey.url) as url,
-        proxying(model.url, store=valkey.url) as other,
-    ):
-        here, stranger = Appender(url), Appender(other)
-        async with here.client, stranger.client:
-            for text in ("I am allergic to nuts.", "My name is Ann.")[:turns]:
-                await here.ask(text)
-            if emptied == "flushed":
-                valkey.run("FLUSHALL")
-            else:
-                await asyncio.to_thread(come_back_as_saved, valkey)
+    here, stranger = appenders
+    for text in ("I am allergic to nuts.", "My name is Ann.")[:turns]:
+        await here.ask(text)
+    if emptied == "flushed":
+        valkey.run("FLUSHALL")
+    else:
+        await asyncio.to_thread(come_back_as_saved, valkey)
 
-            for appender in (here, here, stranger):
+    for appender in (here, here, stranger):
 
-                async def refused(appender: Appender = appender) -> str:
-                    answer = await appender.ask("What am I allergic to?")
-                    assert answer.status_code != 200
-                    return error_code(answer)
+        async def refused(appender: Appender = appender) -> str:
+            answer = await appender.ask("What am I allergic to?")
+            assert answer.status_code != 200
+            return error_code(answer)
 
-                await until("session_expired", refused)
-            assert len(model.chats) == turns
+        await until("session_expired", refused)
+    assert len(model.chats) == turns
 
 
 async def test_that_a_session_was_there_is_not_forgotten_while_the_store_is_away(
