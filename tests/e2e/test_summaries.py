@@ -8,7 +8,7 @@ import json
 import pytest
 
 from tests.support.clients import Chats, Small, question, result_counts, tokens_of, told
-from tests.support.servers import Exchange, Received
+from tests.support.servers import Exchange, Received, awaited
 from tests.support.summaries import BUDGET, notes, until_counted, until_cut
 from tests.support.upstreams import Model, calling, completion, count_tokens, events, fault_in, said
 
@@ -277,39 +277,40 @@ SAME_PRICE = "\n[ledger]\nleast = 0\n[economy]\nenabled = false\ncached_price = 
 REBUILT = "All of it was fine, from its beginning."
 
 
+@pytest.mark.parametrize("is_late", [False, True], ids=["in time", "the first one late"])
 async def test_what_was_summarised_too_often_is_made_anew_from_the_originals(
-    model: Model, chats: Chats, small: Small
+    model: Model, chats: Chats, small: Small, is_late: bool
 ) -> None:
     def is_of_originals(call: Received) -> bool:
         return "[earlier summary of" not in told_of(call)
 
-    answering = asyncio.Lock()
+    has_cut = asyncio.Event()
 
     async def summarise(exchange: Exchange) -> None:
         is_first = all(map(is_of_originals, model.summaries))
         is_rebuilt = is_of_originals(exchange.request) and not is_first
-        async with answering:
-            text = REBUILT if is_rebuilt else "They went on, as told before."
-            await exchange.answer_json(completion(said(text)))
+        if is_late:
+            await has_cut.wait()
+        text = REBUILT if is_rebuilt else "They went on, as told before."
+        await exchange.answer_json(completion(said(text)))
+
+    def are_all_answered(counts: dict[str, float]) -> bool:
+        return sum(counts.values()) == len(model.summaries)
 
     def is_used() -> bool:
         return any(REBUILT.encode() in bytes(call.body) for call in [*model.summaries, model.chats[-1]])
 
     model.summary, model.tells_usage = summarise, False
     chat = chats(await small(4_000, extra=SAME_PRICE))
-    epoch = "0"
-    for number in range(1_000):  # short turns, so that little is read again for much that was sent
+    for number in range(500):  # short turns, so that little is read again for much that was sent
         model.replies.append(said("Fine."))
         response = await chat.ask(f"{number}?")
         assert tokens_of(response)["sent"] <= 4_000
         if is_used():
             break
-        if told(response, "epoch") != epoch:
-            epoch = told(response, "epoch")
-            asked = -1
-            while asked != (asked := len(model.summaries)):  # its summary is ready before the next one
-                await asyncio.sleep(0.3)
-                async with answering:
-                    pass
+        if told(response, "epoch") != "0":
+            has_cut.set()
+        if has_cut.is_set() or not is_late:
+            await awaited(lambda: result_counts(chat.url), are_all_answered)
     assert is_used()
     assert "rebuilt" in await result_counts(chat.url)

@@ -108,29 +108,41 @@ class SummaryJobs:
         self, situation: Situation, owner: Owner, prepared: GapSummaries | None = None
     ) -> Situation:
         """Return the situation with summaries not in a note yet: ``prepared``, late, or rewritten ones."""
-        drifting = drifted(situation)
-        rebuilt = {each: self._address(situation, owner, each.span, "rebuilt") for each in drifting}
-        await self._summaries.recall(owner.key, rebuilt.values())
-
-        def newest(anchor: Anchor) -> Anchor:
-            text = self._summaries.ready(rebuilt[anchor]) if anchor in rebuilt else None
-            return anchor if text is None else Anchor(*anchor.span, text)
-
+        situation = await self._rewritten(situation, owner)
         late = self.late(situation, owner)
-        gaps: list[Gap] = []
-        for gap in situation.plan.gaps:
-            anchors = tuple(map(newest, gap.anchors))
-            if gap.span in late:
-                generation = generation_upon(gap.anchors)
-                anchors = (Anchor(*gap.span, late[gap.span], generation=generation),)
-            gaps.append(gap if anchors == gap.anchors else replace(gap, anchors=anchors))
-        situation = situation.under(Plan((*gaps,), situation.plan.replacements))
+        gaps = [
+            replace(
+                gap, anchors=(Anchor(*gap.span, late[gap.span], generation=generation_upon(gap.anchors)),)
+            )
+            if gap.span in late
+            else gap
+            for gap in situation.plan.gaps
+        ]
+        if late:
+            situation = situation.under(Plan((*gaps,), situation.plan.replacements))
         fresh = [
             Anchor(*span, text, generation=generation_upon(situation.anchors_within(*span)))
             for span, text in (prepared.texts() if prepared is not None else {}).items()
             if text is not None
         ]
-        return replace(situation, prepared=tuple(fresh)) if fresh else situation
+        if fresh:
+            situation = replace(situation, prepared=tuple(fresh))
+        return await self._rewritten(situation, owner) if late or fresh else situation
+
+    async def _rewritten(self, situation: Situation, owner: Owner) -> Situation:
+        """Return the situation with each drifted summary replaced by the one rebuilt from the originals."""
+        rebuilt = {each: self._address(situation, owner, each.span, "rebuilt") for each in drifted(situation)}
+        await self._summaries.recall(owner.key, rebuilt.values())
+        texts = {each: self._summaries.ready(address) for each, address in rebuilt.items()}
+        new = {each: Anchor(*each.span, text) for each, text in texts.items() if text is not None}
+        if not new:
+            return situation
+        gaps = [
+            replace(gap, anchors=tuple(new.get(each, each) for each in gap.anchors))
+            for gap in situation.plan.gaps
+        ]
+        situation = situation.under(Plan((*gaps,), situation.plan.replacements))
+        return replace(situation, prepared=tuple(new.get(each, each) for each in situation.prepared))
 
     async def begin_lacking(
         self, situation: Situation, epoch: Epoch, prepared: GapSummaries, owner: Owner
