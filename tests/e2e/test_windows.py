@@ -289,7 +289,7 @@ TOLD_LATE: dict[str, Behaviour] = {
 async def test_a_refusal_that_only_the_end_of_an_answer_tells_prunes_the_next_turn(
     model: Model, chats: Chats, url: str, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sending, "_COMMENTS", 0.02)
+    monkeypatch.setattr(sending, "_COMMENTS", 0.0)
     chat = long_chat(chats, url, stream=how != "an object")
     model.replies.append(TOLD_LATE[how])
     chat.messages.append(user(question(30)))
@@ -304,7 +304,7 @@ async def test_a_refusal_that_only_the_end_of_an_answer_tells_prunes_the_next_tu
 async def test_an_answer_that_runs_out_of_room_teaches_no_window(
     model: Model, chats: Chats, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sending, "_COMMENTS", 0.02)
+    monkeypatch.setattr(sending, "_COMMENTS", 0.0)
     chat = long_chat(chats, url, stream=True)
     begun = {"choices": [{**NOTHING, "delta": {"content": "Once upon"}, "finish_reason": None}]}
     model.replies.append(at_last({**begun, "error": {"message": "Context size has been exceeded."}}))
