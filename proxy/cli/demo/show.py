@@ -5,6 +5,7 @@ A row tells of each turn, and below the rows a terminal shows what is being said
 
 from __future__ import annotations
 
+import re
 import time
 import webbrowser
 from collections.abc import Sequence
@@ -32,6 +33,8 @@ COLUMNS = ("Without the proxy", "Oldest messages dropped", "With Unabridged")
 _READING = 15.0
 """Most seconds that a reader takes for an answer; meanwhile a summary can be written."""
 _GLANCE = 0.1
+_IDLE = 1.5
+"""Seconds without work after which the model has no summary to write."""
 
 
 class Picture:
@@ -131,7 +134,7 @@ def converse(
         clients = [opened.enter_context(closing(Client(base, forgets=each))) for base, each in addresses]
         result, api = DemoResult(clients), AdminApi(proxy.server, proxy.token)
         picture.row(*(Text(name, style="bold") for name in COLUMNS))
-        written, epoch = 0, "0"
+        epoch = "0"
         for number, question in enumerate(questions, 1):
             picture.say(f"\n{number}. {question}")
             cells: list[Text] = []
@@ -142,17 +145,22 @@ def converse(
                 raise CommandError(f"turn {number} was refused through the proxy: {refusal.message}")
             turn = clients[-1].turns[-1]
             if turn.epoch != epoch:
-                written, epoch = _summaries(proxy, "written"), turn.epoch
+                epoch = turn.epoch
                 _see(result, api, proxy, picture)
-            deadline = time.monotonic() + reading
-            while (
-                turn.usage >= SUMMARY_FROM
-                and _summaries(proxy, "written") == written
-                and time.monotonic() < deadline
-            ):
-                time.sleep(_GLANCE)
+            if turn.usage >= SUMMARY_FROM:
+                _read(url, reading)
         _see(result, api, proxy, None)
     return result
+
+
+def _read(url: str, seconds: float) -> None:
+    """Take so many seconds at most for an answer: a summary may be on its way, until the model is idle."""
+    idle_since = began = time.monotonic()
+    while (now := time.monotonic()) < min(began + seconds, idle_since + _IDLE):
+        time.sleep(_GLANCE)
+        slots = httpx2.get(url.removesuffix("/v1") + "/slots", timeout=10, trust_env=False).json()
+        if any(slot["is_processing"] for slot in slots):
+            idle_since = now
 
 
 def _turn(client: Client, question: str, picture: Picture, before: Sequence[Text]) -> Text:
@@ -173,7 +181,7 @@ def _turn(client: Client, question: str, picture: Picture, before: Sequence[Text
 def _see(result: DemoResult, api: AdminApi, proxy: Proxy, picture: Picture | None) -> None:
     """Read the view as it is now, and show its new notes."""
     result.session = str(api.sessions(1)["sessions"][0]["id"])
-    result.view, result.digests = api.session(result.session, "view")["messages"], _summaries(proxy, "digest")
+    result.view, result.digests = api.session(result.session, "view")["messages"], _digests(proxy)
     result.notes += [
         text
         for each in result.view
@@ -183,14 +191,12 @@ def _see(result: DemoResult, api: AdminApi, proxy: Proxy, picture: Picture | Non
         picture.note(result.notes[-1])
 
 
-def _summaries(proxy: Proxy, result: str) -> int:
-    """Return the number of summaries with a result, from the proxy's metrics."""
+def _digests(proxy: Proxy) -> int:
+    """Return the number of summaries that extracts have replaced, from the proxy's metrics."""
     headers = {"Authorization": f"Bearer {proxy.token}"}
     answered = httpx2.get(f"{proxy.server}/metrics", headers=headers, timeout=10, trust_env=False)
-    name = f'unabridged_summaries_total{{result="{result}"}} '
-    return sum(
-        int(float(line.removeprefix(name))) for line in answered.text.splitlines() if line.startswith(name)
-    )
+    found = re.search(r'^unabridged_summaries_total\{result="digest"\} (\d+)', answered.text, re.MULTILINE)
+    return int(found[1]) if found else 0
 
 
 # --- what it came to ---
