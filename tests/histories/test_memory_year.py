@@ -105,8 +105,8 @@ async def store(request: pytest.FixtureRequest) -> AsyncGenerator[str]:
         yield url
 
 
-async def test_a_year_of_two_users_ends_in_its_capacity_with_what_matters(store: str, tmp_path: Path) -> None:
-    await a_year(store, tmp_path, users=2, every=7, capacity=40)
+async def test_a_year_of_a_user_ends_in_its_capacity_with_what_matters(store: str, tmp_path: Path) -> None:
+    await a_year(store, tmp_path, users=1, every=7, capacity=40)
 
 
 @pytest.mark.soak

@@ -7,10 +7,17 @@ from pathlib import Path
 import pytest
 
 from proxy.cli import main
+from proxy.engine import foreground
 from tests.support.clients import Chats
 from tests.support.command_line import Run
 from tests.support.remembering import RememberingModel, ana_speaks, noting_ana, remembering
 from tests.support.upstreams import running
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What memory asks a model follows no request that must be sent first."""
+    monkeypatch.setattr(foreground, "_AFTER", 0.0)
 
 
 @pytest.fixture
