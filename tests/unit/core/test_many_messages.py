@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from cProfile import Profile
+from functools import partial
 
 import pytest
 
@@ -39,6 +40,9 @@ POLICIES = {
     name: Policy(strategy=Strategy(name=name, summary_max=400, summary_to=300))
     for name in ("importance", "topic", "session", "exchanges", "sliding_window", "off")
 } | {"by count": Policy(stages=Stages(max_units=20))}
+
+
+longer = partial(pytest.param, marks=pytest.mark.soak)
 
 
 def long_chain(kind: str, length: int) -> Chain:
@@ -78,8 +82,9 @@ def calls_of_epoch(stage: Stage, length: int, policy: Policy) -> int:
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
-        *((kind, "importance") for kind in (*KINDS, "mixed")),
-        *(("talk", name) for name in POLICIES if name != "importance"),
+        *((kind, "importance") for kind in ("talk", "mixed")),
+        *(longer(kind, "importance") for kind in KINDS if kind != "talk"),
+        *(longer("talk", name) for name in POLICIES if name != "importance"),
     ],
 )
 def test_three_times_as_many_messages_take_some_three_times_the_work(kind: str, name: str) -> None:
@@ -133,7 +138,7 @@ def test_an_open_turn_of_three_times_as_many_calls_takes_some_three_times_the_wo
     assert work(600) <= SLACK * 3 * work(200)
 
 
-@pytest.mark.parametrize("kind", ["mixed", "talk", "tools"])
+@pytest.mark.parametrize("kind", ["mixed", longer("talk"), longer("tools")])
 def test_a_past_of_four_hundred_budgets_takes_little_more_work_than_one_epoch(kind: str) -> None:
     chain, policy = long_chain(kind, MANY), POLICIES["importance"]
     budget = Budget(chain.tokens.total // 400, 1.0, 0)
@@ -145,7 +150,7 @@ def test_a_past_of_four_hundred_budgets_takes_little_more_work_than_one_epoch(ki
 
 
 @pytest.mark.parametrize("stage", [Stage.COMPACT, Stage.EMERGENCY])
-@pytest.mark.parametrize("name", ["importance", "topic", "by count"])
+@pytest.mark.parametrize("name", ["importance", longer("topic"), longer("by count")])
 def test_one_epoch_of_three_times_as_many_messages_takes_some_three_times_the_work(
     name: str, stage: Stage
 ) -> None:
