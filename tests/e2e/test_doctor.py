@@ -304,7 +304,9 @@ async def test_a_port_is_free_or_served_by_us_or_taken(doctor: Doctor, model: Mo
     assert (state, "Address already in use" in message) == ("fail", True)
 
 
-@pytest.mark.parametrize("host", ["::", "[::1]", "::1"])
+@pytest.mark.parametrize(
+    "host", ["::", *(pytest.param(each, marks=pytest.mark.soak) for each in ("[::1]", "::1"))]
+)
 async def test_a_port_at_an_address_of_ipv6_is_served_by_us(
     doctor: Doctor, model: Model, tmp_path: Path, host: str
 ) -> None:
