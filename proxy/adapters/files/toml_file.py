@@ -12,7 +12,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self, cast
 
@@ -110,8 +110,13 @@ class TomlFile:
         return FileError(str(self.path), next(exact, next(near, None)), message, key=key)
 
 
+@lru_cache(maxsize=64)
 def _parsed(text: str) -> Table:
-    """Parse TOML. Raises TOMLDecodeError, and ValueError and RecursionError for what Python cannot take."""
+    """Parse TOML. Raises TOMLDecodeError, and ValueError and RecursionError for what Python cannot take.
+
+    The table is shared, and must not be changed: policies extend one another, so that whoever reads all of
+    them reads some again and again.
+    """
     table = tomllib.loads(text)
     if max(map(len, _keys(table)), default=0) > _DEEPEST:
         raise RecursionError
