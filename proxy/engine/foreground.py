@@ -13,6 +13,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from enum import Enum
+from http import HTTPStatus
 from statistics import median
 from typing import Any, TypeVar
 
@@ -25,7 +26,6 @@ T = TypeVar("T")
 Credentials = Sequence[Header]
 """Headers that say whose request it is: an upstream limits how much each caller may ask."""
 
-_OK = 200
 _LONGEST_QUIET = 60.0
 """Longest pause (seconds without a request) that a call which gives way waits for."""
 _AFTER = 0.1
@@ -103,7 +103,7 @@ class Foreground:
             if guard is not None:
                 guard.cancel()
         seconds = self._clock.monotonic() - since
-        if sent.response.status != _OK:
+        if sent.response.status != HTTPStatus.OK:
             limit = rate_limit(sent.response)
             if limit is not None:  # too many calls: make none of our own
                 self._stop(credentials, limit or _LIMITED)

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from http import HTTPStatus
 from itertools import chain
 from typing import Final, Protocol
 
@@ -39,7 +40,6 @@ _LOOKING = 10.0
 """Seconds for the two requests that check the URL."""
 _FULL = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL})
 """No file descriptor or port is left for a connection: a temporary fault of the proxy, not the upstream."""
-_NOT_FOUND: Final = 404
 _FAILED: Final = 500
 
 
@@ -130,7 +130,7 @@ class PooledUpstream(ABC):
             why = {"why": error.message, "detail": error.detail}
             log_warning("the upstream failed", code=error.code, **where, **why)
             raise
-        if response.status == _NOT_FOUND and self._looking is None and not at_root:
+        if response.status == HTTPStatus.NOT_FOUND and self._looking is None and not at_root:
             self._looking = asyncio.create_task(self._look_below(), name="upstream URL")
         return response
 
@@ -142,10 +142,10 @@ class PooledUpstream(ABC):
         """Log a warning if the list of models is found only below `/v1`."""
         with suppress(errors.UnabridgedError, TimeoutError):
             async with asyncio.timeout(_LOOKING):
-                if await self._status("/models") != _NOT_FOUND:
+                if await self._status("/models") != HTTPStatus.NOT_FOUND:
                     return
                 below = await self._status("/v1/models")
-            if below < _FAILED and below != _NOT_FOUND:
+            if below < _FAILED and below != HTTPStatus.NOT_FOUND:
                 use = f"--upstream {str(self._url).rstrip('/')}/v1"
                 log_warning("the upstream's URL seems to lack its /v1", use=use)
 

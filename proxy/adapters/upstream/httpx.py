@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from http import HTTPStatus
 from math import inf
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 _STEP = 4096
 """Bytes of a head that the library parses at once; parsing is slow and blocks the event loop."""
-_NO_CREDENTIALS = 407
 """Status with which an outbound proxy refuses the credentials."""
 _CLOSED = ("disconnected", "closed connection", "ConnectionTerminated")
 """The library's words for a connection that was closed too early."""
@@ -125,7 +125,7 @@ class HttpxConnection:
             self.give_back(self, broken=True)
             raise
         self._is_head = False
-        if self._is_forwarded and answer.status_code == _NO_CREDENTIALS:
+        if self._is_forwarded and answer.status_code == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
             self.give_back(self, broken=True)
             raise _refused(str(answer.status_code))
         return HttpxResponse(self, answer)
@@ -300,5 +300,5 @@ def _fault_of_proxy(error: Exception) -> errors.UnabridgedError:
 
 
 def _refused(status: str) -> errors.UpstreamUnreachable:
-    wants = "wants other credentials" if status == str(_NO_CREDENTIALS) else "refused"
+    wants = "wants other credentials" if status == "407" else "refused"
     return errors.UpstreamUnreachable(f"the outbound proxy {wants} ({status})")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from http import HTTPStatus
 
 from openai import APIError, APIStatusError, DefaultHttpxClient, OpenAI
 from openai.types.chat import ChatCompletionMessageParam
@@ -17,7 +18,6 @@ from proxy.cli.terminal import CommandError
 
 _ANSWER_TOKENS = 24
 _TIMEOUT = 120.0  # seconds
-_REFUSED = 400
 _OURS = "x-unabridged-"
 
 CODE, FORBIDDEN = "KX7-4193", "boat trip"
@@ -126,7 +126,7 @@ class Client:
             try:
                 turn = self._answered(number, question, on_text)
             except APIError as error:
-                is_refused = isinstance(error, APIStatusError) and error.status_code == _REFUSED
+                is_refused = isinstance(error, APIStatusError) and error.status_code == HTTPStatus.BAD_REQUEST
                 if is_refused and self.forgets and len(self.messages) > 3:
                     del self.messages[1:3]
                     self._forgotten += 2

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
@@ -38,7 +39,6 @@ _SECONDS = 20.0
 """Seconds that the list of models may take."""
 _ASKED = 30
 """Most models whose windows are asked for one by one, if the list does not state them."""
-_OK = 200
 _SDKS_KEY = "OPENAI_API_KEY"
 
 
@@ -64,7 +64,7 @@ async def of_upstream(settings: Settings, model: str) -> list[Finding]:
         try:
             async with asyncio.timeout(_SECONDS):
                 listed = await _listed(upstream, credentials)
-                is_open = bool(key) and (await _listed(upstream, ())).status == _OK
+                is_open = bool(key) and (await _listed(upstream, ())).status == HTTPStatus.OK
         except (UnabridgedError, TimeoutError) as error:
             detail = f" ({error.detail})" if isinstance(error, UpstreamError) and error.detail else ""
             what = error.message if isinstance(error, UnabridgedError) else "It does not answer."
@@ -178,7 +178,7 @@ async def _of_streaming(upstream: Upstream, credentials: Headers, model: str) ->
     except (UnabridgedError, TimeoutError) as error:
         why = error.message if isinstance(error, UnabridgedError) else "no answer in time"
         return fail("streaming", f"{model} did not answer: {why}", "see the upstream's line")
-    if arrived.status != _OK:
+    if arrived.status != HTTPStatus.OK:
         advice = "name a chat model that the key may use; see the key's line"
         return fail("streaming", f"{model} refused to answer ({arrived.status})", advice)
     if not arrived.is_stream:

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from msgspec.structs import replace
 
@@ -27,7 +28,6 @@ from proxy.engine.planning.decisions import Decisions
 from proxy.engine.sessions.session_cache import HeadUse, head_hash
 from proxy.ports import Clock, Upstream, UpstreamResponse, coding_of, is_stream
 
-_OK = 200
 _BEGUN_BYTES = 2**20
 _IDEMPOTENCY = b"idempotency-key"
 _COMMENTS = 1.0
@@ -85,7 +85,7 @@ class Sender:
             sent = await self.forward(exchange.request, exchange.body, is_first=is_first)
             is_first = False
             try:
-                if sent.response.status == _OK:
+                if sent.response.status == HTTPStatus.OK:
                     self._answered(exchange)
                     exchange.may_be_refused = not sent.opening
                     if exchange.may_be_refused:
@@ -113,7 +113,7 @@ class Sender:
             headers = [header for header in headers if header[0].lower() not in dropped]
         response = await self.upstream.send("POST", envelope.target, headers, body)
         try:
-            if response.status == _OK:
+            if response.status == HTTPStatus.OK:
                 may_stream = is_stream(response) or request.history.body.is_streamed
                 return await _begin(response) if may_stream else Sent(response, b"", is_over=False)
             begun = bytearray()

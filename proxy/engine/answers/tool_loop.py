@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from msgspec.structs import replace
 
@@ -26,7 +27,6 @@ from proxy.errors import UpstreamError, UpstreamInvalidResponse
 from proxy.ports import Header, UpstreamResponse, coding_of
 from proxy.tracing import ROUND, step
 
-_OK = 200
 _ANSWER_BYTES, _ERROR_BYTES = 64 * 2**20, 2**20
 _ABOUT_BYTES = (b"content-encoding", b"content-length")
 _DRAINED = 0.05
@@ -52,7 +52,7 @@ class ToolLoop:
         body = exchange.request.history.body
         serves = exchange.tools.serves_any and not body.demands_call
         answerers = Answerers([*exchange.answerers, *([FreshResults(exchange.tools)] if serves else [])])
-        if sent.response.status != _OK or not answerers or not body.may_hide_calls:
+        if sent.response.status != HTTPStatus.OK or not answerers or not body.may_hide_calls:
             return sent
         sent = _unpacked(sent)
         if coding_of(sent.response) != b"identity":
@@ -71,7 +71,7 @@ class ToolLoop:
         has_failed = True
         try:
             whole = await _whole(sent, course)
-            has_failed = whole.response.status != _OK
+            has_failed = whole.response.status != HTTPStatus.OK
         finally:
             if has_failed and exchange.rounds.count:
                 self.recorder.bill_unanswered(exchange, exchange.rounds)
@@ -129,7 +129,7 @@ class _Course:
             with step(ROUND):
                 sent = _unpacked(await sender.forward(request, taken, is_first=False))
             refusal = sender.refusal(self.exchange, sent)
-            if sent.response.status == _OK:
+            if sent.response.status == HTTPStatus.OK:
                 request.model.refused_members |= refused
             if dialect.without_members(body, refused | refusal.refused_members) == taken:
                 return sent, refusal
@@ -242,7 +242,7 @@ _ABOUT_LENGTH = (b"content-length", b"transfer-encoding")
 def _goes_on(sent: Sent, following: Sent) -> bool:
     """Whether an answer has begun, a stream if the one before was one."""
     response, is_empty = following.response, following.is_over and not following.begun
-    is_same = response.status == _OK and following.is_stream == sent.is_stream
+    is_same = response.status == HTTPStatus.OK and following.is_stream == sent.is_stream
     return is_same and not is_empty and not _error_in(following.opening)
 
 
@@ -270,7 +270,7 @@ async def _whole(sent: Sent, course: _Course) -> Sent:
     try:
         while True:
             body = await _read(sent, _ANSWER_BYTES)
-            if sent.response.status != _OK or len(body) > _ANSWER_BYTES:
+            if sent.response.status != HTTPStatus.OK or len(body) > _ANSWER_BYTES:
                 return replace(sent, begun=body, is_over=len(body) <= _ANSWER_BYTES)
             editor.feed(body)
             if not await course.rounds.settle(editor):

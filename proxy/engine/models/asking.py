@@ -13,6 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from typing import Literal, NamedTuple, Protocol, Self
 
 from proxy.cache import Lru, Memory
@@ -34,7 +35,6 @@ _ABOUT_STREAMS = re.compile(
     rb"only [^.]{0,40}\bstream|non-stream|\bstream\w* (?:must|is required)|\bstream\W{1,4}true", re.IGNORECASE
 )
 """As in "only support stream mode" and "for non-streaming calls"."""
-_TOO_MANY, _UNAVAILABLE = 429, 503
 _PASSING = frozenset({408, 409, 425})
 """Status codes below 500 with which the same request may succeed a minute later."""
 _THOUGHTS = 8_000
@@ -286,7 +286,9 @@ def rate_limit(response: UpstreamResponse) -> float | None:
     That is a 429, or a 503 with a Retry-After (RFC 9110, section 10.2.3).
     """
     after = (header_of(response.headers, b"retry-after") or b"").decode("latin-1").strip()
-    if response.status != _TOO_MANY and not (response.status == _UNAVAILABLE and after):
+    if response.status != HTTPStatus.TOO_MANY_REQUESTS and not (
+        response.status == HTTPStatus.SERVICE_UNAVAILABLE and after
+    ):
         return None
     if after.isascii() and after.isdigit():
         seconds = float(after[:6])

@@ -16,6 +16,7 @@ and later: a model may be pulled, or a server may have been starting. Sources:
 import asyncio
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from http import HTTPStatus
 from typing import cast
 
 import msgspec
@@ -39,8 +40,6 @@ _FORBIDDEN = 3_600.0
 longest pause after which what is not there is asked for again."""
 _LOADING = 1.0
 """Seconds after which a server that has not loaded the model yet is asked again."""
-_OK = 200
-_TOO_MANY = 429
 _ABSENT = (404, 405, 410)
 """Status codes of an endpoint that the server does not have. Any other 4xx may be about the caller alone."""
 _DIGITS = 10
@@ -183,10 +182,10 @@ class StatedWindows:
             raise _Unanswered(_PAUSE, is_gone=True) from error
         except TimeoutError as error:
             raise _Unanswered(_PAUSE) from error
-        if place == _LIST and status != _OK and status not in self._logged:
+        if place == _LIST and status != HTTPStatus.OK and status not in self._logged:
             self._logged.add(status)
             log_warning("the upstream does not list its models", status=status)
-        if status >= 500 or status == _TOO_MANY:
+        if status >= 500 or status == HTTPStatus.TOO_MANY_REQUESTS:
             raise _Unanswered(_PAUSE)
         if status in _ABSENT:
             if at_root and body is None:
@@ -194,7 +193,7 @@ class StatedWindows:
         elif status >= 400:
             raise _Unanswered(_FORBIDDEN)
         try:
-            said = await asyncio.to_thread(loads, content or b"") if status == _OK else None
+            said = await asyncio.to_thread(loads, content or b"") if status == HTTPStatus.OK else None
         except ValueError:
             return {}
         is_bare = isinstance(said, list)  # as Together's list is

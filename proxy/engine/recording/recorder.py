@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -42,7 +43,6 @@ from proxy.tracing import current
 
 _FIRST_WORDS = 80
 """Characters that are kept of a session's first user message."""
-_OK = 200
 UNREAD = "answer-unread"
 """The degradation reported where an answer, or some of it, could not be read."""
 _OVERTAKEN = "The turn was answered, but not saved: another request has continued the session. Send it again."
@@ -183,7 +183,9 @@ class Recorder:
         dialect, said = request.chain.dialect, answer.message or b""
         if dialect.read(said).countable() or dialect.holds_reasoning(said):
             return  # it was answered, and ran out of room
-        overflow = dialect.refusal(_OK, b'{"error":%b}' % (answer.error or b"null"), exchange.body).overflow
+        overflow = dialect.refusal(
+            HTTPStatus.OK, b'{"error":%b}' % (answer.error or b"null"), exchange.body
+        ).overflow
         if overflow is not None:
             reserve = reserve_of(request.history, request.incoming.policy) or 0
             self.models.learn_refusal(request.model, exchange.counted_tokens, reserve, overflow)
