@@ -35,7 +35,7 @@ from proxy.engine.recording.recorder import Recorder
 from proxy.engine.sessions.attachments import Attachments
 from proxy.engine.sessions.recognition import Recognition
 from proxy.engine.sessions.session_cache import EpochLog, SessionState
-from proxy.engine.sessions.suffixes import Suffixes
+from proxy.engine.sessions.suffixes import Placed, Suffixes
 from proxy.ports import NAMED
 from proxy.tracing import PLAN, UNTRACED, current, step
 
@@ -149,9 +149,8 @@ class Pipeline:
         deadline, pause = now() + policy.summary.wait, _SHORTEST_PAUSE
         while True:
             session, log = await self.recognition.recognise(caller, history, lane, needs_store=needs_store)
-            if session.is_unfound and incoming.appended is None:
-                found = await self.suffixes.find(caller, history, lane)
-                history, session, log = found or (history, session, log)
+            if incoming.appended is None:
+                history, session, log = await self.suffixes.place(caller, Placed(history, session, log), lane)
             stored = session.found.session
             if stored is None or not stored.blocked or not stored.is_compacting or now() >= deadline:
                 return history, session, log

@@ -246,3 +246,14 @@ class TestSuffixes:
         await store.record(OTHER, turn("u1", "a1", suffixes={"ab": two}), DAY)
         await store.delete(KEY)
         assert [await store.suffixes(tag) for tag in ("ab", "cd")] == [[two], []]
+
+    async def test_a_session_whose_places_others_have_pushed_out_is_deleted_after_them(
+        self, store: SessionStore
+    ) -> None:
+        others = [SessionKey("cc", f"{number:02}") for number in range(SUFFIXES)]
+        for number, key in enumerate([KEY, *others]):
+            place = Suffix(key.tag, b"%032d" % number, 2, 1)
+            await store.record(key, turn("u1", "a1", suffixes={"ab": place}), DAY)
+        for key in (*others, KEY):
+            assert await store.delete(key)
+        assert await store.suffixes("ab") == []

@@ -102,6 +102,39 @@ async def test_a_conversation_that_only_repeats_itself_goes_on_at_its_end(
     assert texts == [each["content"] for each in whole]
 
 
+@pytest.mark.parametrize("headers", [{}, {"X_Unabridged_Session": "s"}], ids=["without a header", "named"])
+async def test_a_greeting_that_returns_does_not_go_back_to_the_beginning(
+    urls: list[str], chats: Chats, model: Model, headers: dict[str, str]
+) -> None:
+    days = [["Good morning", *[f"Day {day}, question {each}" for each in range(7)]] for day in range(3)]
+    model.replies += [
+        said("Good morning! How can I help?" if question == "Good morning" else f"To {question}")
+        for question in itertools.chain(*days)
+    ]
+    whole = await talk(chats(urls[0], **headers), urls, 9, [*itertools.chain(*days)])
+    session, texts = await transcript(urls[0])
+    assert texts == [each["content"] for each in whole]
+    assert session["exchanges"] == len(whole) // 2
+
+
+async def test_messages_that_begin_as_another_session_did_stay_in_their_own(
+    chats: Chats, model: Model
+) -> None:
+    greeting = ("Hi", "Hello! How can I help?")
+    async with proxying(model.url, store="memory://") as url:
+        other, mine, whole = chats(url), chats(url), list[Any]()
+        other.members["unabridged"] = {"inject": {"text": "The code of Ann is 4711."}}
+        await hold(other, model, greeting, ("Hours?", "9 to 5"))
+        assert "4711" in str(model.views()[-1])
+        begun = ("I am Bob", "Hello Bob"), ("Next", "OK"), greeting
+        for question, answer in (*begun, ("What is open?", "All"), ("Good", "Yes"), ("And?", "So")):
+            mine.messages = whole[-4:]
+            await hold(mine, model, (question, answer))
+            whole += mine.messages[-2:]
+            assert model.views()[-1] == mine.messages[:-1]
+        assert await turns_of_each(url) == [2, 6]
+
+
 async def test_what_is_sent_is_what_the_client_sent(urls: list[str], chats: Chats, model: Model) -> None:
     chat = chats(urls[0])
     await talk(chat, urls, 11)

@@ -371,6 +371,6 @@ class InProcessStore:
             if not noted:
                 del self._firsts[first]
         for tag in stored.suffixes:
-            left = [each for each in self._suffixes.pop(tag) if each[0] != key]
+            left = [each for each in self._suffixes.pop(tag, ()) if each[0] != key]
             if left:
                 self._suffixes[tag] = left

@@ -54,7 +54,23 @@ class Suffixes:
     store: TurnStore
     naming: Naming
 
-    async def find(self, caller: Caller, history: History, lane: str) -> Placed | None:
+    async def place(self, caller: Caller, found: Placed, lane: str) -> Placed:
+        """Return a request where the most of its messages stand: as it was ``found``, or amid a session.
+
+        What begins like some session may be the newest messages of another, or of the same.
+        """
+        roles = [entry.message.role for entry in found.history.entries]
+        newest = max((place for place, role in enumerate(roles[:-1]) if role == "assistant"), default=0)
+        depth, session = found.follows_to(newest), found.session
+        if session.is_unfound or (session.found.known is not None and depth < newest):
+            amid = await self._find(caller, found.history, lane, roles, newest)
+            if amid is not None and amid.follows_to(newest) > depth:
+                return amid
+        return found
+
+    async def _find(
+        self, caller: Caller, history: History, lane: str, roles: list[str], newest: int
+    ) -> Placed | None:
         """Return the request in the one session of which it holds the newest messages; None if there is none.
 
         The place from which most of them follow counts, up to the newest answer, and of equals the last one:
@@ -68,8 +84,6 @@ class Suffixes:
         except StoreUnavailable:
             return None
         every = await asyncio.gather(*[self._placed(caller, history, lane, each) for each in noted])
-        roles = [entry.message.role for entry in history.entries]
-        newest = max((place for place, role in enumerate(roles[:-1]) if role == "assistant"), default=0)
         fitting = [each for each in every if caller.key is not None or _goes_on(each.session, roles)]
         most = max([each.follows_to(newest) for each in fitting], default=-1)
         best = [each for each in fitting if each.follows_to(newest) == most]
