@@ -314,3 +314,31 @@ async def test_what_was_summarised_too_often_is_made_anew_from_the_originals(
             await awaited(lambda: result_counts(chat.url), are_all_answered)
     assert is_used()
     assert "rebuilt" in await result_counts(chat.url)
+
+
+async def test_no_summary_is_made_of_a_gap_of_which_a_larger_one_is_being_made(
+    model: Model, chats: Chats, small: Small
+) -> None:
+    """Each summary takes two turns, and is told in a later request, but for the last ones."""
+    words = [f"{one}a{two}o" for one in "bdfgklmn" for two in "prstvz"]
+    turns = asyncio.Condition()
+
+    async def summarise(exchange: Exchange) -> None:
+        word, until_turn = words[len(model.summaries) - 1], len(model.chats) + 2
+        async with turns:
+            await turns.wait_for(lambda: len(model.chats) >= until_turn)
+        await exchange.answer_json(completion(said(f"They went on to {word}.")))
+
+    model.summary = summarise
+    chat = chats(await small(2_000, extra=SAME_PRICE, wait="0s"))
+    for number in range(120):
+        await chat.ask(question(number))
+        async with turns:
+            turns.notify_all()
+        await asyncio.sleep(0.03)
+    sent = b"".join(bytes(call.body) for call in [*model.chats, *model.summaries])
+    unused = [word for word in words[: len(model.summaries) - 4] if word.encode() not in sent]
+    assert (len(model.summaries) > 8, unused) == (True, [])
+    async with turns:
+        model.chats += model.chats[-2:]
+        turns.notify_all()

@@ -176,6 +176,7 @@ class Epochs:
         owner = self._ahead.owner(request, situation, standing)
         prepared = self._ahead.prepared(request, situation, owner)
         hurries = standing.stage is Stage.COMPACT and bool(prepared.under_way)
+        until = self._clock.monotonic() + self._patience(request)
         if hurries:
             await prepared.wait(self._patience(request))
         under_way = prepared.under_way
@@ -185,7 +186,7 @@ class Epochs:
         wanted = await self._summary_jobs.wanted(decided, owner, under_way)
         waits = wanted.start_missing() and decided.waits_for_summaries
         if waits:
-            await wanted.wait(self._patience(request))
+            await wanted.wait(until - self._clock.monotonic())
         summaries = wanted.texts()
         plan = await off_loop(request.chain, lambda: finish(decided, summaries))
         if plan == situation.plan:  # a summary did not fit, and a notice is longer than what it replaces
@@ -215,12 +216,13 @@ class Epochs:
         is_asked = situation.policy is not policy
         if epoch is None or not unsummarised(situation):
             return standing
-        begun = await self._ahead.begin_lacking(request, situation, epoch, Owner.of_request(request))
+        owner = Owner.of_request(request)
+        begun = await self._ahead.begin_lacking(request, situation, epoch, owner, is_asked=is_asked)
         if is_amid_reasoning(situation.chain) or not (is_asked or is_cold(situation)):
             return standing
         if is_asked:
             await begun.wait(self._patience(request))
-        texts = self._summary_jobs.late(situation, Owner.of_request(request))
+        texts = self._summary_jobs.late(situation, owner)
         if not texts:
             return standing
         new = await off_loop(request.chain, lambda: with_late(situation, texts))

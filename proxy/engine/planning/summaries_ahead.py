@@ -62,11 +62,11 @@ class SummariesAhead:
             wanted.start_missing()
 
     async def begin_lacking(
-        self, request: Request, situation: Situation, epoch: Epoch, owner: Owner
+        self, request: Request, situation: Situation, epoch: Epoch, owner: Owner, *, is_asked: bool = False
     ) -> GapSummaries:
         """Start the summaries that an epoch lacked; those done by the next epoch go into its notes."""
         prepared = self.prepared(request, situation, owner)
-        begun = await self._summary_jobs.begin_lacking(situation, epoch, prepared, owner)
+        begun = await self._summary_jobs.begin_lacking(situation, epoch, prepared, owner, is_asked=is_asked)
         if begun.spans:
             self._pending.prepare(request, "", begun.spans)
         return begun

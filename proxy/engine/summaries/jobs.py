@@ -145,22 +145,30 @@ class SummaryJobs:
         return replace(situation, prepared=tuple(new.get(each, each) for each in situation.prepared))
 
     async def begin_lacking(
-        self, situation: Situation, epoch: Epoch, prepared: GapSummaries, owner: Owner
+        self, situation: Situation, epoch: Epoch, prepared: GapSummaries, owner: Owner, *, is_asked: bool
     ) -> GapSummaries:
         """Start the summaries that an epoch lacks, for the next one; return those that were started.
 
         A summary that failed for a passing reason is started again. A gap that contains a ``prepared`` gap or
-        a summary being rewritten builds on that, and is not started while that is running.
+        a summary being rewritten builds on that, and is not started while that is running. Nor is one that a
+        prepared gap contains: the next epoch will have that one's summary. Unless this one is asked for.
         """
         lane = (owner.key, owner.lane)
         begun, addresses = self._begun.get(lane) or ("", ())
         is_begun = begun == epoch.id and not any(map(self._summaries.may_start, addresses))
         if is_begun or not situation.policy.summary.enabled:
             return self.of(situation, (), owner)
+        being_written, texts = prepared.under_way, prepared.texts()
+        coming = [] if is_asked else [*being_written, *(span for span in texts if texts[span] is not None)]
         situation = await self.informed(situation, owner, prepared)
         lacking = await off_loop(situation.chain, lambda: lacking_summaries(situation))
-        under_way = [*prepared.under_way, *self._rebuild(situation, owner)]
-        wanted = self.of(situation, [span for span in lacking if not _holds_any(span, under_way)], owner)
+        under_way = [*being_written, *self._rebuild(situation, owner)]
+        free = [
+            span
+            for span in lacking
+            if not _holds_any(span, under_way) and not any(_holds_any(each, [span]) for each in coming)
+        ]
+        wanted = self.of(situation, free, owner)
         wanted.start_missing()
         if len(wanted.spans) == len(lacking):
             self._begun.put(lane, (epoch.id, (*wanted.addresses.values(),)))
