@@ -257,3 +257,14 @@ class TestSuffixes:
         for key in (*others, KEY):
             assert await store.delete(key)
         assert await store.suffixes("ab") == []
+
+    async def test_places_live_as_long_as_the_session_goes_on(
+        self, store: SessionStore, clock: HandClock
+    ) -> None:
+        place, words = Suffix(KEY.tag, b"h" * 32, 2, 1), ["u1", "a1"]
+        await store.record(KEY, turn(*words, suffixes={"ab": place}), ttl=0.4)
+        for number in range(2, 6):
+            await pass_time(clock, 0.2)
+            words += [f"u{number}", f"a{number}"]
+            await store.record(KEY, turn(*words, known=len(words) - 2), ttl=0.4)
+        assert await store.suffixes("ab") == [place]

@@ -179,14 +179,14 @@ class Scripts:
 
     async def record(
         self, codec: Codec, key: SessionKey, turn: Turn, noted: Arguments, lives: keys.Lives
-    ) -> tuple[Recorded, str]:
+    ) -> tuple[Recorded, str, Sequence[bytes]]:
         """Write a turn, and what is ``noted`` of it elsewhere; if it was written before, nothing changes.
 
-        `turns` counts completed answers that were new. Also returns the tag of the session's first answer if
-        the session is to be noted there again, because it was renewed; else an empty one.
+        `turns` counts completed answers that were new. Also returns where the session is to be noted again,
+        because it was renewed: the tag of its first answer, and its places, each after its tag.
         """
         outer = sorted(turn.outer_parents)
-        recorded, first = Recorded.KEPT, None
+        recorded, first, places = Recorded.KEPT, None, list[bytes]()
         for record, nodes in pieces(codec, turn):
             # Somebody waits for pieces other than the last, and for late or appended turns.
             is_urgent = not record or turn.is_late or turn.begun_at is not None
@@ -194,7 +194,7 @@ class Scripts:
             found_by = (joint.hash, joint.user.hex(), joint.first) if joint else (b"", "", "")
             answered_at = keys.milliseconds(turn.session.updated) if turn.is_late else ""
             tip = turn.session.tip if turn.advances_tip else b""
-            answer: tuple[bytes, bytes | None] = await self.of_bucket(
+            answer: tuple[bytes, bytes | None, list[bytes]] = await self.of_bucket(
                 "record" if is_urgent else "record_later",
                 key,
                 *(key.sid, record, turn.session.created, tip, *lives),
@@ -202,11 +202,11 @@ class Scripts:
                 *(secrets.token_bytes(8), *found_by, int(turn.is_joined), int(turn.may_have_ended)),
                 *(answered_at, len(outer), len(notes), *outer, *notes, *nodes),
             )
-            said, first = answer
+            said, first, places = answer
             recorded = Recorded(said.decode())
             if recorded is not Recorded.KEPT:
                 break
-        return recorded, (first or b"").decode(errors="replace")
+        return recorded, (first or b"").decode(errors="replace"), places
 
 
 # --- encoding the messages of a turn, in pieces if they are many ---

@@ -149,27 +149,29 @@ class RedisStore:
 
     async def record(self, key: SessionKey, turn: Turn, ttl: float) -> Recorded:
         lives, first = keys.lives(ttl), turn.joint.first if turn.joint else ""
-        places = {
-            tag: b"%b/%d/%d/%b" % (place.tag.encode(), place.length, place.exchanges, place.before)
-            for tag, place in turn.suffixes.items()
-        }
-        noted = [b"%b/%b" % (tag.encode(), place) for tag, place in places.items()]
-        recording = self._scripts.record(self._codec(key), key, turn, noted, lives)
-        notes = [
-            self._note("note_suffix", keys.suffixes(tag), place, lives.session)
-            for tag, place in places.items()
+        noted: Sequence[bytes] = [
+            b"%b/%b/%d/%d/%b" % (tag.encode(), each.tag.encode(), each.length, each.exchanges, each.before)
+            for tag, each in turn.suffixes.items()
         ]
-        if first:
-            notes.append(self._note("note_first", keys.first(first), key.tag, lives.session))
-        if notes:  # in other slots, but sent in the same trip if possible
-            (recorded, renewed), _ = await asyncio.gather(recording, asyncio.gather(*notes))
+        recording = self._scripts.record(self._codec(key), key, turn, noted, lives)
+        if first or noted:  # in other slots, but sent in the same trip if possible
+            noting = self._note_all(key, first, noted, lives.session)
+            (recorded, first, noted), _ = await asyncio.gather(recording, noting)
         else:
-            recorded, renewed = await recording
-        if renewed:
-            await self._note("note_first", keys.first(renewed), key.tag, lives.session)
+            recorded, first, noted = await recording
+        if first or noted:
+            await self._note_all(key, first, noted, lives.session)
         if recorded is Recorded.KEPT:
             self._listing.add(key, turn.session.updated, lives.session)
         return recorded
+
+    async def _note_all(self, key: SessionKey, first: str, places: Sequence[bytes], life: int) -> None:
+        """Note where a session is found: under its first answer's tag, and its places, each after its tag."""
+        tagged = (each.split(b"/", 1) for each in places)
+        notes = [self._note("note_suffix", keys.suffixes(tag.decode()), each, life) for tag, each in tagged]
+        if first:
+            notes.append(self._note("note_first", keys.first(first), key.tag, life))
+        await asyncio.gather(*notes)
 
     async def _note(self, script: str, name: str, value: Word, life: int) -> None:
         """Note in the key ``name``, for ``life`` milliseconds, where a session without a header is found."""

@@ -1,6 +1,7 @@
 --- record
 -- Write a turn: its new nodes, then the session's own fields, then the tips. Returns `kept`, or why nothing was
--- written; and the tag of the session's first answer if the session, which was renewed, is to be noted there too.
+-- written; then, if the session was renewed, the tag of its first answer, and what `suffix` keys note of it, where
+-- it is to be noted again.
 -- A node that exists is never changed, except that a completed answer replaces one that was cut off. The tip
 -- moves to the turn's last message if that is new and continues a branch that was known, or if the session has
 -- no tip yet. An appended turn moves the tip only from the message after which the turn began.
@@ -39,19 +40,19 @@ end
 -- earlier piece of this turn was written.
 if (may_have_ended or answered_at) and not fields.record and redis.call('EXISTS', session .. NODES) == 0 then
   local deleted_at = redis.call('GET', session .. WAS)
-  if deleted_at and (may_have_ended or answered_at < tonumber(deleted_at)) then return {'torn', false} end
+  if deleted_at and (may_have_ended or answered_at < tonumber(deleted_at)) then return {'torn', false, {}} end
 end
 local continues = ARGV[14] == '1'     -- whether the turn continues what is known: here, found by a joint
 for i = parents, noted - 1 do
   if redis.call('HEXISTS', session .. NODES, ARGV[i]) == 0 then
     -- A server that was full may have dropped all of them; their counts would go on to say that they are there.
     if redis.call('EXISTS', session .. NODES) == 0 then redis.call('DEL', session .. COUNTS) end
-    return {'torn', false}
+    return {'torn', false, {}}
   end
   continues = continues or is_of_main_branch(ARGV[i])
 end
 local old_tip = fields.tip or ''
-if appended and old_tip ~= begun_at and old_tip ~= tip then return {'moved', false} end
+if appended and old_tip ~= begun_at and old_tip ~= tip then return {'moved', false, {}} end
 
 local added, is_new, counts, completed = {}, {}, {}, 0
 local has_replaced = false
@@ -192,4 +193,8 @@ end
 if headerless and (must_renew or has_new_entry) and redis.call('PTTL', tips) < ttl then
   redis.call('PEXPIRE', tips, 2 * ttl - least_ttl)
 end
-return {'kept', is_due and first_tag == '' and fields.first}
+local places = {}  -- of a client that sends its newest messages, each turn notes the places that it may need
+if is_due and noted == first and redis.call('SCARD', session .. NOTED) <= 16 then
+  places = redis.call('SMEMBERS', session .. NOTED)
+end
+return {'kept', is_due and first_tag == '' and fields.first, places}
