@@ -149,7 +149,8 @@ class Pipeline:
         deadline, pause = now() + policy.summary.wait, _SHORTEST_PAUSE
         while True:
             session, log = await self.recognition.recognise(caller, history, lane, needs_store=needs_store)
-            if incoming.appended is None:
+            is_written = session.key not in self.recorder.writing  # else the newest answer is on its way
+            if incoming.appended is None and (is_written or session.is_unfound):
                 history, session, log = await self.suffixes.place(caller, Placed(history, session, log), lane)
             stored = session.found.session
             if stored is None or not stored.blocked or not stored.is_compacting or now() >= deadline:
