@@ -340,5 +340,5 @@ async def test_no_summary_is_made_of_a_gap_of_which_a_larger_one_is_being_made(
     unused = [word for word in words[: len(model.summaries) - 4] if word.encode() not in sent]
     assert (len(model.summaries) > 8, unused) == (True, [])
     async with turns:
-        model.chats += model.chats[-2:]
+        model.chats += model.chats[-2:]  # the last ones are answered too, so that the proxy can end
         turns.notify_all()

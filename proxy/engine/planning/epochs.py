@@ -178,7 +178,7 @@ class Epochs:
         hurries = standing.stage is Stage.COMPACT and bool(prepared.under_way)
         until = self._clock.monotonic() + self._patience(request)
         if hurries:
-            await prepared.wait(self._patience(request))
+            await prepared.wait(until - self._clock.monotonic())
         under_way = prepared.under_way
         decided = await self._intend(request, situation, standing, owner, prepared)
         if decided is None:

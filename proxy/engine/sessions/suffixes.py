@@ -59,18 +59,17 @@ class Suffixes:
 
         What begins like some session may be the newest messages of another, or of the same.
         """
-        roles = [entry.message.role for entry in found.history.entries]
-        newest = max((place for place, role in enumerate(roles[:-1]) if role == "assistant"), default=0)
-        depth, session = found.follows_to(newest), found.session
+        entries, session = found.history.entries, found.session
+        places = reversed(range(len(entries) - 1))  # a request has its newest answer near its end
+        newest = next((place for place in places if entries[place].message.role == "assistant"), 0)
+        depth = found.follows_to(newest)
         if session.is_unfound or (session.found.known is not None and depth < newest):
-            amid = await self._find(caller, found.history, lane, roles, newest)
+            amid = await self._find(caller, found.history, lane, newest)
             if amid is not None and amid.follows_to(newest) > depth:
                 return amid
         return found
 
-    async def _find(
-        self, caller: Caller, history: History, lane: str, roles: list[str], newest: int
-    ) -> Placed | None:
+    async def _find(self, caller: Caller, history: History, lane: str, newest: int) -> Placed | None:
         """Return the request in the one session of which it holds the newest messages; None if there is none.
 
         The place from which most of them follow counts, up to the newest answer, and of equals the last one:
@@ -84,6 +83,7 @@ class Suffixes:
         except StoreUnavailable:
             return None
         every = await asyncio.gather(*[self._placed(caller, history, lane, each) for each in noted])
+        roles = [entry.message.role for entry in history.entries]
         fitting = [each for each in every if caller.key is not None or _goes_on(each.session, roles)]
         most = max([each.follows_to(newest) for each in fitting], default=-1)
         best = [each for each in fitting if each.follows_to(newest) == most]

@@ -4,7 +4,7 @@ A gap has an address before it is read. It is read and counted only when its sum
 event loop (law 7): most requests only check whether the summary is there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple, Self
 
@@ -110,16 +110,12 @@ class SummaryJobs:
         """Return the situation with summaries not in a note yet: ``prepared``, late, or rewritten ones."""
         situation = await self._rewritten(situation, owner)
         late = self.late(situation, owner)
-        gaps = [
-            replace(
-                gap, anchors=(Anchor(*gap.span, late[gap.span], generation=generation_upon(gap.anchors)),)
-            )
-            if gap.span in late
-            else gap
-            for gap in situation.plan.gaps
-        ]
-        if late:
-            situation = situation.under(Plan((*gaps,), situation.plan.replacements))
+
+        def with_late(gap: Gap) -> tuple[Anchor, ...]:
+            text, generation = late.get(gap.span), generation_upon(gap.anchors)
+            return gap.anchors if text is None else (Anchor(*gap.span, text, generation=generation),)
+
+        situation = _with_anchors(situation, with_late)
         fresh = [
             Anchor(*span, text, generation=generation_upon(situation.anchors_within(*span)))
             for span, text in (prepared.texts() if prepared is not None else {}).items()
@@ -137,11 +133,7 @@ class SummaryJobs:
         new = {each: Anchor(*each.span, text) for each, text in texts.items() if text is not None}
         if not new:
             return situation
-        gaps = [
-            replace(gap, anchors=tuple(new.get(each, each) for each in gap.anchors))
-            for gap in situation.plan.gaps
-        ]
-        situation = situation.under(Plan((*gaps,), situation.plan.replacements))
+        situation = _with_anchors(situation, lambda gap: tuple(new.get(each, each) for each in gap.anchors))
         return replace(situation, prepared=tuple(new.get(each, each) for each in situation.prepared))
 
     async def begin_lacking(
@@ -166,7 +158,7 @@ class SummaryJobs:
         free = [
             span
             for span in lacking
-            if not _holds_any(span, under_way) and not any(_holds_any(each, [span]) for each in coming)
+            if not _holds_any(span, under_way) and not any(_holds(each, span) for each in coming)
         ]
         wanted = self.of(situation, free, owner)
         wanted.start_missing()
@@ -288,8 +280,18 @@ def unsummarised(situation: Situation) -> list[Gap]:
     ]
 
 
+def _with_anchors(situation: Situation, anchors_of: Callable[[Gap], tuple[Anchor, ...]]) -> Situation:
+    """Return the situation with these summaries in the gaps of its plan."""
+    gaps = tuple(replace(gap, anchors=anchors_of(gap)) for gap in situation.plan.gaps)
+    return situation.under(Plan(gaps, situation.plan.replacements))
+
+
+def _holds(span: Span, other: Span) -> bool:
+    return span[0] <= other[0] and other[1] <= span[1]
+
+
 def _holds_any(span: Span, others: Sequence[Span]) -> bool:
-    return any(span[0] <= start and end <= span[1] for start, end in others)
+    return any(_holds(span, other) for other in others)
 
 
 def _room(situation: Situation) -> int:
