@@ -149,7 +149,8 @@ class Pipeline:
         deadline, pause = now() + policy.summary.wait, _SHORTEST_PAUSE
         while True:
             session, log = await self.recognition.recognise(caller, history, lane, needs_store=needs_store)
-            is_written = session.key not in self.recorder.writing  # else the newest answer is on its way
+            # The newest answer of a session that a header names may be on its way to the store.
+            is_written = caller.key is None or session.key not in self.recorder.writing
             if incoming.appended is None and (is_written or session.is_unfound):
                 history, session, log = await self.suffixes.place(caller, Placed(history, session, log), lane)
             stored = session.found.session

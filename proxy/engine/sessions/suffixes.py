@@ -62,8 +62,10 @@ class Suffixes:
         entries, session = found.history.entries, found.session
         places = reversed(range(len(entries) - 1))  # a request has its newest answer near its end
         newest = next((place for place in places if entries[place].message.role == "assistant"), 0)
-        depth = found.follows_to(newest)
-        if session.is_unfound or (session.found.known is not None and depth < newest):
+        depth, known = found.follows_to(newest), session.found.known
+        # A session without a header may be found by the newest answer while that is on its way to the store.
+        is_found_by_it = 0 < session.place < len(entries) - newest
+        if session.is_unfound or (known is not None and depth < newest and not is_found_by_it):
             amid = await self._find(caller, found.history, lane, newest)
             if amid is not None and amid.follows_to(newest) > depth:
                 return amid
