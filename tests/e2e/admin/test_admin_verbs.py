@@ -26,7 +26,7 @@ from tests.support.clients import (
 )
 from tests.support.operator import append, ask, code, do, talk, views
 from tests.support.servers import PATIENCE, Exchange
-from tests.support.stores import embedded_valkey, run
+from tests.support.stores import dump, embedded_valkey
 from tests.support.upstreams import Message, Model, calling, completion, said
 
 
@@ -149,28 +149,10 @@ class TestDelete:
                 chat = chats(url, X_Unabridged_Session="chat")
                 await talk(chat, 12, canary)
                 assert (await admin(url, "sessions/chat"))["prune_count"]
-                assert canary.encode() in contents(store)
+                assert canary.encode() in b"".join(dump(store))
                 assert (await ask(url, "DELETE", "sessions/chat")).is_success
-                assert canary.encode() not in contents(store)
+                assert canary.encode() not in b"".join(dump(store))
                 assert [each["name"] for each in (await admin(url, "sessions"))["sessions"]] == ["other"]
-
-
-def contents(store: str) -> bytes:
-    """All that stands in a store, whatever its type."""
-    keys: list[bytes] = run(store, "KEYS", "*")
-    return b"".join(key + repr(run(store, *reading(store, key))).encode() for key in keys)
-
-
-def reading(store: str, key: bytes) -> tuple[str | bytes | int, ...]:
-    """The command that reads a whole key."""
-    commands: dict[bytes, tuple[str | bytes | int, ...]] = {
-        b"hash": ("HGETALL", key),
-        b"list": ("LRANGE", key, 0, -1),
-        b"set": ("SMEMBERS", key),
-        b"zset": ("ZRANGE", key, 0, -1),
-        b"string": ("GET", key),
-    }
-    return commands[run(store, "TYPE", key)]
 
 
 class TestFork:

@@ -40,7 +40,7 @@ that a script can use them together. Law 6 depends on the tag, which is derived 
 | `u1:{tag}:memory:claims` | hash | work → who does it, and until when (milliseconds) |
 | `u1:{memories}:index` | sorted set | `kind/tag` of all scopes by last change (microseconds since 1970) |
 | `u1:{memories}:index:ends` | sorted set | `kind/tag` of scopes that expire → when (ms since 1970) |
-| `u1:probe` | string | written for a second by the doctor, to test whether writing is allowed |
+| `u1:probe` | string | written for a second by each ping and by the doctor: may this store be written? |
 | `u1:{bills}:<hour>` | hash | name of an amount and a model → its sum in that hour (numbered since 1970) |
 | `u1:{proof}:<hour>` | hash | name of a count, a policy and (after a NUL) a model → its sum: what cuts did |
 | `u1:secrets` | set | ids of the secrets that servers started with, to detect a start with another one |
