@@ -169,6 +169,7 @@ def test_a_stream_that_whoever_started_it_has_closed_is_no_crash(closed: str) ->
 
 IMPATIENT = """
 import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
 from proxy.cli import main
 class Impatient:
     def find_spec(self, name, path=None, target=None):
