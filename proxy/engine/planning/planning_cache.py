@@ -10,7 +10,7 @@ that they were made with.
 """
 
 import hashlib
-from typing import NamedTuple, Self
+from typing import Generic, NamedTuple, Self, TypeVar
 
 import msgspec
 
@@ -27,7 +27,12 @@ _STEPS = 0.02, 0.05
 """Least and most growth, as a share of the room, before it is computed again whether an epoch pays. Between
 them it is the tokens that were lacking: before that only the pace can have changed."""
 _PREPARED = 16
-"""Most gaps of a lane whose started summaries are remembered."""
+"""Most gaps of a branch whose started summaries are remembered."""
+_BRANCHES = 8
+"""Most branches of a lane for which something is remembered."""
+_MOMENT_BYTES = 400
+"""Estimated bytes of what is remembered for a branch."""
+V = TypeVar("V")
 
 
 def _lane(request: Request) -> tuple[SessionKey, str]:
@@ -46,59 +51,93 @@ class _Moment(NamedTuple):
     def of(cls, request: Request, parent: str) -> Self:
         return cls(parent, request.chain.hashes[-1], len(request.chain))
 
-    def leads_to(self, request: Request, parent: str) -> bool:
-        """Whether another request continues from it, under the same epoch."""
+    def leads_to(self, request: Request) -> bool:
+        """Whether another request continues from it."""
         hashes = request.chain.hashes
-        return parent == self.parent and len(hashes) >= self.length and hashes[self.length - 1] == self.seal
+        return len(hashes) >= self.length and hashes[self.length - 1] == self.seal
+
+
+class _Moments(Generic[V]):
+    """What was last computed on each branch of a lane, the newest first.
+
+    Branches of a session (regenerations, tabs, parallel agents) may go on by turns; each is found by its own
+    messages.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        self._lanes: Lru[tuple[SessionKey, str], tuple[tuple[_Moment, V], ...]] = Lru(
+            memory, lambda found: _MOMENT_BYTES * len(found)
+        )
+
+    def put(self, request: Request, parent: str, value: V) -> None:
+        """Note what was computed at a request, in place of what it continues from."""
+        if request.chain.hashes:
+            others = [each for each in self._of(request) if not each[0].leads_to(request)]
+            newest = (_Moment.of(request, parent), value), *others
+            self._lanes.put(_lane(request), newest[:_BRANCHES])
+
+    def get(self, request: Request, parent: str | None = None) -> tuple[_Moment, V] | None:
+        """Return what the request continues from; where given, ``parent`` has to be the epoch in force."""
+        found = next((each for each in self._of(request) if each[0].leads_to(request)), None)
+        return found if found is not None and parent in (None, found[0].parent) else None
+
+    def drop(self, request: Request) -> None:
+        others = tuple(each for each in self._of(request) if not each[0].leads_to(request))
+        self._lanes.put(_lane(request), others)
+
+    def forget(self, key: SessionKey) -> None:
+        self._lanes.drop_where(lambda lane, _: lane[0] == key)
+
+    def _of(self, request: Request) -> tuple[tuple[_Moment, V], ...]:
+        return self._lanes.get(_lane(request)) or ()
 
 
 class PendingEpochs:
     """What is known of epochs that have not begun yet."""
 
     def __init__(self, memory: Memory) -> None:
-        self._prepared: Lru[tuple[SessionKey, str], tuple[_Moment, tuple[Span, ...]]] = Lru(memory)
-        """By lane: gaps whose summaries were started, and in no note at that time."""
-        self._lacking: Lru[tuple[SessionKey, str], tuple[_Moment, int]] = Lru(memory)
-        """By lane: when it was last computed whether an epoch pays, and the counted tokens that it lacked."""
+        self._prepared = _Moments[tuple[Span, ...]](memory)
+        """Gaps whose summaries were started, and in no note at that time."""
+        self._lacking = _Moments[int](memory)
+        """When it was last computed whether an epoch pays, and the counted tokens that it lacked."""
 
     def prepare(self, request: Request, parent: str, spans: tuple[Span, ...]) -> None:
         """Note that summaries of these gaps have been started; earlier ones may still be running."""
         latest = tuple(dict.fromkeys((*spans, *self.prepared(request))))[:_PREPARED]
-        self._prepared.put(_lane(request), (_Moment.of(request, parent), latest))
+        self._prepared.put(request, parent, latest)
 
     def prepared(self, request: Request) -> tuple[Span, ...]:
         """Return the gaps whose summaries were started last, latest first, if the chain is the same."""
-        moment, spans = self._prepared.get(_lane(request)) or (None, ())
-        return spans if moment is not None and moment.leads_to(request, moment.parent) else ()
+        found = self._prepared.get(request)
+        return found[1] if found is not None else ()
 
     def is_prepared(self, request: Request, parent: str) -> bool:
         """Whether the next epoch after ``parent`` has been prepared."""
-        found = self._prepared.get(_lane(request))
-        return found is not None and found[0].leads_to(request, parent)
+        return self._prepared.get(request, parent) is not None
 
     def note_lacking(self, request: Request, parent: str, lacking: int = 0) -> None:
         """Note that it was computed whether an epoch pays, and the counted tokens ``lacking`` if known."""
-        if request.chain.hashes:
-            self._lacking.put(_lane(request), (_Moment.of(request, parent), lacking))
+        self._lacking.put(request, parent, lacking)
 
     def lacking(self, request: Request) -> int:
         """Return the counted tokens that an epoch lacked to pay when that was last computed."""
-        return (self._lacking.get(_lane(request)) or (None, 0))[1]
+        found = self._lacking.get(request)
+        return found[1] if found is not None else 0
 
     def has_grown(self, request: Request, parent: str) -> bool:
         """Whether the conversation has grown enough since then for another result."""
-        moment, lacking = self._lacking.get(_lane(request)) or (None, 0)
-        if moment is None or not moment.leads_to(request, parent):
+        found = self._lacking.get(request, parent)
+        if found is None:
             return True
-        least, most = map(request.budget.share, _STEPS)
+        (moment, lacking), (least, most) = found, map(request.budget.share, _STEPS)
         return request.chain.tokens.between(moment.length) >= min(max(lacking, least), most)
 
     def drop(self, request: Request) -> None:
-        self._lacking.drop(_lane(request))
+        self._lacking.drop(request)
 
     def forget(self, key: SessionKey) -> None:
-        self._prepared.drop_where(lambda entry, _: entry[0] == key)
-        self._lacking.drop_where(lambda entry, _: entry[0] == key)
+        self._prepared.forget(key)
+        self._lacking.forget(key)
 
 
 # --- plans from scratch ---

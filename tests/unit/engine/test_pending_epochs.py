@@ -43,3 +43,27 @@ def test_it_is_thought_about_again_after_an_epoch_on_another_branch_and_where_it
     assert pending.has_grown(request(), "two")
     assert pending.has_grown(request(talk=BEFORE[1:] + BEFORE[:1]), "one")
     assert pending.has_grown(request(talk=BEFORE[:5]), "one")
+
+
+def test_branches_that_go_on_by_turns_do_not_forget_each_others_summaries_and_sums() -> None:
+    pending, branches = PendingEpochs(Memory()), [[user("left")], [user("right")]]
+    for number, branch in enumerate(branches):
+        pending.prepare(request(*branch), "one", ((number, number + 5),))
+        pending.note_lacking(request(*branch), "one", 5_000 + number)
+    for number, branch in enumerate(branches):
+        later = request(*branch, words(10))
+        assert pending.is_prepared(later, "one")
+        assert not pending.is_prepared(later, "two")
+        assert pending.prepared(later) == ((number, number + 5),)
+        assert (pending.lacking(later), pending.has_grown(later, "one")) == (5_000 + number, False)
+    pending.drop(request(*branches[0]))
+    assert pending.has_grown(request(*branches[0]), "one")
+    assert not pending.has_grown(request(*branches[1]), "one")
+
+
+def test_of_many_branches_the_newest_are_remembered() -> None:
+    pending, branches = PendingEpochs(Memory()), [[user(str(number))] for number in range(20)]
+    for branch in branches:
+        pending.prepare(request(*branch), "one", ((0, 5),))
+    known = [pending.is_prepared(request(*branch), "one") for branch in branches]
+    assert known == [False] * 12 + [True] * 8
