@@ -15,7 +15,7 @@ from proxy.core.extraction.reading import is_question
 from proxy.core.planning.ledger import is_short, needed_by_rules
 from proxy.core.planning.plan import Replacement, Span, runs_of
 from proxy.core.planning.replacements import Clearing
-from proxy.core.planning.situation import FIRST_USER, FIRST_USER_LEAST, FIXED, FREE, RECENT, Situation
+from proxy.core.planning.situation import FIRST_USER, FIRST_USER_LEAST, FIXED, FREE, RECENT, Count, Situation
 from proxy.core.planning.strategy import Strategy
 from proxy.core.policy.sections import RetentionClass
 
@@ -94,19 +94,19 @@ def answer_to(situation: Situation, request: int) -> list[int]:
 
 _ISLAND = 2
 """Maximal number of messages in an island: an unimportant run between two gaps that is cut with them."""
-_QUOTED_SHARE = 0.05
-"""Share of the room that quotes of one gap may fill (a token is counted as four characters)."""
+_QUOTED_SHARE = 0.06
+"""Share of the room that quotes of one gap may fill."""
 
 
-def _fitting(quotes: Sequence[str], most: int) -> tuple[str, ...]:
-    """Return those of a note's quotes that fit into ``most`` characters, each once.
+def _fitting(quotes: Sequence[str], most: int, count: Count) -> tuple[str, ...]:
+    """Return those of a note's quotes that fit into ``most`` counted tokens, each once.
 
     The newest of those that say something come first: of a mere question little is lost with its words.
     """
     newest = dict.fromkeys(reversed(quotes))
     chosen: set[str] = set()
     for text in sorted(newest, key=is_question):
-        most -= len(text)
+        most -= count(text)
         if most < 0:
             break
         chosen.add(text)
@@ -341,7 +341,7 @@ class Selection:
             quotes += filter(None, map(self._quote, went[first:last]))  # a picture alone has no words
             if quotes and is_short(situation):
                 quotes = []  # not every rule has room, and rules matter more than requests that were answered
-            found[span] = _fitting(quotes, int(situation.budget.room * _QUOTED_SHARE * 4))
+            found[span] = _fitting(quotes, int(situation.budget.room * _QUOTED_SHARE), situation.count)
         return found
 
     def _quote(self, index: int) -> str:

@@ -7,6 +7,7 @@ import math
 
 import pytest
 
+from proxy.adapters.tokens import TiktokenCounter
 from proxy.core.budget.budget import Budget, Stage
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.planning.gaps import noted_gap
@@ -122,6 +123,28 @@ def test_what_people_said_is_quoted_before_what_they_only_asked():
     assert 0 < len(quoted[len(said) :]) < 20
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "最近は暑くてマスクをつけるのが大変だと思います、{}番目です。",
+        "Stone number {} is to go to the left of the old gate",
+    ],
+)
+def test_quotes_take_the_same_share_of_the_room_in_every_language(said: str):
+    work = [m for n in range(150) for m in (user(said.format(n)), assistant(text(n, 20)))]
+    chain, tokens = (
+        chain_from([user("first"), assistant("Yes."), *work, user("last")]),
+        TiktokenCounter().count,
+    )
+    situation = Situation(
+        chain, EMPTY, Policy(keep=Keep(recent=0.0)), Budget(chain.tokens.total, 1.0, 0), tokens
+    )
+    decided = draft(situation, Stage.COMPACT)
+    assert decided is not None
+    (gap,) = decided.outline.gaps
+    assert 0.05 < sum(map(tokens, gap.quotes)) / situation.budget.room <= 0.06
+
+
 def test_a_request_without_words_is_not_quoted():
     picture = {"type": "image_url", "image_url": {"url": "https://example.org/stone.png"}}
     messages = [user("first"), assistant("Yes.")]
@@ -201,7 +224,7 @@ def test_where_the_last_message_leaves_no_room_for_a_note_nothing_stands_for_wha
 
 def test_where_it_leaves_no_room_for_quotes_a_note_goes_without_them():
     (short,) = notes(beside_the_last([*talk(10)[:-1], LAST], 40).plan)
-    (whole,) = notes(beside_the_last([*talk(10)[:-1], LAST], 100).plan)
+    (whole,) = notes(beside_the_last([*talk(10)[:-1], LAST], 150).plan)
     assert "[20 messages omitted]" in short
     assert "[20 messages omitted]" in whole
     assert "“" in whole
