@@ -26,6 +26,7 @@ from tests.support.clients import (
     bill_of,
     only_session,
     proxying,
+    result_counts,
     told,
     user,
     write_policy,
@@ -205,6 +206,25 @@ async def test_where_there_is_nothing_but_a_head_nothing_is_reckoned(
         response = await chat.send()
         assert told(response, "stage") == "trim"
         assert "x-unabridged-degraded" not in response.headers
+
+
+async def test_no_message_is_read_for_two_summaries_since_an_epoch_that_paid_waited_after_all(
+    model: Model, chats: Chats, small: Small
+) -> None:
+    """The first summary comes too late for its note; what it took is known all the same."""
+    model.summary = said("They went from one number to the next, and found all of them in order.")
+    chat = chats(await small(8_000, extra=ECONOMY + "[stages]\ntarget = 0.5\n", wait="0s"))
+    chat.members, epoch = {"model": "gpt-5"}, "0"
+    for number in range(150):
+        model.replies.append(said(f"It is {number}. " + "Nothing else is to be said of it. " * 4))
+        response = await chat.ask(f"What of {number}? " + "It was another one, as far as I know. " * 4)
+        if epoch != (epoch := told(response, "epoch")):
+            await awaited(
+                lambda: result_counts(chat.url), lambda now: now.get("written") == len(model.summaries)
+            )
+    sources = [json.loads(call.body)["messages"][1]["content"] for call in model.summaries]
+    read = [number for source in sources for number in re.findall(r"What of (\d+)\?", source)]
+    assert (len(sources) > 2, len(read)) == (True, len({*read}))
 
 
 async def test_another_system_prompt_makes_the_cache_cold(model: Model, chats: Chats, tmp_path: Path) -> None:

@@ -109,8 +109,8 @@ class Epochs:
             decision, drafted = decided
         if decision.plan == situation.plan:
             return standing
-        must_pay = drafted is not None and drafted.must_pay
-        account = account_of(situation, decision.plan, must_pay=must_pay)
+        must_pay, known = (False, situation) if drafted is None else (drafted.must_pay, drafted.situation)
+        account = account_of(known, decision.plan, must_pay=must_pay)
         if account is not None and account.verdict is Verdict.WAITS:
             return replace(standing, lacking=1)
         by_units = drafted is not None and drafted.by_units
@@ -184,7 +184,8 @@ class Epochs:
         if decided is None:
             return None
         wanted = await self._summary_jobs.wanted(decided, owner, under_way)
-        waits = wanted.start_missing() and decided.waits_for_summaries
+        # Where none is waited for, they are begun with the epoch, as far as no prepared one will do.
+        waits = decided.waits_for_summaries and wanted.start_missing()
         if waits:
             await wanted.wait(until - self._clock.monotonic())
         summaries = wanted.texts()
@@ -306,16 +307,17 @@ class Epochs:
         unsaved = replace(begun, degraded=(*decision.degraded, "epoch-not-saved"))
         session, is_shadow = request.session.id, request.incoming.is_shadow
         tell = partial(self.tell, session, situation.plan, epoch, is_shadow=is_shadow)
+        begun_from = as_requested(situation.under(decision.plan), log.epochs, epoch)
+        owner = self._ahead.owner(request, situation, decision)
         try:
             stored = await self._append(request, log)
         except StoreUnavailable:
             tell()
+            await self._ahead.begin_lacking(request, begun_from, epoch, owner)
             return unsaved
         if any(other.id == epoch.id for other in stored.epochs):
             self._pending.drop(request)
             tell()
-            begun_from = as_requested(situation.under(decision.plan), log.epochs, epoch)
-            owner = self._ahead.owner(request, situation, decision)
             await self._ahead.begin_lacking(request, begun_from, epoch, owner)
             self._ahead.warn(request, situation, begun_from)
             return replace(begun, log=stored)
