@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from proxy.adapters.stores import in_process
-from proxy.adapters.stores.redis import RedisStore, keys
+from proxy.adapters.stores.redis import RedisStore, keys, scripts
 from proxy.ports import Found, SessionKey, SessionStore
 from tests.support.stores import (
     DAY,
@@ -162,6 +162,27 @@ class TestLifetime:
         await pass_time(clock, 0.1)
         assert await found(store, "hi", "a1", "u2", sid=None) == Found()
         assert [key for key, _ in (await store.sessions(1)).sessions] == [OTHER]
+
+
+class TestATurnThatIsCutOff:
+    async def test_what_is_written_of_a_sessions_first_turn_lives_for_a_day_until_the_rest_comes(
+        self, server_url: str, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A long turn is written in pieces, and its worker ends between them."""
+        monkeypatch.setattr(scripts, "PIECE_NODES", 2)
+        store, whole = RedisStore(server_url, clock, 2.0, 1.0), turn(*(f"u{n}" for n in range(400)), "a400")
+        nodes = keys.session(KEY) + keys.NODES
+        writing = asyncio.create_task(store.record(KEY, whole, 30 * DAY))
+        while not run(server_url, "EXISTS", nodes):  # noqa: ASYNC110 - the server is asked
+            await asyncio.sleep(0)
+        writing.cancel()
+        await asyncio.wait([writing])
+        assert run(server_url, "HLEN", nodes) < 400
+        assert 0 < run(server_url, "TTL", nodes) <= DAY
+        await store.record(KEY, whole, 30 * DAY)
+        assert run(server_url, "TTL", nodes) >= 30 * DAY - 60
+        run(server_url, "FLUSHALL")
+        await store.aclose()
 
 
 class TestDeletion:

@@ -89,6 +89,7 @@ _USES: Final = {
 _CONSTANTS: Final = {
     **{name: value for name, value in vars(keys).items() if name.isupper() and name[0] != "_"},
     "REMEMBERED": keys.milliseconds(keys.REMEMBERED),
+    "UNRECORDED": keys.milliseconds(keys.UNRECORDED),
     "COMPACTOR": COMPACTOR,
     "SUFFIXES": SUFFIXES,
     "NEWS": NEWS,

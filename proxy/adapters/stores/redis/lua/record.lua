@@ -159,7 +159,11 @@ local left = redis.call('PTTL', session .. COUNTS)  -- the same for all parts; n
 local is_due = not is_unchanged or left < least_ttl or left > ttl
 must_renew = must_renew or is_due
 if must_renew then
-  renew(session, ttl)
+  if fields.record then
+    renew(session, ttl)
+  else  -- an early piece of the session's first turn, whose later ones may never come
+    renew(session, math.min(ttl, UNRECORDED))
+  end
   if not headerless then redis.call('SET', session .. WAS, 0, 'NX', 'PX', ttl + REMEMBERED) end
 end
 
