@@ -19,7 +19,7 @@ from proxy.core.conversation.records import Suffix
 from proxy.core.economics.bill import Bill
 from proxy.core.memory.records import Scope, ScopeKind
 from proxy.errors import SettingsError, StoreUnavailable
-from proxy.ports import Group, Recorded, SessionKey
+from proxy.ports import Changes, Group, Recorded, SessionKey
 from tests.support import scopes
 from tests.support.canaries import logged
 from tests.support.cluster import Nodes, replica_of, take_over, three_nodes
@@ -335,6 +335,29 @@ async def test_a_session_that_no_header_names_needs_no_other_node_than_its_own(c
             later = turn("u1", "a1", "u2", "a2", headerless=True, joint=noted, known=2)
             assert await store.record(KEY, later, DAY) is Recorded.KEPT
         await store.aclose()
+
+
+async def test_no_memory_comes_into_being_while_nobody_could_list_it(clock: HandClock) -> None:
+    with three_nodes() as cluster:
+        cluster.run("CONFIG", "SET", "cluster-require-full-coverage", "no")
+        store = opened(cluster.url, clock)
+        person = a_person_away_from_the_index(cluster)
+        cluster.owner(keys.session(keys.INDEX)).server.kill()
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable):
+                await store.memories.note(person, KEY, 1.0, scopes.ALONE)
+            with pytest.raises(StoreUnavailable):
+                await store.memories.change(person, Changes(about=scopes.ALONE), 0)
+            assert not (await store.memories.remembered(person)).version
+        await store.aclose()
+
+
+def a_person_away_from_the_index(cluster: Nodes) -> Scope:
+    """Return a scope on another node than the index of all scopes."""
+    index = cluster.owner(keys.session(keys.INDEX))
+    tags = map("{:02x}".format, range(256))
+    tag = next(tag for tag in tags if cluster.owner(keys.session(SessionKey(tag, keys.MEMORY))) is not index)
+    return Scope(ScopeKind.PERSON, tag)
 
 
 async def test_a_slot_that_no_node_holds_costs_the_sessions_of_other_slots_nothing(clock: HandClock) -> None:

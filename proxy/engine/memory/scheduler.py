@@ -1,12 +1,13 @@
 """Schedule the reading of threads: note each turn, and read a thread after enough exchanges or a rest.
 
-Keeps law 7 (never in the way): all of it runs in the background, and a failure affects memory only. Pending
-work is known in this process only; after a crash the daily run finds it.
+Keeps law 7 (never in the way): all of it runs in the background, and a failure affects memory only. Which
+threads are to be read is known in this process only; after a crash the daily run finds those that were noted.
 """
 
 import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from proxy.core.conversation.records import Turn
 from proxy.core.memory.lifecycle import is_crowded
@@ -25,8 +26,25 @@ _MOST = 10_000
 """Most threads that this process tracks; beyond that, those whose last turn is oldest are dropped."""
 _AT_A_TIME = 8
 """Most threads read at the same time; the others wait without a lease, and without their lines in memory."""
+_AGAIN = 30.0
+"""At most so many seconds after a turn could not be noted, it is tried again."""
 _Name = tuple[SessionKey, Scope]
 """A session and the scope of its memory, since a later turn of it may name another scope."""
+
+
+class _Noting(NamedTuple):
+    """What is noted of a turn; no words of it, since this may wait for the store."""
+
+    name: _Name
+    home: MemoryHome
+    access: ModelAccess
+    about: About
+    at: float
+    """The time of the turn."""
+    exchanges: int
+    is_first: bool
+    """Whether the session had no turn before it."""
+    ttl: float | None
 
 
 @dataclass
@@ -65,6 +83,8 @@ class MemoryScheduler:
     rest: float
     _room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_A_TIME))
     _threads: OrderedDict[_Name, _Thread] = field(default_factory=OrderedDict[_Name, _Thread])
+    _unnoted: OrderedDict[_Name, _Noting] = field(default_factory=OrderedDict[_Name, _Noting])
+    """The newest turns of threads of which the store could not take a note; tried again until it does."""
 
     @property
     def held(self) -> int:
@@ -76,34 +96,67 @@ class MemoryScheduler:
 
         A turn off the session's main line, such as a request for a title, is ignored.
         """
-        home = exchange.request.home
+        request, at = exchange.request, turn.session.updated
+        home = request.home
         if home is not None and exchange.answer and turn.session.tip == exchange.answer:
-            self.background.run(self._noted(home, exchange.request, turn))
+            noting = _Noting(
+                name=(request.session.key, home.scope),
+                home=home,
+                access=ModelAccess(request.summary_caller, request.incoming.policy),
+                about=_about(home, request, at),
+                at=at,
+                exchanges=turn.session.exchanges,
+                is_first=request.session.found.session is None,
+                ttl=request.ttl if home.scope.kind is ScopeKind.THREAD else None,  # others outlive sessions
+            )
+            self.background.run(self._noted(noting))
 
-    async def _noted(self, home: MemoryHome, request: Request, turn: Turn) -> None:
-        policy, session = request.incoming.policy, request.session.key
-        name, at = (session, home.scope), turn.session.updated
-        access, thread = ModelAccess(request.summary_caller, policy), self._threads.get(name)
+    async def _noted(self, noting: _Noting, *, is_late: bool = False) -> None:
+        session, scope = noting.name
         try:
-            if home.former:  # move the scopes before anything is written under their new names
-                await self.writer.scopes.of_home(home)
-            ttl = request.ttl if home.scope.kind is ScopeKind.THREAD else None  # others outlive sessions
-            await self.store.note(home.scope, session, at, _about(home, request, at), ttl)
+            if is_late and not await self.writer.sources.living([session]):
+                return  # deleted meanwhile: nothing of it is to be remembered
+            if noting.home.former:  # move the scopes before anything is written under their new names
+                await self.writer.scopes.of_home(noting.home)
+            await self.store.note(scope, session, noting.at, noting.about, noting.ttl)
+            thread = self._threads.get(noting.name)
             if thread is None:
-                is_new = request.session.found.session is None
-                known = None if is_new else await self.store.thread(home.scope, session)
-                thread = _Thread(home, access, read=known.exchanges if known else 0)
+                known = None if noting.is_first else await self.store.thread(scope, session)
+                thread = _Thread(noting.home, noting.access, read=known.exchanges if known else 0)
         except StoreUnavailable as error:
-            log_warning("a turn could not be noted to be remembered", code=error.code)
+            if not is_late:
+                log_warning("a turn could not be noted to be remembered", code=error.code)
+            self._note_later(noting)
             return
-        thread.home, thread.access, thread.exchanges = home, access, turn.session.exchanges
+        self._unnoted.pop(noting.name, None)
+        thread.home, thread.access, thread.exchanges = noting.home, noting.access, noting.exchanges
         thread.has_news = True
         thread.read = min(thread.read, thread.exchanges)
-        self._keep(name, thread)
+        self._keep(noting.name, thread)
         if thread.is_due and not thread.is_being_read:
             self._begin(session, thread)
-        self._let_rest(name, thread)
-        self.daily.met(home, access)
+        self._let_rest(noting.name, thread)
+        self.daily.met(noting.home, noting.access)
+
+    def _note_later(self, noting: _Noting) -> None:
+        """Try again in a while, since a session that has no later turn would never be remembered."""
+        if not self._unnoted:
+            asyncio.get_running_loop().call_later(min(self.rest, _AGAIN), self._note_again)
+        self._unnoted[noting.name] = noting
+        self._unnoted.move_to_end(noting.name)
+        if len(self._unnoted) > _MOST:
+            self._unnoted.popitem(last=False)
+
+    def _note_again(self) -> None:
+        waiting = [*self._unnoted.values()]
+        self._unnoted.clear()
+
+        async def note() -> None:
+            for noting in waiting:
+                if noting.name not in self._unnoted:  # else a later turn of it waits by now
+                    await self._noted(noting, is_late=True)
+
+        self.background.run(note(), is_needed=False)
 
     def _keep(self, name: _Name, thread: _Thread) -> None:
         if thread.resting is not None:
@@ -129,7 +182,7 @@ class MemoryScheduler:
         thread.resting = asyncio.get_running_loop().call_later(self.rest, rested)
 
     def _begin(self, session: SessionKey, thread: _Thread) -> None:
-        """Start reading a thread; if the process ends before that, the daily run reads it."""
+        """Start reading a thread that was noted; if the process ends before that, the daily run reads it."""
 
         async def read() -> None:
             while True:
@@ -153,7 +206,8 @@ class MemoryScheduler:
                     await ScopeMaintenance(self.writer, home.scope, rules).put_away(access)
 
     def close(self) -> None:
-        """Cancel all scheduled readings."""
+        """Cancel all scheduled readings, and give up turns that could not be noted."""
+        self._unnoted.clear()
         while self._threads:
             _, thread = self._threads.popitem()
             if thread.resting is not None:

@@ -166,15 +166,19 @@ class RedisMemories:
     ) -> None:
         encoded = self._codec(scope).encode(about, keys.ABOUT_PLACE)
         arguments = (keys.listed(thread), at, _life(ttl), encoded, about.workspace)
-        noting = self._scripts.of_session("memory_note", _key(scope), *arguments)
-        await asyncio.gather(noting, self._enter(scope, _life(ttl), about.workspace))
+        # First of all: nobody could list, and so forget, a scope that is in no index, and each node may fail.
+        await self._enter(scope, _life(ttl), about.workspace)
+        await self._scripts.of_session("memory_note", _key(scope), *arguments)
 
     async def change(self, scope: Scope, changes: Changes, seen: int) -> int:
+        workspace = changes.about.workspace if changes.about else ""
+        if not seen:  # it may be new: then it is entered first, as by `note`
+            await self._enter(scope, 0, workspace)
         words = _words(self._codec(scope), changes)
         changing = self._scripts.of_session("memory_change", _key(scope), seen, *words)
         version, left = await changing
         if version:
-            await self._enter(scope, left, changes.about.workspace if changes.about else "")
+            await self._enter(scope, left, workspace)
         return version
 
     async def _enter(self, scope: Scope, life: int, workspace: str, *, is_there: bool = True) -> None:
