@@ -352,6 +352,36 @@ async def test_no_memory_comes_into_being_while_nobody_could_list_it(clock: Hand
         await store.aclose()
 
 
+async def test_a_memory_is_forgotten_though_the_index_of_memories_is_away(clock: HandClock) -> None:
+    with three_nodes() as cluster:
+        cluster.run("CONFIG", "SET", "cluster-require-full-coverage", "no")
+        store = opened(cluster.url, clock)
+        person = a_person_away_from_the_index(cluster)
+        await store.memories.note(person, KEY, 1.0, scopes.ALONE)
+        cluster.owner(keys.session(keys.INDEX)).server.kill()
+        assert await store.memories.forget(person)
+        assert not (await store.memories.remembered(person)).version
+        assert not await store.memories.forget(person)
+        await store.aclose()
+
+
+@pytest.mark.parametrize("away", [keys.SESSIONS, keys.first("ff"), keys.suffixes("ee")])
+async def test_a_session_is_deleted_though_what_leads_to_it_lies_on_a_node_that_is_away(
+    clock: HandClock, away: str
+) -> None:
+    with three_nodes() as cluster:
+        cluster.run("CONFIG", "SET", "cluster-require-full-coverage", "no")
+        store, lost = opened(cluster.url, clock), cluster.owner(away)
+        key = next(key for key in MANY if cluster.owner(keys.session(key)) is not lost)
+        places = {"ee": Suffix(key.tag, b"h" * 32, 2, 1)}
+        said = turn("u1", "a1", headerless=True, joint=joint("u1", "a1", first="ff"), suffixes=places)
+        await store.record(key, said, DAY)
+        lost.server.kill()
+        assert await store.delete(key)
+        assert await store.session(key) is None
+        await store.aclose()
+
+
 def a_person_away_from_the_index(cluster: Nodes) -> Scope:
     """Return a scope on another node than the index of all scopes."""
     index = cluster.owner(keys.session(keys.INDEX))

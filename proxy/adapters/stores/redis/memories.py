@@ -31,6 +31,7 @@ from proxy.core.memory.records import (
     Thread,
     add_event,
 )
+from proxy.errors import StoreUnavailable
 from proxy.ports import Changes, ScopeSnapshot, SessionKey, UnreadableRecord
 from proxy.telemetry import log_warning
 
@@ -44,6 +45,7 @@ _TRIPS: Final = 4
 """The timeout of reading a whole scope, in round trips: ten thousand items are some megabytes."""
 _DAMAGED: Final = "damaged records of a memory are left out"
 _FOREIGN: Final = "a memory holds records that are not for this server; they stay as they are"
+_ENTERED: Final = "a memory that was forgotten stays in the index until the daily run"
 _TOLD: Final = 10_000
 """How many scopes are remembered as already logged."""
 
@@ -190,7 +192,11 @@ class RedisMemories:
 
     async def forget(self, scope: Scope) -> bool:
         count, workspace = await self._scripts.of_session("memory_forget", _key(scope))
-        await self._enter(scope, 0, _text(workspace or b""), is_there=False)
+        if count:
+            try:
+                await self._enter(scope, 0, _text(workspace or b""), is_there=False)
+            except StoreUnavailable:  # what is forgotten is forgotten; the index holds no more than its tag
+                self._tell(_ENTERED, scope)
         return count > 0
 
     async def move(self, former: str, scope: Scope, tenant: str, workspace: str = "") -> bool:

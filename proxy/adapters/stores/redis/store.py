@@ -174,7 +174,10 @@ class RedisStore:
         await asyncio.gather(*notes)
 
     async def _note(self, script: str, name: str, value: Word, life: int) -> None:
-        """Note in the key ``name``, for ``life`` milliseconds, where a session without a header is found."""
+        """Note in the key ``name``, for ``life`` milliseconds, where a session without a header is found.
+
+        With a ``life`` of 0 the note is removed.
+        """
         try:
             await self._scripts.of_key(script, name, value, life)
         except StoreUnavailable:
@@ -232,20 +235,18 @@ class RedisStore:
         return Stored(session, nodes, was_here=session is None and bool(was_here or nodes), mark=mark)
 
     async def delete(self, key: SessionKey) -> bool:
-        """Delete a session and its entry in the listing, except the mark that it existed."""
+        """Delete a session and its entry in the listing, except the mark that it existed.
+
+        Once it is deleted, other nodes that are away are only logged: notes lead to nothing then, and expire;
+        a listing drops what is gone when it is read.
+        """
         was_there, first, noted = await self._scripts.of_bucket("delete", key, key.sid)
-        if first:
-            name = keys.first(first.decode(errors="replace"))
-            await self._scripts.of_key("note_first", name, key.tag, 0)  # a ttl of 0 removes it
-        places = (each.split(b"/", 1) for each in noted)
-        await asyncio.gather(
-            *[
-                self._scripts.of_key("note_suffix", keys.suffixes(tag.decode()), each, 0)
-                for tag, each in places
-            ]
-        )
+        await self._note_all(key, (first or b"").decode(errors="replace"), noted, 0)  # removes the notes
         await self._listing.written()  # updates that are still under way would add it again
-        await self._listing.remove([key])
+        try:
+            await self._listing.remove([key])
+        except StoreUnavailable:
+            log_warning("a deleted session stays in the listing until that is read")
         return bool(was_there)
 
     async def move(self, former: str, tag: str, tenant: str, first: str = "") -> bool:
