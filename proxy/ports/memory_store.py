@@ -111,6 +111,13 @@ class MemoryStore(Protocol):
         """Delete every key of a scope; return whether it existed. Work under way can then not write to it."""
         ...
 
+    async def unlist(self, scope: Scope) -> None:
+        """Take a scope off the list if nothing is stored of it, and it was not noted in the last hour.
+
+        It is still listed if a part of the store was away when it was forgotten, or was to be written.
+        """
+        ...
+
     async def move(self, former: str, scope: Scope, tenant: str, workspace: str = "") -> bool:
         """Move the scope stored under the tag ``former`` to ``scope``; return whether there was one.
 

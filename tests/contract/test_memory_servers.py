@@ -267,6 +267,21 @@ class TestWhatIsDamaged:
         run(server, "ZADD", index, 1e17, "planet/c9")
         assert list(await memories.scopes(9)) == [CHANNEL]
 
+    async def test_of_what_is_listed_and_not_stored_all_but_the_newest_is_taken_from_the_list(
+        self, memories: MemoryStore, site: Site
+    ) -> None:
+        await memories.note(CHANNEL, ONE, 1.0, ABOUT)
+        index = keys.session(keys.INDEX)
+        server = next(server for server in site.servers if run(server, "KEYS", index))
+        now = float(run(server, "ZSCORE", index, "channel/c1"))
+        for member, age in (("person/old", 3.7e9), ("person/young", 1.8e9), ("channel/c1", 9e9)):
+            run(server, "ZADD", index, now - age, member)
+        old, young = (Scope(ScopeKind.PERSON, tag) for tag in ("old", "young"))
+        assert list(await memories.scopes(9)) == [young, old, CHANNEL]
+        for scope in (old, young, CHANNEL):
+            await memories.unlist(scope)
+        assert list(await memories.scopes(9)) == [young, CHANNEL]
+
 
 class TestMoving:
     FORMER = Scope(ScopeKind.CHANNEL, "old1")

@@ -48,6 +48,7 @@ CALLS: dict[str, Call] = {
     "channels": lambda store: store.memories.channels(WORKSPACE),
     "scopes": lambda store: store.memories.scopes(9),
     "forget": lambda store: store.memories.forget(CHANNEL),
+    "unlist": lambda store: store.memories.unlist(CHANNEL),
     "move memories": lambda store: store.memories.move(OTHER.tag, CHANNEL, "t"),
     "claim_work": lambda store: store.memories.claim_work(CHANNEL, "items", "token", 60),
     "release_work": lambda store: store.memories.release_work(CHANNEL, "items", "token"),

@@ -164,6 +164,9 @@ class InProcessMemories:
     async def forget(self, scope: Scope) -> bool:
         return self._scopes.pop(scope.tag, None) is not None
 
+    async def unlist(self, scope: Scope) -> None:
+        """Do nothing: only what is stored here is listed."""
+
     async def move(self, former: str, scope: Scope, tenant: str, workspace: str = "") -> bool:
         """Do nothing: memories end with the process, and secrets change only when it is restarted."""
         return False

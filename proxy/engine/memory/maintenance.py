@@ -236,7 +236,9 @@ class Maintenance:
             if due and not await self._is_first(scope, f"daily {due}"):
                 continue
             about = (await self.writer.scopes.remembered(scope)).about
-            if about is not None and is_meant(self.policies().named_or_default(about.policy)):
+            if about is None:
+                await self.writer.scopes.store.unlist(scope)
+            elif is_meant(self.policies().named_or_default(about.policy)):
                 if about.workspace:
                     workspaces[about.workspace] = Scope(ScopeKind.WORKSPACE, about.workspace)
                 done.add(await self._safely(scope, about))

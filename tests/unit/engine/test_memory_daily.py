@@ -20,6 +20,7 @@ from tests.support.daily import KEY, OPERATOR, PERSON, WORKSPACE, YEAR, Place, r
 from tests.support.memories import DAY, NOW, an_item
 from tests.support.remembering import ALLERGIC, COMPRESSING, LIVES, OSLO, TEXTS, RememberingModel, note
 from tests.support.servers import eventually, until
+from tests.support.stores import HandClock
 from tests.support.upstreams import JSON, plainly
 
 REFUSED = plainly(500, [], b"no")
@@ -242,6 +243,31 @@ class _Away(InProcessMemories):
         if self.is_away:
             raise StoreUnavailable
         return await super().scopes(most)
+
+
+async def test_the_run_takes_from_the_list_what_is_gone_and_nothing_else(model: RememberingModel) -> None:
+    place = Place(model)
+    memories = place.memories = _WithGone(place.clock)
+    await place.know(an_item())
+    assert (await place.process().run()).failed == 0
+    assert memories.unlisted == [GONE]
+
+
+GONE = Scope(ScopeKind.PERSON, "dd")
+
+
+class _WithGone(InProcessMemories):
+    """Memories whose list has one of which nothing is stored."""
+
+    def __init__(self, clock: HandClock) -> None:
+        super().__init__(clock)
+        self.unlisted: list[Scope] = []
+
+    async def scopes(self, most: int) -> Sequence[Scope]:
+        return [GONE, *await super().scopes(most)]
+
+    async def unlist(self, scope: Scope) -> None:
+        self.unlisted.append(scope)
 
 
 @asynccontextmanager

@@ -41,6 +41,8 @@ _KINDS: Final = frozenset[str](ScopeKind)
 """The kinds of scopes that this release knows."""
 _AT_ONCE: Final = 500
 """How many records are decoded before other tasks get their turn."""
+_YOUNG: Final = 3_600.0
+"""Seconds for which a scope that was entered in the index stays there, also where nothing is stored of it."""
 _TRIPS: Final = 4
 """The timeout of reading a whole scope, in round trips: ten thousand items are some megabytes."""
 _DAMAGED: Final = "damaged records of a memory are left out"
@@ -186,7 +188,7 @@ class RedisMemories:
     async def _enter(self, scope: Scope, life: int, workspace: str, *, is_there: bool = True) -> None:
         """Add a scope to the index of all scopes and to its workspace, or remove it unless ``is_there``."""
         run = self._scripts.of_session
-        entering = run("memory_index", keys.INDEX, f"{scope.kind}/{scope.tag}", life if is_there else -1)
+        entering = run("memory_index", keys.INDEX, _member(scope), life if is_there else -1, 0)
         channel = SessionKey(workspace, keys.MEMORY), scope.tag, int(is_there)
         await asyncio.gather(entering, *([run("memory_channel", *channel)] if workspace else []))
 
@@ -198,6 +200,11 @@ class RedisMemories:
             except StoreUnavailable:  # what is forgotten is forgotten; the index holds no more than its tag
                 self._tell(_ENTERED, scope)
         return count > 0
+
+    async def unlist(self, scope: Scope) -> None:
+        if not await self._ask(scope, "EXISTS", ""):
+            young = milliseconds(_YOUNG)  # a note that is under way has entered it, and is about to write it
+            await self._scripts.of_session("memory_index", keys.INDEX, _member(scope), -1, young)
 
     async def move(self, former: str, scope: Scope, tenant: str, workspace: str = "") -> bool:
         before = Scope(scope.kind, former)
@@ -248,6 +255,11 @@ def _words(codec: Codec, changes: Changes) -> Iterator[Word]:
 
 def _key(scope: Scope) -> SessionKey:
     return SessionKey(scope.tag, keys.MEMORY)
+
+
+def _member(scope: Scope) -> str:
+    """Return the name of a scope in the index."""
+    return f"{scope.kind}/{scope.tag}"
 
 
 def _life(ttl: float | None) -> int:

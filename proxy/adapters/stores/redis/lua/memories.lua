@@ -133,12 +133,16 @@ redis.call('DEL', scope .. CLAIMS)
 return {count, workspace}
 
 --- memory_index
--- Add a scope to the index of all scopes, with its ttl (0 if it does not expire), or remove it (ttl below 0).
--- Some of the scopes that have expired are removed at the same time.
+-- Add a scope to the index of all scopes, with its ttl (0 if it does not expire), or remove it (ttl below 0),
+-- unless it was added in the last so many milliseconds. Some of the scopes that have expired are removed at the
+-- same time.
 local index, ends = KEYS[1], KEYS[1] .. ENDS
-local scope, ttl = ARGV[1], tonumber(ARGV[2])
+local scope, ttl, young = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local removed = redis.call('ZRANGEBYSCORE', ends, '-inf', now(), 'LIMIT', 0, 100)
-if ttl < 0 then removed[#removed + 1] = scope end
+if ttl < 0 then
+  local added = tonumber(redis.call('ZSCORE', index, scope) or 0)
+  if young == 0 or added < (now() - young) * 1000 then removed[#removed + 1] = scope end
+end
 for _, other in ipairs(removed) do
   redis.call('ZREM', index, other)
   redis.call('ZREM', ends, other)
