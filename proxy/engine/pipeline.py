@@ -219,8 +219,8 @@ class Pipeline:
             session.cached.cache_key = self.naming.cache_key(session.key)
         is_suffix = history.suffix.length > 0
         answers = session.last_answers(history.head, budget.head, history.hashes, is_suffix=is_suffix)
-        now, times = self.recorder.clock.now(), (answers.in_lane, answers.under_head)
-        idle, head_idle = (None if at is None else max(now - at, 0.0) for at in times)
+        now, times = self.recorder.clock.now(), (answers.in_lane, answers.under_head, session.last_answer)
+        idle, head_idle, pause = (None if at is None else max(now - at, 0.0) for at in times)
         return Request(
             incoming=incoming,
             history=history,
@@ -233,6 +233,7 @@ class Pipeline:
                 idle=idle,
                 head_idle=head_idle,
                 head_sent=answers.sent,
+                pause=pause,
                 boundary=incoming.envelope.is_boundary,
                 prices=self.models.prices(model.name).under(policy.economy),
             ),

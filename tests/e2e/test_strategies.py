@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -112,6 +113,48 @@ async def test_a_pause_while_a_tool_works_is_none(
         clock.ahead += 4_000
         response = await chat.say({"role": "tool", "tool_call_id": "c1", "content": "built"})
         assert told(response, "cut") == "0"
+
+
+async def test_a_pause_is_one_of_the_whole_session_whichever_model_answered_last(
+    model: Model, chats: Chats, by_session: str, clock: type[Hands]
+) -> None:
+    async with proxying(model.url, policy=by_session) as url:
+        chat = chats(url, X_Unabridged_Session="s")
+        await talk(chat, 2)
+        chat.members["model"] = "another"
+        for number in range(3):  # the person goes on with another model for longer than a pause would last
+            clock.ahead += 300
+            await chat.ask(f"Question {number} for another model.")
+            await recorded(url, 3 + number)
+        chat.members["model"] = "gpt-test"
+        assert told(await chat.ask("Back to you."), "cut") == "0"
+        await recorded(url, 6)
+        clock.ahead += 601
+        chat.members["model"] = "a third one"
+        assert told(await chat.ask("Good morning!"), "cut") == "12"
+
+
+async def test_whichever_machine_is_asked_a_conversation_without_a_pause_has_none(
+    model: Model, chats: Chats, by_session: str, clock: type[Hands]
+) -> None:
+    with serving(valkey_command()) as server:
+        machine = partial(proxying, model.url, policy=by_session, store=server.url)
+        async with machine() as first, machine() as second:
+            chat = chats(second, X_Unabridged_Session="s")
+            await talk(chat, 1)
+            await recorded(second, 1)
+            chat.url = first
+            for number in range(3):
+                clock.ahead += 300
+                await chat.ask(f"And {number}?")
+                await recorded(first, 2 + number)
+            aside = chats(first, X_Unabridged_Session="s")
+            aside.members["model"] = "another"
+            aside.messages = list(chat.messages)
+            await aside.ask("Suggest three questions that I may ask next.")
+            await recorded(first, 5)
+            chat.url = second
+            assert told(await chat.ask("What do you think?"), "cut") == "0"
 
 
 async def test_a_client_that_begins_something_new_says_so_in_a_header(

@@ -50,8 +50,8 @@ short_conversations = st.one_of(valid_conversations(6), valid_conversations(6), 
 CIRCUMSTANCES = (
     UNKNOWN_CONDITIONS,
     UNKNOWN_CONDITIONS,
-    Conditions(idle=10.0),
-    Conditions(idle=4_000.0),
+    Conditions(idle=10.0, pause=10.0),
+    Conditions(idle=4_000.0, pause=4_000.0),
     Conditions(boundary=True),
 )
 

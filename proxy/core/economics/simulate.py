@@ -111,7 +111,7 @@ def replay(
         prefix = chain.prefix(length)
         sized = replace(budget, last_user_tokens=prefix.last_user_tokens, whole=prefix.tokens.total)
         waited = idle if number > 1 else None
-        conditions = Conditions(idle=waited, head_idle=waited, prices=prices, since=past.length)
+        conditions = Conditions(idle=waited, head_idle=waited, pause=waited, prices=prices, since=past.length)
         situation = Situation(prefix, plan, policy, sized, count, conditions=conditions, past=past)
         stage = stage_of(budget.usage(situation.view_tokens), policy.stages)
         before = plan

@@ -60,6 +60,8 @@ class Conditions(msgspec.Struct, frozen=True):
     head_sent: int | None = None
     """How many of the chain's messages, from its first, are known to have been in the request that was
     answered so; 0 where the client has changed or dropped the first since. None where nothing is known."""
+    pause: float | None = None
+    """Seconds since the session's last answer, in whichever lane; None if no answer is known."""
     boundary: bool = False
     """Whether the client says that its newest message begins something new."""
     prices: Prices | None = None

@@ -101,7 +101,7 @@ def _begins_anew(situation: Situation) -> bool:
     conditions = situation.conditions
     if conditions.boundary:
         return True
-    if conditions.idle is None or conditions.idle <= situation.policy.strategy.idle:
+    if conditions.pause is None or conditions.pause <= situation.policy.strategy.idle:
         return False
     # Only a user's message ends a pause: a tool that took long is no pause.
     messages = situation.chain.messages

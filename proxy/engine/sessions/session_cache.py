@@ -329,6 +329,17 @@ class SessionState(msgspec.Struct, frozen=True):
         """Whether this process knew the session, and could not ask the store whether it is still there."""
         return self.is_store_away and self.cached.begun > 0
 
+    @property
+    def last_answer(self) -> float | None:
+        """When the session was last answered, in whichever lane, in seconds since 1970; None if unknown.
+
+        The store knows it of any worker's turns, and this process also of its own that are not written yet.
+        """
+        times = [lane.answered or 0.0 for lane in (self.lane, *self.cached.lanes.values())]
+        if self.found.session is not None:
+            times.append(self.found.session.updated)
+        return max(times) or None
+
     def last_answers(
         self, head: tuple[bytes, ...], tokens: int, hashes: Grown[bytes], *, is_suffix: bool
     ) -> LastAnswers:

@@ -143,7 +143,7 @@ def test_off_never_prunes(tokens: int):
 ANEW = Conditions(boundary=True)
 
 
-@pytest.mark.parametrize("conditions", [ANEW, Conditions(idle=60.1)])
+@pytest.mark.parametrize("conditions", [ANEW, Conditions(pause=60.1)])
 def test_at_a_boundary_all_that_came_before_goes_at_any_usage(conditions: Conditions):
     assert gone(talk(3), conditions) == [0, 1, 2, 3, 4, 5]
 
@@ -155,7 +155,7 @@ def test_at_a_boundary_what_is_shorter_than_a_note_about_it_stays():
     assert draft(short, Stage.CALM) is None
 
 
-@pytest.mark.parametrize("conditions", [UNKNOWN_CONDITIONS, Conditions(idle=60.0), Conditions(idle=0.0)])
+@pytest.mark.parametrize("conditions", [UNKNOWN_CONDITIONS, Conditions(pause=60.0), Conditions(pause=0.0)])
 def test_without_a_pause_nothing_goes_below_trim(conditions: Conditions):
     assert gone(talk(3), conditions) == []
 
@@ -174,6 +174,10 @@ def test_between_pauses_a_session_is_pruned_by_importance():
     )
 
 
+def test_a_model_that_answered_nothing_for_long_makes_no_pause_while_another_goes_on():
+    assert gone(talk(3), Conditions(idle=4_000.0, head_idle=4_000.0, pause=1.0)) == []
+
+
 def test_what_is_new_stays_whole_with_all_that_the_person_said_in_a_row():
     messages = [*talk(2), user("one more thing"), calling("a"), result("a", TEXT)]
     assert gone(messages, ANEW) == [0, 1, 2, 3]
@@ -181,8 +185,8 @@ def test_what_is_new_stays_whole_with_all_that_the_person_said_in_a_row():
 
 def test_a_tool_that_took_long_is_no_pause():
     messages = [*talk(2)[:-1], user("build it"), calling("a"), result("a", "built")]
-    assert gone(messages, Conditions(idle=4_000.0)) == []
-    assert gone([*messages, assistant("Done."), user("thanks")], Conditions(idle=4_000.0)) == [*range(8)]
+    assert gone(messages, Conditions(pause=4_000.0)) == []
+    assert gone([*messages, assistant("Done."), user("thanks")], Conditions(pause=4_000.0)) == [*range(8)]
 
 
 def test_a_boundary_leaves_pins_and_later_system_messages():

@@ -7,7 +7,14 @@ from msgspec.structs import replace
 
 from proxy.core.conversation.records import Session
 from proxy.core.persistent import Grown
-from proxy.engine.sessions.session_cache import CachedLane, HeadUse, LastAnswers, SessionState, head_hash
+from proxy.engine.sessions.session_cache import (
+    CachedLane,
+    CachedSession,
+    HeadUse,
+    LastAnswers,
+    SessionState,
+    head_hash,
+)
 from proxy.ports import Found
 from tests.support.stores import KEY
 
@@ -87,3 +94,13 @@ def test_of_a_client_that_dropped_its_oldest_messages_nothing_was_sent_before_un
     assert found.last_answers(AGENT, 9, CHAIN, is_suffix=True).sent == 0
     found.lane.learn_head(head_hash(AGENT, 9), HeadUse(90.0, 3, CHAIN[2]))
     assert found.last_answers(AGENT, 9, CHAIN, is_suffix=True).sent == 3
+
+
+def test_a_session_was_last_answered_by_whichever_worker_and_in_whichever_lane() -> None:
+    assert state().last_answer is None
+    assert state(agent=HeadUse(90.0, 3, b"u2")).last_answer == 90.0
+    assert state(replace(STORED, lane="another"), agent=HeadUse(90.0, 3, b"u2")).last_answer == 100.0
+    other = CachedLane("another")
+    other.learn_head(head_hash(AGENT, 9), HeadUse(110.0, 3, b"u2"))  # its turn is not written yet
+    found = replace(state(STORED), cached=CachedSession(lanes={"another": other}))
+    assert found.last_answer == 110.0
