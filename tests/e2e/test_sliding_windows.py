@@ -12,7 +12,15 @@ from typing import Any
 import pytest
 
 from proxy.ports import SUFFIXES
-from tests.support.clients import Chat, Chats, admin, only_session, proxying, user
+from tests.support.clients import (
+    Chat,
+    Chats,
+    admin,
+    only_session,
+    proxying,
+    user,
+    write_policy,
+)
 from tests.support.network import relaying
 from tests.support.servers import until
 from tests.support.stores import embedded_valkey
@@ -278,3 +286,18 @@ async def test_the_places_where_the_same_words_stand_are_read_in_one_trip(chats:
                 whole.append(chat.messages[-1])
                 await until(number + 1, partial(turns_at, url))
             assert max(trips[-5:]) < SUFFIXES  # its chain, the notes, all places at once, and the turn
+
+
+async def test_a_client_that_drops_messages_by_itself_has_no_more_epochs_by_count(
+    chats: Chats, model: Model, tmp_path: Path
+) -> None:
+    text = "stages.max_units = 6\nkeep.recent = 0.0\nsummary.enabled = false\n"
+    policy = str(write_policy(tmp_path, "counted", text))
+    async with proxying(model.url, policy=policy) as url:
+        chat = chats(url, X_Unabridged_Session="s")
+        questions = [f"Question {number}: " + "how is the bridge coming along? " * 9 for number in range(16)]
+        await talk(chat, [url] * 16, 11, questions)
+        assert model.views()[-1] == chat.messages[:-1], "what the client sent"
+        epochs = (await only_session(url))["epochs"]
+    # Before it dropped any, its fourth request was cut, and the count began anew.
+    assert [epoch["original_count"] for epoch in epochs] == [8]

@@ -67,7 +67,8 @@ class Conditions(msgspec.Struct, frozen=True):
     prices: Prices | None = None
     """Token prices and the cache's rules, as the policy adjusts them; None: cost does not count."""
     since: int = 0
-    """Number of messages in the chain when its last epoch began; 0 if none is in force."""
+    """Number of messages from which on units count for an epoch by count: those in the chain when its last
+    epoch began; 0 if none is in force. All of them where the client drops its oldest messages itself."""
 
     def sent_before(self, chain: Chain, plan: Plan) -> int:
         """Presumed number of the chain's messages in the previous request with this head.

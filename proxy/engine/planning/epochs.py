@@ -148,6 +148,10 @@ class Epochs:
             epoch = in_force(epochs, hashes, counted, chain.is_spared_by, chain.settled)
         if policy.stages.max_units and epoch is not None:
             conditions = replace(conditions, since=epoch.length_at_start(hashes))
+        elif policy.stages.max_units and request.history.suffix.length:
+            # The client drops its oldest messages itself: an epoch by count would not outlive the next drop,
+            # and another would begin with each request.
+            conditions = replace(conditions, since=len(hashes))
         situation = Situation(
             chain=chain,
             plan=epoch.plan if epoch is not None else EMPTY,
