@@ -290,6 +290,25 @@ async def test_a_summary_that_is_too_long_is_rewritten_by_the_model_within_its_b
     assert 0 < written <= 3000
 
 
+async def test_what_follows_a_later_system_message_gets_its_share_of_the_summary(
+    model: Model, chats: Chats
+) -> None:
+    words = ("It was so. " * 30)[:279]  # of twelve exchanges nearly as much as the summary may have
+    model.replies.extend(said(f"Answer {number}. {words}") for number in range(40))
+    model.summary = said("They spoke of it at length, and it was settled in the end.")
+    async with proxying(model.url, policy="exchanges") as url:
+        chat = chats(url)
+        await talk(chat, 12)
+        chat.messages.append({"role": "system", "content": "The user is on the train now."})
+        await talk(chat, 11)
+        first, train, second, *_ = (each["content"] for each in model.views()[-1])
+    assert train == "The user is on the train now."
+    assert [f"[user] Question {number}, please." in first for number in range(12)] == [True] * 12
+    assert "They spoke of it at length" in second
+    assert len(first.encode()) + len(second.encode()) < 4000
+    assert len(model.summaries) == 1
+
+
 async def test_answers_that_stay_are_condensed_when_others_roll_and_never_between(
     model: Model, chats: Chats, tmp_path: Path
 ) -> None:

@@ -16,7 +16,7 @@ from proxy.core.budget.budget import Stage
 from proxy.core.conversation.units import exchanges_of, request_points
 from proxy.core.lazy import lazy
 from proxy.core.planning.chain import Chain
-from proxy.core.planning.plan import Anchor
+from proxy.core.planning.plan import Anchor, Span, joined_spans
 from proxy.core.planning.situation import CRITICAL, PINNED, Situation
 from proxy.core.planning.strategy import ByCount
 from proxy.core.policy.policy import Policy
@@ -76,8 +76,12 @@ class Exchanges(ByCount):
         return found
 
     def wants_summary(self, situation: Situation, start: int, end: int) -> bool:
-        """Whether a summary made by code would leave something out."""
-        return not RunningSummary.of(situation, start, end).is_whole
+        """Whether a summary made by code would leave out some of what no note tells yet.
+
+        A model is asked neither for a text too short to say anything nor to shorten an earlier note.
+        """
+        running = RunningSummary.of(situation, start, end)
+        return bool(running.exchanges) and running.most >= _LEAST_ASKED and not running.is_whole
 
     def words(self, situation: Situation, start: int, end: int, summary: str | None) -> str | None:
         """The model's summary, if it has room; else the record that code makes."""
@@ -117,6 +121,8 @@ _BREAK = "\n"
 _USER, _ASSISTANT = "[user] ", "[assistant] "
 _LEAST = 40
 """Minimal bytes per exchange: with fewer for each, the oldest exchanges are left out."""
+_LEAST_ASKED = 100
+"""Minimal bytes of a summary for which a model is asked: hardly a sentence fits into fewer."""
 
 
 class Rolled(NamedTuple):
@@ -136,18 +142,14 @@ class RunningSummary:
     exchanges: Sequence[Rolled]
     rules: Rules
     room: int
-    """Bytes that it may have: those of one running summary, less those in the notes of other gaps."""
+    """Bytes that it may have: its part of those that the notes of all gaps have together."""
 
     @classmethod
     def of(cls, situation: Situation, start: int, end: int) -> Self:
         """Return the earlier summaries of messages ``start`` to ``end`` and the exchanges not covered."""
-        rules, begun = situation.policy.strategy, situation.chain.begun
-        elsewhere, before, condensed = 0, list[Anchor](), dict[int, str]()
-        for each in situation.plan.anchors:
-            is_answer = _is_answer(begun, each.start, each.end)  # condensed where it stood
-            if not start <= each.start < end:
-                elsewhere += 0 if is_answer else size(each.text)
-            elif is_answer:
+        begun, before, condensed = situation.chain.begun, list[Anchor](), dict[int, str]()
+        for each in situation.plan.anchors_within(start, end):
+            if _is_answer(begun, each.start, each.end):  # condensed where it stood
                 condensed[each.start] = each.text.removeprefix(_ASSISTANT)
             else:
                 before.append(each)
@@ -155,13 +157,15 @@ class RunningSummary:
             _BREAK.join(each.text for each in before),
             sum(each.count for each in before),
             tuple(_exchanges(situation, start, end, before, condensed)),
-            rules,
-            rules.summary_max - (0 if _is_answer(begun, start, end) else min(elsewhere, rules.summary_max)),
+            situation.policy.strategy,
+            _room(situation, (start, end)),
         )
 
     @property
     def long_answers(self) -> list[str]:
-        """The distinct answers that are to be condensed."""
+        """The distinct answers that are to be condensed; none if not even one would have room then."""
+        if self.room < self.rules.answer_to:
+            return []
         return list(dict.fromkeys(each.answer for each in self.exchanges if self._is_long(each.answer)))
 
     @property
@@ -229,6 +233,46 @@ class RunningSummary:
         """The model's text in the earlier summary, and the exchanges after it."""
         written, *exchanges = (_BREAK + self.earlier).split(_BREAK + _USER)
         return written.strip(), [_USER + each for each in exchanges]
+
+
+def _room(situation: Situation, span: Span) -> int:
+    """Bytes that the text of a gap may have; the note of a condensed answer has room of its own."""
+    if _is_answer(situation.chain.begun, *span):
+        return situation.policy.strategy.summary_max
+    rooms = situation.rooms
+    if span not in rooms:
+        spans = _spans(situation)
+        if span in spans:
+            rooms.update(_rooms(situation, spans))
+        else:  # something else than the count of exchanges decides as well
+            apart = [each for each in spans if each[1] <= span[0] or span[1] <= each[0]]
+            rooms[span] = _rooms(situation, [*apart, span])[span]
+    return rooms[span]
+
+
+def _rooms(situation: Situation, gaps: Sequence[Span]) -> dict[Span, int]:
+    """Divide the bytes of one running summary among gaps by their exchanges.
+
+    Notes that are in force keep what they have if the others then still get their share.
+    """
+    begun, most = situation.chain.begun, situation.policy.strategy.summary_max
+    spans = [each for each in gaps if not _is_answer(begun, *each)]
+    counts = {each: max(bisect_left(begun, each[1]) - bisect_left(begun, each[0]), 1) for each in spans}
+    told = {gap.span: sum(size(anchor.text) for anchor in gap.anchors) for gap in situation.plan.gaps}
+    kept = {each: told[each] for each in spans if told.get(each)}
+    left, total = most - sum(kept.values()), sum(counts.values())
+    growing = {each: counts[each] for each in spans if each not in kept}
+    if left * total < most * sum(growing.values()):
+        return {each: most * count // total for each, count in counts.items()}
+    growing = growing or counts
+    by_count = sum(growing.values())
+    return {each: kept.get(each, 0) + left * growing.get(each, 0) // by_count for each in spans}
+
+
+def _spans(situation: Situation) -> Sequence[Span]:
+    """The gaps of the plan, joined with those of the exchanges that roll out now."""
+    rolled = [(unit.start, unit.end) for unit in map(situation.units.__getitem__, _rolled(situation))]
+    return joined_spans([*situation.plan.spans, *rolled]) if rolled else situation.plan.spans
 
 
 def _exchanges(

@@ -89,9 +89,9 @@ def new_texts(
     for span in spans:
         old, is_asked = standing.get(span), span in summaries
         if old is not None and not summaries.get(span):
-            if any(dumps(anchor.text)[1:-1] not in old.note for anchor in old.anchors):
-                is_whole = old.is_summarised  # the note lacks a newer summary
-                texts[span] = _anchors(situation, strategy, old.anchors[0]) if is_whole else old.anchors
+            anchors = _as_worded_now(situation, strategy, old)
+            if any(dumps(anchor.text)[1:-1] not in old.note for anchor in anchors):
+                texts[span] = anchors
             continue
         generation = generation_upon(situation.anchors_within(*span)) if is_asked else 0
         summary = Anchor(*span, summaries.get(span) or "", generation=generation)
@@ -99,6 +99,20 @@ def new_texts(
         if anchors or is_asked:
             texts[span] = anchors
     return texts
+
+
+def _as_worded_now(situation: Situation, strategy: Strategy | None, gap: Gap) -> tuple[Anchor, ...]:
+    """Return the summaries of a gap in force; a single one as the strategy words it now.
+
+    It may be newer than the note, or other notes may have left it less room.
+    """
+    if strategy is None or [each.span for each in gap.anchors] != [gap.span]:
+        return gap.anchors
+    (anchor,) = gap.anchors
+    if strategy.records:
+        return (replace(anchor, text=strategy.words(situation, *gap.span, anchor.text) or anchor.text),)
+    is_newer = gap.is_summarised and dumps(anchor.text)[1:-1] not in gap.note
+    return _anchors(situation, strategy, anchor) if is_newer else gap.anchors
 
 
 def _anchors(situation: Situation, strategy: Strategy | None, summary: Anchor) -> tuple[Anchor, ...]:

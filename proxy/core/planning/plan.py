@@ -8,7 +8,7 @@ Positions index the messages of a chain, that is, of a request without its head.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from enum import StrEnum
 from itertools import groupby
 from operator import attrgetter
@@ -334,6 +334,17 @@ def apply(plan: Plan, messages: Sequence[bytes]) -> list[bytes]:
             view.append(gap.note)
         position = gap.end
     return [*view, *edited[position:]]
+
+
+def joined_spans(pieces: Iterable[Span], standing: Container[Span] = ()) -> list[Span]:
+    """Return the maximal runs of these pieces, in order; nothing is joined to those that are ``standing``."""
+    spans: list[Span] = []
+    for start, end in sorted(pieces):
+        if spans and start <= spans[-1][1] and spans[-1] not in standing:
+            spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
+        else:
+            spans.append((start, end))
+    return spans
 
 
 def view_tokens(plan: Plan, tokens: Sizes) -> int:

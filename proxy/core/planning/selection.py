@@ -13,7 +13,7 @@ from proxy.core.conversation.messages import HEAD_ROLES
 from proxy.core.conversation.notes import quote
 from proxy.core.extraction.reading import is_question
 from proxy.core.planning.ledger import is_short, needed_by_rules
-from proxy.core.planning.plan import Replacement, Span, runs_of
+from proxy.core.planning.plan import Replacement, Span, joined_spans, runs_of
 from proxy.core.planning.replacements import Clearing
 from proxy.core.planning.situation import FIRST_USER, FIRST_USER_LEAST, FIXED, FREE, RECENT, Count, Situation
 from proxy.core.planning.strategy import Strategy
@@ -328,14 +328,9 @@ class Selection:
         situation, units, went = self.situation, self.situation.units, sorted(self.quoted)
         pieces = [(units[index].start, units[index].end) for index in self.cut]
         pieces += [gap.span for gap in situation.plan.gaps]
-        spans: list[Span] = []
-        for start, end in sorted(pieces):
-            if spans and start <= spans[-1][1] and spans[-1] not in standing:
-                spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
-            else:
-                spans.append((start, end))
         found: dict[Span, tuple[str, ...]] = {}
-        for span in spans:  # the quotes of earlier notes, then requests cut now; only the newest that fit
+        for span in joined_spans(pieces, standing):
+            # The quotes of earlier notes, then requests cut now; only the newest that fit.
             quotes = [text for gap in situation.plan.gaps_within(*span) for text in gap.quotes]
             first, last = (bisect_left(went, place, key=lambda each: units[each].start) for place in span)
             quotes += filter(None, map(self._quote, went[first:last]))  # a picture alone has no words

@@ -27,7 +27,7 @@ from proxy.core.lazy import lazy
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.importance import Score, score
 from proxy.core.planning.life import NO_PAST, Past, affordable_summary
-from proxy.core.planning.plan import EMPTY, Anchor, Plan, first_difference, view_tokens
+from proxy.core.planning.plan import EMPTY, Anchor, Plan, Span, first_difference, view_tokens
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import RetentionClass
 from proxy.core.text.words import common_language
@@ -234,6 +234,11 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
     @lazy
     def shown(self) -> dict[str, Container[str]]:
         """The text of the view last written, indexed: a draft and its finished plan usually have the same."""
+        return {}
+
+    @lazy
+    def rooms(self) -> dict[Span, int]:
+        """Bytes that the text of each gap may have; filled by a strategy that divides them among gaps."""
         return {}
 
     @lazy

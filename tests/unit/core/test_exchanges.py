@@ -11,9 +11,11 @@ from proxy.core.budget.budget import Budget, Stage
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.draft import Draft
+from proxy.core.planning.exchanges import RunningSummary
 from proxy.core.planning.plan import EMPTY, Plan, apply
 from proxy.core.planning.planner import draft, finish
 from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Situation
+from proxy.core.planning.strategies import strategy_of
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Keep, Ledger, Strategy, Summary
 from proxy.core.text.cutting import size
@@ -228,3 +230,80 @@ def _drafted(chain: Chain, policy: Policy, tokens: int) -> Draft:
     decided = draft(Situation(chain, EMPTY, policy, Budget(tokens, 1.0, 0), count), Stage.CALM)
     assert decided is not None
     return decided
+
+
+# --- several gaps: what stays between the exchanges that roll divides the running summary
+
+
+def beside_the_time(exchanges: int, words: str, *, told_before: int = 0, every: int = 1) -> Chain:
+    """A conversation in which the client tells the time before each question, or before some."""
+    said = list[bytes]()
+    for n in range(exchanges):
+        said += [system(f"It is {n} o'clock.")] if n >= told_before and not n % every else []
+        said += [user(f"ask {n}"), assistant(f"answer {n}. {words}")]
+    return chain_from([*said, user("and now?")])
+
+
+def told_by_notes(plan: Plan) -> list[str]:
+    return [anchor.text for anchor in plan.anchors]
+
+
+@pytest.mark.parametrize(("told_before", "every"), [(0, 1), (12, 100), (0, 7)])
+@pytest.mark.parametrize("summary", [None, "They spoke of it at length, and it was settled in the end."])
+def test_the_notes_of_all_gaps_have_the_bytes_of_one_summary_and_tell_of_each_exchange(
+    told_before: int, every: int, summary: str | None
+):
+    chain = beside_the_time(50, "it was so. " * 40, told_before=told_before, every=every)
+    for each in session(chain, ROLLING, ROOMY, summary):
+        texts = told_by_notes(each.plan)
+        assert sum(map(size, texts)) <= 4000
+        assert len(texts) == len(each.plan.gaps)
+        if summary is None:
+            found = [int(number) for text in texts for number in re.findall(r"\[user\] ask (\d+)", text)]
+            assert found == [*range(sum(each.plan.covers(place) for place in chain.begun))]
+
+
+def test_a_note_before_a_later_system_message_leaves_what_follows_its_share():
+    policy = ROLLING.model_copy(update={"ledger": Ledger(share=0.0)})
+    chain = beside_the_time(60, "it was so. " * 20, told_before=20, every=20)
+    *_, last = session(chain, policy, ROOMY)
+    exchanges = [gap.count // 2 for gap in last.plan.gaps]
+    assert exchanges == [20, 20, 18]
+    assert all(900 <= size(text) <= 1500 for text in told_by_notes(last.plan))
+
+
+def test_notes_stay_word_for_word_while_all_fit_together():
+    chain = beside_the_time(40, "", told_before=20, every=20)
+    plans = [each.plan for each in session(chain, ROLLING, ROOMY)]
+    first = {plan.gaps[0].note for plan in plans if len(plan.gaps) > 1}
+    assert len(first) == 1
+    assert "".join(told_by_notes(plans[-1])).count("[user] ask") == 38
+
+
+def test_no_model_is_asked_for_a_text_of_fewer_than_a_hundred_bytes():
+    for exchanges, is_asked in ((4, True), (60, False)):
+        chain = beside_the_time(exchanges, "it was so. " * 80)
+        decided = draft(Situation(chain, EMPTY, ROLLING, ROOMY, count), Stage.CALM)
+        assert decided is not None
+        assert bool(decided.wanted) == is_asked
+
+
+def test_no_model_is_asked_to_shorten_a_note_that_gives_way_to_others():
+    chain = beside_the_time(40, "it was so. " * 40, told_before=12, every=100)
+    for each in session(chain, ROLLING, ROOMY):
+        assert all(
+            not strategy_of("exchanges").wants_summary(
+                Situation(chain, each.plan, ROLLING, ROOMY, count), *gap.span
+            )
+            for gap in each.plan.gaps
+        )
+
+
+def test_no_model_is_asked_to_condense_an_answer_that_would_have_no_room_then():
+    for exchanges, are_condensed in ((4, True), (20, False)):
+        chain = beside_the_time(exchanges, "it was so. " * 80)
+        decided = draft(Situation(chain, EMPTY, ROLLING, ROOMY, count), Stage.CALM)
+        assert decided is not None
+        assert decided.wanted
+        for span in decided.wanted:
+            assert bool(RunningSummary.of(decided.situation, *span).long_answers) == are_condensed
