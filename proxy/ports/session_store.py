@@ -278,7 +278,8 @@ class TurnStore(Protocol):
         """Move the sessions stored under the tag ``former`` to ``tag``, as sessions of ``tenant``.
 
         If there are none, move those noted under the tag ``first``. Returns whether anything was stored
-        there. A session that already exists under ``tag`` stays as it is.
+        there. A copy that already exists under ``tag`` is joined with the former one; another session that
+        has begun there stays as it is.
         """
         ...
 

@@ -132,7 +132,7 @@ async def test_each_script_touches_one_slot_and_there_what_it_was_handed_alone(
     seen = [words async for words in watched(store, cluster_url, former.tag)]
     await store.aclose()
     other, tags = keys.session(OTHER), (KEY.tag, scopes.WORKSPACE.tag)
-    roots = [KEY, keys.INDEX, *(SessionKey(tag, keys.MEMORY) for tag in tags)]
+    roots = [KEY, former, keys.INDEX, *(SessionKey(tag, keys.MEMORY) for tag in tags)]
     parts = [(keys.bucket(root.tag), keys.session(root)) for root in roots]
     buckets = {bucket for bucket, _ in parts}
     ran: set[str] = set()

@@ -14,6 +14,7 @@ from proxy.adapters.stores.redis import RedisStore, keys
 from proxy.adapters.stores.redis.codec import Keyring, UnknownSecret, UnknownVersion
 from proxy.core.memory.records import EventKind, Scope, ScopeKind, Texts, Thread
 from proxy.ports import Changes, MemoryStore, SessionKey
+from tests.support.moves import before_the_old_is_deleted
 from tests.support.scopes import (
     ABOUT,
     ALONE,
@@ -334,6 +335,30 @@ class TestMoving:
         await written(memories, OTHER, items=items("i2"))
         assert not await memories.move(OTHER.tag, CHANNEL, "t")
         assert (await memories.remembered(OTHER)).items == items("i2")
+
+    async def test_what_others_write_under_the_old_name_meanwhile_is_moved_too(
+        self, memories: MemoryStore, second: MemoryStore, site: Site, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await written(memories, self.FORMER, about=ABOUT, items=items("i1"))
+
+        async def write() -> None:
+            await written(second, self.FORMER, items=items("i2"))
+            await second.note(self.FORMER, TWO, 9.0, ABOUT)
+
+        before_the_old_is_deleted(monkeypatch, write)
+        assert await memories.move(self.FORMER.tag, CHANNEL, "t")
+        assert (await memories.remembered(CHANNEL)).items == items("i1", "i2")
+        assert list(await memories.threads(CHANNEL, 9)) == [TWO]
+        assert named(site, self.FORMER.tag) == []
+
+    async def test_what_others_forget_under_the_old_name_meanwhile_is_forgotten(
+        self, memories: MemoryStore, second: MemoryStore, site: Site, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await written(memories, self.FORMER, about=ABOUT, items={"i1": item("i1", text=CANARY)})
+        before_the_old_is_deleted(monkeypatch, lambda: second.forget(self.FORMER))
+        assert not await memories.move(self.FORMER.tag, CHANNEL, "t")
+        assert named(site, CANARY) == []
+        assert not (await memories.remembered(CHANNEL)).version
 
     async def test_where_nothing_was_nothing_is_moved(self, memories: MemoryStore, site: Site) -> None:
         assert not await memories.move(self.FORMER.tag, CHANNEL, "t")

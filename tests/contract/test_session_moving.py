@@ -11,7 +11,8 @@ from proxy.adapters.stores.in_process import InProcessStore
 from proxy.adapters.stores.redis import RedisStore
 from proxy.adapters.stores.redis.codec import Keyring
 from proxy.core.conversation.records import Session
-from proxy.ports import SessionKey
+from proxy.ports import Recorded, SessionKey
+from tests.support.moves import before_the_old_is_deleted
 from tests.support.stores import DAY, HandClock, Site, chain, dump, epoch, found, hidden, turn
 
 FORMER = SessionKey("aa", "named")
@@ -109,6 +110,54 @@ async def test_two_workers_at_once_move_it_once_and_what_began_anew_stays(store:
     await store.record(FORMER, turn("u9", "a9"), DAY)
     await store.move(FORMER.tag, NOW.tag, "t")
     assert chain("u9")[0] not in await store.nodes(NOW)
+
+
+BEGAN = chain("u1", "a1")[-1]
+
+
+@pytest.mark.parametrize("is_named", [True, False], ids=["by a header", "by its chain"])
+async def test_what_others_write_under_the_old_name_meanwhile_is_moved_too(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch, is_named: bool
+) -> None:
+    sid = "named" if is_named else "01"
+    former = FORMER._replace(sid=sid)
+    await store.record(former, turn("u1", "a1", headerless=not is_named), DAY)
+    late = turn("u1", "a1", "u2", "a2", known=2, begun_at=BEGAN, headerless=not is_named)
+
+    async def write() -> None:
+        assert await store.record(former, late, DAY) is Recorded.KEPT
+        await store.pin(former, chain("u1"), DAY)
+        await store.begin_epoch(former, epoch("e1"), 0, DAY)
+
+    before_the_old_is_deleted(monkeypatch, write)
+    assert await store.move("aa", "bb", "t")
+    told = await found(store, "u1", "a1", "u2", "a2", "u3", sid=sid if is_named else None, tag="bb")
+    assert (told.sid, told.epochs) == (sid, (epoch("e1"),))
+    assert told.session is not None
+    assert (told.session.turns, told.session.tip, told.session.pins) == (
+        2,
+        late.session.tip,
+        tuple(chain("u1")),
+    )
+    assert await store.session(former) is None
+
+
+async def test_of_turns_under_both_names_at_once_none_is_lost(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.record(FORMER, turn("u1", "a1"), DAY)
+
+    async def write() -> None:
+        await store.record(FORMER, turn("u1", "a1", "u2", "a2", known=2, begun_at=BEGAN), DAY)
+        await store.record(NOW, turn("u1", "a1", "u3", "a3", known=2), DAY)
+
+    before_the_old_is_deleted(monkeypatch, write)
+    assert await store.move(FORMER.tag, NOW.tag, "t")
+    history = await store.history(NOW)
+    assert history.nodes.keys() == {*chain("u1", "a1", "u2", "a2"), *chain("u1", "a1", "u3", "a3")}
+    assert history.session is not None
+    assert history.session.tip == chain("u1", "a1", "u3", "a3")[-1]
+    assert await store.session(FORMER) is None
 
 
 async def test_that_a_session_has_expired_is_known_under_the_new_name_too(store: RedisStore) -> None:

@@ -1,28 +1,34 @@
 """Moves sessions and memories from tags derived from an old secret to tags derived from a new one.
 
 The two tags lie in different slots of a cluster, so keys cannot be renamed: the data is read, written under
-the new tag by one script (sealed with the newest secret, if records are sealed), and only then deleted. A
-move that is repeated, or made by two workers at once, has the effect of one. What an interrupted move leaves
-under the old tag expires with its ttl.
+the new tag by one script (sealed with the newest secret, if records are sealed), and only then deleted. While
+servers are replaced one after the other, some still write under the old tag: what was read is deleted only if
+it is unchanged, else it is read again and what is new in it joined to what stands under the new tag. A move
+that is repeated, or made by two workers at once, has the effect of one.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, cast
 
 import msgspec
 
-from proxy.adapters.stores.redis import keys
+from proxy.adapters.stores.redis import keys, reading
 from proxy.adapters.stores.redis.cluster import Word
 from proxy.adapters.stores.redis.codec import LINK, VERSION, Codec, DamagedRecord, row, rows
 from proxy.adapters.stores.redis.scripts import MOVING, Scripts
 from proxy.core.conversation.records import Session
+from proxy.errors import StoreUnavailable
 from proxy.ports import NAMED, SessionKey
 
 _RECORDS: Final = (keys.ITEMS, keys.ARCHIVE, keys.READ)
 _SORTED: Final = (keys.CHANGED, keys.GONE, keys.LOGGED, keys.DELETED, keys.THREADS)
+
+_RACES: Final = 16
+"""The most attempts at a move; one fails if what is moved is changed meanwhile."""
 
 _Fields = dict[bytes, bytes]
 _Parts = dict[str, Any]
@@ -43,59 +49,86 @@ class Migration:
     async def move_sessions(self, former: str, tag: str, tenant: str) -> bool:
         """Move all sessions under the tag `former` to `tag`; return whether there were any."""
         named, tips_name = keys.session(SessionKey(former, NAMED)), keys.tips(former)
-        is_named, remembered, tips, left = await self._ask_all(
-            ("EXISTS", named), ("PTTL", named + keys.WAS), ("HGETALL", tips_name), ("PTTL", tips_name)
+        is_named, remembered, tips = await self._ask_all(
+            ("EXISTS", named), ("PTTL", named + keys.WAS), ("HGETALL", tips_name)
         )
         holders = {holder for each in tips.values() for holder in each.decode(errors="replace").split(",")}
         sids = sorted({holder.partition("/")[0] for holder in holders})
         for sid in (NAMED, *sids) if is_named else sids:
             await self._move_session(SessionKey(former, sid), SessionKey(tag, sid), tenant)
         if tips:
-            new = keys.tips(tag)
-            entered = [("HSETNX", new, answer, its_holders) for answer, its_holders in tips.items()]
-            renewed = [("PEXPIRE", new, max(1, left), when) for when in ("NX", "GT")]
-            await self._ask_all(*entered, *renewed, transaction=True)
-            await self._ask("DEL", tips_name)
+            await self._move_tips(former, tag)
         if remembered > 0 and not is_named:  # the session has expired; appending clients must learn of it
             was = keys.session(SessionKey(tag, NAMED)) + keys.WAS
             await self._ask("SET", was, 0, "PX", remembered, "NX")
         return bool(is_named or tips or remembered > 0)
 
+    async def _move_tips(self, former: str, tag: str) -> None:
+        """Move the index of sessions after these, with the turns that were recorded meanwhile."""
+        old, new = keys.tips(former), keys.tips(tag)
+        tips, left = await self._ask_all(("HGETALL", old), ("PTTL", old), transaction=True)
+        if tips:
+            entered = [("HSETNX", new, answer, its_holders) for answer, its_holders in tips.items()]
+            renewed = [("PEXPIRE", new, max(1, left), when) for when in ("NX", "GT")]
+            await self._ask_all(*entered, *renewed, transaction=True)
+            await self._ask("HDEL", old, *tips)
+
     async def _move_session(self, former: SessionKey, key: SessionKey, tenant: str) -> None:
-        old = keys.session(former)
-        lanes: set[bytes] = await self._ask("SMEMBERS", old + keys.LANES)
-        lists = (keys.HIDDEN, *(keys.EPOCHS + lane.decode(errors="replace") for lane in lanes))
-        hashes = ("", *keys.HASHES)
-        *values, left = await self._ask_all(
-            *(("HGETALL", old + part) for part in hashes),
-            *(("SMEMBERS", old + part) for part in keys.SETS),
-            *(("LRANGE", old + part, 0, -1) for part in lists),
-            ("PTTL", old),
-            transaction=True,
+        for _ in range(_RACES):
+            if await self._try_session(former, key, tenant):
+                return
+        raise StoreUnavailable("A session that is to be moved is changed all the time.")
+
+    async def _try_session(self, former: SessionKey, key: SessionKey, tenant: str) -> bool:
+        """Move a session; return False if it was changed meanwhile, under one of its names."""
+        was, before = await asyncio.gather(
+            *(self._scripts.of_session("state", each) for each in (former, key))
         )
-        parts: _Parts = dict(zip((*hashes, *keys.SETS, *lists), values, strict=True))
+        parts, left = await self._session(former)
         first: bytes | None = parts[""].pop(b"first", None)
         if not parts[""]:
-            return
+            return True
         moved = _session_resealed(parts, self._codec_of(former), self._codec_of(key), tenant)
-        if not await self._put(key, moved, max(1, left)):
-            return  # a new session exists there, or another worker was first
+        if before:  # a move was interrupted, or another worker was first
+            there, left = await self._session(key)
+            if there[keys.NODES].keys().isdisjoint(moved[keys.NODES]):
+                return True  # another session has begun there
+            moved = _joined(moved, there, self._codec_of(key))
+        if not await self._put(key, moved, max(1, left), before):
+            return False
         if key.sid == NAMED:
             life = max(1, left) + keys.milliseconds(keys.REMEMBERED)
             await self._ask("SET", keys.session(key) + keys.WAS, 0, "PX", life)
-        passing = (keys.LINE, keys.LEASES, keys.CLAIMS, keys.WAS)  # deleted, not moved
-        await self._ask("DEL", *(old + part for part in (*parts, *passing)))
+        if not await self._scripts.of_session("remove", former, was):
+            return False
         if first:
             await self._ask("DEL", keys.first(first.decode(errors="replace")))
         score: float | None = await self._ask("ZSCORE", keys.SESSIONS, keys.listed(former))
         if score is not None:
             await self._ask("ZADD", keys.SESSIONS, score, keys.listed(key))
             await self._ask("ZREM", keys.SESSIONS, keys.listed(former))
+        return True
 
-    async def _put(self, key: SessionKey, parts: _Parts, left: int) -> bool:
+    async def _session(self, key: SessionKey) -> tuple[_Parts, int]:
+        """Return the values of a session's keys, and how many milliseconds it has left."""
+        name = keys.session(key)
+        lanes: set[bytes] = await self._ask("SMEMBERS", name + keys.LANES)
+        lists = (keys.HIDDEN, *(keys.EPOCHS + lane.decode(errors="replace") for lane in lanes))
+        hashes = ("", *keys.HASHES)
+        *values, left = await self._ask_all(
+            *(("HGETALL", name + part) for part in hashes),
+            *(("SMEMBERS", name + part) for part in keys.SETS),
+            *(("LRANGE", name + part, 0, -1) for part in lists),
+            ("PTTL", name),
+            transaction=True,
+        )
+        return dict(zip((*hashes, *keys.SETS, *lists), values, strict=True)), left
+
+    async def _put(self, key: SessionKey, parts: _Parts, left: int, before: bytes) -> bytes:
         """Write all keys of a session or a scope, with a ttl of `left` (milliseconds; 0: none).
 
-        Returns False if there is one already.
+        They replace what has the state `before` (empty: nothing). Returns the state after that; if there was
+        another, nothing is written, and the answer is empty.
         """
         words: list[Word] = []
         for part, value in parts.items():
@@ -108,7 +141,7 @@ class Migration:
                 command = "RPUSH" if isinstance(value, list) else "SADD"
             if written:
                 words += (part, command, len(written), *written)
-        return bool(await self._scripts.of_session("put", key, left, *words))
+        return await self._scripts.of_session("put", key, before, left, *words)
 
     # --- memories ---
 
@@ -117,26 +150,69 @@ class Migration:
 
         The values in `about` replace those of its record.
         """
-        old, new = SessionKey(former, keys.MEMORY), SessionKey(tag, keys.MEMORY)
-        was, hashes = keys.session(old), ("", *_RECORDS, keys.LOG)
+        old, new, before = SessionKey(former, keys.MEMORY), SessionKey(tag, keys.MEMORY), b""
+        for _ in range(_RACES):
+            was = await self._scripts.of_session("state", old)
+            parts, left = await self._scope(old)
+            if not parts[""]:  # if it was read before, it was forgotten meanwhile
+                await self._scripts.of_session("remove", new, before)
+                return False
+            moved = _scope_resealed(parts, self._codec_of(old), self._codec_of(new), about)
+            before = await self._put(new, moved, max(0, left), before)
+            if not before:
+                return False
+            if await self._scripts.of_session("remove", old, was):
+                return True
+        raise StoreUnavailable("A memory that is to be moved is changed all the time.")
+
+    async def _scope(self, key: SessionKey) -> tuple[_Parts, int]:
+        """Return the values of a scope's keys, and how many milliseconds it has left (below 0: no end)."""
+        name, hashes = keys.session(key), ("", *_RECORDS, keys.LOG)
         *values, channels, left = await self._ask_all(
-            *(("HGETALL", was + part) for part in hashes),
-            *(("ZRANGE", was + part, 0, -1, "WITHSCORES") for part in _SORTED),
-            ("SMEMBERS", was + keys.CHANNELS),
-            ("PTTL", was),
+            *(("HGETALL", name + part) for part in hashes),
+            *(("ZRANGE", name + part, 0, -1, "WITHSCORES") for part in _SORTED),
+            ("SMEMBERS", name + keys.CHANNELS),
+            ("PTTL", name),
             transaction=True,
         )
         parts: _Parts = dict(zip((*hashes, *_SORTED), values, strict=True))
-        if not parts[""]:
-            return False
         for part in _SORTED:
             parts[part] = dict(zip(parts[part][::2], parts[part][1::2], strict=True))
-        parts[keys.CHANNELS] = channels
-        moved = _scope_resealed(parts, self._codec_of(old), self._codec_of(new), about)
-        if not await self._put(new, moved, max(0, left)):
-            return False
-        await self._ask("UNLINK", *(was + part for part in (*parts, keys.CLAIMS)))
-        return True
+        return {**parts, keys.CHANNELS: channels}, left
+
+
+def _joined(moved: _Parts, there: _Parts, codec: Codec) -> _Parts:
+    """Return two copies of a session as one: what either has, and the fields of the one that has gone on.
+
+    If both have gone on, those ``there`` count: the other's turns are a branch beside them.
+    """
+    tip, tip_there = (each[""].get(b"tip", b"") for each in (moved, there))
+    is_ahead = tip != tip_there and _leads_to(tip_there, tip, moved[keys.NODES], codec)
+    behind, ahead = (there, moved) if is_ahead else (moved, there)
+    joined: _Parts = {}
+    for part in {**behind, **ahead}:
+        older, newer = behind.get(part, ()), ahead.get(part, ())
+        if part in (keys.PARTIAL, keys.BESIDE):  # of each message what the copy that is ahead says of it
+            joined[part] = newer | {each for each in older if each not in ahead[keys.NODES]}
+        elif part == keys.BILL:
+            joined[part] = {
+                **older,
+                **{name: max(newer[name], older.get(name, b"0"), key=int) for name in newer},
+            }
+        elif part in (keys.HIDDEN, keys.HIDES) or part.startswith(keys.EPOCHS):
+            joined[part] = max(newer, older, key=len)
+        else:
+            joined[part] = {**older, **newer} if isinstance(newer, dict) else newer | older
+    for field in (b"life", b"news", b"count"):  # readers read all messages
+        joined[""].pop(field, None)
+    return joined
+
+
+def _leads_to(tip: bytes, at: bytes, nodes: _Fields, codec: Codec) -> bool:
+    """Return whether the branch that ends with ``at`` goes through ``tip``."""
+    while at != tip and at in nodes:
+        at = reading.node(codec, at, nodes[at])[0].parent
+    return not tip or at == tip
 
 
 def _session_resealed(parts: _Parts, old: Codec, new: Codec, tenant: str) -> _Parts:

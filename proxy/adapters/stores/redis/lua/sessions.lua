@@ -131,13 +131,18 @@ redis.call('ZADD', sessions, 'GT', unpack(ARGV, 3))
 redis.call('ZREMRANGEBYRANK', sessions, 0, -most - 1)
 if redis.call('PTTL', sessions) < tonumber(ttl) then redis.call('PEXPIRE', sessions, ttl) end
 
+--- state
+-- Returns what tells whether a session or a scope has changed; '' if there is none.
+return state_of(KEYS[1])
+
 --- put
--- Write all keys of a session or scope that is moved here, unless one of its name exists. Returns 1 if they were
--- written. ARGV: ttl (0 for none); then for each key its suffix, the command that writes it, the number of words,
--- and the words.
-local name, ttl = KEYS[1], tonumber(ARGV[1])
-if redis.call('EXISTS', name) == 1 then return 0 end
-local at = 2
+-- Write all keys of a session or scope that is moved here, in place of one whose state is `before` ('': of none).
+-- Returns its state, or '' if nothing was written, because what is here has another state. ARGV: `before`, ttl (0 for
+-- none); then for each key its suffix, the command that writes it, the number of words, and the words.
+local name, before, ttl = KEYS[1], ARGV[1], tonumber(ARGV[2])
+if state_of(name) ~= before then return '' end
+if before ~= '' then drop(name) end
+local at = 3
 while at < #ARGV do
   local key, command, last = name .. ARGV[at], ARGV[at + 1], at + 2 + ARGV[at + 2]
   for first = at + 3, last, 1000 do  -- the stack of Lua holds about 8,000 values
@@ -146,4 +151,12 @@ while at < #ARGV do
   if ttl > 0 then redis.call('PEXPIRE', key, ttl) end
   at = last + 1
 end
+return state_of(name)
+
+--- remove
+-- Delete a session or scope that was moved away, if it still has the state in which it was read. Returns 1 if so.
+local name = KEYS[1]
+if state_of(name) ~= ARGV[1] then return 0 end
+drop(name)
+redis.call('DEL', name .. LINE, name .. LEASES, name .. CLAIMS, name .. WAS)
 return 1

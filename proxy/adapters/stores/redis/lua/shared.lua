@@ -96,3 +96,38 @@ local function renew_scope(scope, ttl)
   redis.call('PEXPIRE', scope, ttl)
   for _, part in ipairs(SCOPE_PARTS) do redis.call('PEXPIRE', scope .. part, ttl) end
 end
+
+-- The suffixes of all keys that move with a session or a scope, except its own.
+local function parts_of(name)
+  local parts = {unpack(PARTS)}
+  for _, part in ipairs(SCOPE_PARTS) do parts[#parts + 1] = part end
+  for _, lane in ipairs(redis.call('SMEMBERS', name .. LANES)) do parts[#parts + 1] = EPOCHS .. lane end
+  return parts
+end
+
+-- What tells whether a session or a scope has changed: its fields, its bill, how much its other parts hold, and which
+-- of a scope's sessions had the newest turn. '' if there is none.
+local function state_of(name)
+  if redis.call('EXISTS', name) == 0 then return '' end
+  local state = {}
+  for _, part in ipairs({'', BILL}) do
+    local fields, sorted = redis.call('HGETALL', name .. part), {}  -- in no order
+    for i = 1, #fields, 2 do sorted[#sorted + 1] = #fields[i] .. ' ' .. fields[i] .. fields[i + 1] end
+    table.sort(sorted)
+    for _, field in ipairs(sorted) do state[#state + 1] = #field .. ' ' .. field end
+  end
+  local lengths = {hash = 'HLEN', set = 'SCARD', list = 'LLEN', zset = 'ZCARD'}
+  for _, part in ipairs(parts_of(name)) do
+    local length = lengths[redis.call('TYPE', name .. part).ok]
+    if length then state[#state + 1] = part .. ' ' .. redis.call(length, name .. part) end
+  end
+  local newest = redis.call('ZRANGE', name .. THREADS, 0, 0, 'REV', 'WITHSCORES')
+  state[#state + 1] = table.concat(newest, ' ')
+  return redis.sha1hex(table.concat(state, ' '))
+end
+
+-- Delete a session or a scope, except what is not moved with it.
+local function drop(name)
+  for _, part in ipairs(parts_of(name)) do redis.call('UNLINK', name .. part) end
+  redis.call('UNLINK', name)
+end
