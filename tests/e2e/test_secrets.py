@@ -147,6 +147,21 @@ class TestRotation:
             assert (await client.ask(f"Turn {number}.")).status_code == 200
         assert sum(message["role"] == "user" for message in model.views()[-1]) == 6
 
+    async def test_a_deleted_session_does_not_come_back_where_its_move_was_interrupted(
+        self, appenders: Appenders, start: Start, valkey: Server
+    ) -> None:
+        await appenders(await start(OLD, encrypted=False)).ask(CANARY)
+        left = [key.decode() for key in valkey.run("KEYS", "*:named*")]
+        for key in left:
+            valkey.run("COPY", key, f"left:{key}")
+        client = appenders(await start(f"{NEW},{OLD}", encrypted=False))
+        await client.ask("Go on.")
+        for key in left:
+            valkey.run("RENAME", f"left:{key}", key)
+        await forget(client.url, but="")
+        assert [text for text in dump(valkey.url) if CANARY.encode() in text] == []
+        assert (await client.ask("Hello?")).status_code == 410
+
     @pytest.mark.parametrize(
         ("secrets", "says"), [((OLD, NEW), True), ((OLD, OLD), False), ((OLD, f"{NEW},{OLD}", NEW), False)]
     )

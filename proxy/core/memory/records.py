@@ -187,6 +187,8 @@ class About(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     workspace: str = ""
     """Tag of the workspace that a channel belongs to; ``workspace_name`` is its name."""
     workspace_name: str = ""
+    former: str = ""
+    """The tag that the scope had under the secret before; it is forgotten with the scope."""
     policy: str = ""
     """Name of the policy under which it was last written."""
     model: str = ""

@@ -56,12 +56,17 @@ class Edits:
     credentials: Sequence[Header]
     """Headers for the requests for summaries; if empty, no summaries are written on request."""
 
-    async def delete(self, key: SessionKey, tenant: str) -> None:
-        """Delete all that is stored of a session, also where it has had no turn."""
+    async def delete(self, key: SessionKey, tenant: str, former: Sequence[str] = ()) -> None:
+        """Delete all that is stored of a session, also where it has had no turn.
+
+        ``former`` are the ids that it had under old secrets: an interrupted move may have left a copy there.
+        """
         await self.recorder.forget(key)
         # First, since who asks again after a fault finds no session any more; and again at the end, as memory
         # may have been written meanwhile.
         await self.forget_own_scope(key, tenant)
+        for _, tag, sid in (each.split(".") for each in former):
+            await self.store.delete(SessionKey(tag, sid))
         was_there = await self.store.delete(key)
         self.recognition.forget(key)
         self.epochs.forget(key)

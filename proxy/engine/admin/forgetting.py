@@ -128,6 +128,11 @@ class Forgetting:
         deletion = await self._of_all(scope) if scope.kind is ScopeKind.CHANNEL else None
         if deletion is not None:
             await self._forget_above(deletion)  # first: who asks again after a fault finds the words no more
+        about = (await self.memories.scopes.remembered(scope)).about
+        if (
+            about is not None and about.former
+        ):  # an interrupted move may have left it: it would be moved again
+            await self.memories.scopes.store.forget(scope._replace(tag=about.former))
         was_there = await self.memories.scopes.store.forget(scope)
         self.memories.scopes.forget(scope)
         if deletion is not None:

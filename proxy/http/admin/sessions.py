@@ -133,10 +133,11 @@ class SessionOperations:
         try:
             found = await self._found(request)
             key, tenant, name = found.key, found.session.tenant, found.session.name
+            former = found.session.former
         except NotFound:
             key, tenant = await self.inspection.find_unrecorded(request.path_params["id"])
-            name = ""
-        await self.edits.delete(key, tenant)
+            name, former = "", ()
+        await self.edits.delete(key, tenant, former)
         return schemas.Deleted(id=key.id_for(tenant), name=name, deleted=True)
 
     @operation("POST", f"{_ONE}/fork")

@@ -142,7 +142,7 @@ class SessionPages:
                 fork = await self.forks.fork(found, None, body.at, body.name)
                 after = f"{ROOT}sessions/{fork.id}"
             case "delete":
-                await self.edits.delete(found.key, found.session.tenant)
+                await self.edits.delete(found.key, found.session.tenant, found.session.former)
                 after = ROOT
             case verb:
                 await self.edits.pause(found, paused=verb == "pause")

@@ -18,7 +18,7 @@ from proxy.errors import NotFound, StoreUnavailable
 from proxy.ports import Changes, SessionKey
 from tests.support.conversations import chain_from, user
 from tests.support.memories import forgetting_in
-from tests.support.scopes import ABOUT, ALONE, CHANNEL, ONE, WORKSPACE, archived, item, written
+from tests.support.scopes import ABOUT, ALONE, CHANNEL, ONE, OTHER, WORKSPACE, archived, item, written
 from tests.support.stores import HandClock
 
 NAME = f"channel.{CHANNEL.tag}.i1"
@@ -81,6 +81,16 @@ async def test_nothing_is_restored_into_a_scope_that_is_forgotten_meanwhile(
     with pytest.raises(NotFound):
         await restoring
     assert list(await memories.scopes.store.scopes(9)) == []
+
+
+async def test_what_an_interrupted_move_left_under_the_former_name_is_forgotten_too(
+    forgetting: Forgetting, memories: MemoryAdmin
+) -> None:
+    store = memories.scopes.store
+    await written(store, about=replace(ABOUT, former=OTHER.tag))
+    await written(store, OTHER, about=ABOUT, items={"i2": item("i2")})
+    assert await forgetting.scope(CHANNEL)
+    assert list(await store.scopes(9)) == []
 
 
 async def test_it_is_restored_though_its_scope_changes_meanwhile(memories: MemoryAdmin) -> None:

@@ -208,7 +208,7 @@ class RedisMemories:
 
     async def move(self, former: str, scope: Scope, tenant: str, workspace: str = "") -> bool:
         before = Scope(scope.kind, former)
-        about = {"tenant": tenant, "workspace": workspace}
+        about = {"tenant": tenant, "workspace": workspace, "former": former}
         was_in: bytes | None = await self._ask(before, "HGET", "", "workspace")
         is_moved = await self._migration.move_scope(former, scope.tag, about)
         if is_moved:
