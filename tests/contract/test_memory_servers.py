@@ -14,6 +14,7 @@ from proxy.adapters.stores.redis import RedisStore, keys
 from proxy.adapters.stores.redis.codec import Keyring, UnknownSecret, UnknownVersion
 from proxy.core.memory.records import EventKind, Scope, ScopeKind, Texts, Thread
 from proxy.ports import Changes, MemoryStore, SessionKey
+from tests.support.memories import forgetting_in
 from tests.support.moves import before_the_old_is_deleted
 from tests.support.scopes import (
     ABOUT,
@@ -200,6 +201,16 @@ class TestWhatIsSealed:
         await stranger.memories.note(CHANNEL, ONE, 9.0, ALONE)
         await stranger.aclose()
         assert (await everything(memories))[:3] == before[:3]
+
+    @pytest.mark.parametrize("store", [True], indirect=True, ids=["sealed"])
+    async def test_what_a_server_cannot_read_it_forgets_all_the_same(
+        self, memories: MemoryStore, site: Site, clock: HandClock
+    ) -> None:
+        await written(memories, PERSON, about=ABOUT)
+        stranger = RedisStore(site.url, clock, 2.0, 1.0, Keyring(["third"], lambda: True))
+        assert await forgetting_in(stranger, clock).scope(PERSON)
+        await stranger.aclose()
+        assert (await memories.remembered(PERSON)).about is None
 
 
 class TestWhatIsDamaged:

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from proxy.adapters.stores.in_process import InProcessStore
-from proxy.adapters.stores.redis import RedisStore
+from proxy.adapters.stores.redis import RedisStore, keys
 from proxy.adapters.stores.redis.codec import Keyring
 from proxy.core.conversation.records import Session
 from proxy.ports import Recorded, SessionKey
@@ -158,6 +158,32 @@ async def test_of_turns_under_both_names_at_once_none_is_lost(
     assert history.session is not None
     assert history.session.tip == chain("u1", "a1", "u3", "a3")[-1]
     assert await store.session(FORMER) is None
+
+
+async def test_a_session_that_begins_under_the_old_name_meanwhile_is_found_there_until_it_is_moved(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sessions without a name share an index if they began with the same words."""
+    first, second = (SessionKey("aa", sid) for sid in ("01", "02"))
+    await store.record(first, turn("u1", "a1", headerless=True), DAY)
+
+    async def write() -> None:
+        await store.record(second, turn("u1", "a2", headerless=True), DAY)
+
+    before_the_old_is_deleted(monkeypatch, write)
+    assert await store.move("aa", "bb", "t")
+    assert (await found(store, "u1", "a2", "u2", sid=None, tag="aa")).sid == "02"
+    assert await store.move("aa", "bb", "t")
+    for answer, sid in (("a1", "01"), ("a2", "02")):
+        assert (await found(store, "u1", answer, "u2", sid=None, tag="bb")).sid == sid
+
+
+async def test_of_two_copies_the_longer_life_counts(store: RedisStore, clock: HandClock) -> None:
+    await store.record(FORMER, turn("u1", "a1"), 10 * DAY)
+    await store.record(NOW, turn("u1", "a1"), 60.0)
+    assert await store.move(FORMER.tag, NOW.tag, "t")
+    life = await store._connection.ask("", "PTTL", keys.session(NOW))  # pyright: ignore[reportPrivateUsage]
+    assert life > 9 * DAY * 1_000
 
 
 async def test_that_a_session_has_expired_is_known_under_the_new_name_too(store: RedisStore) -> None:

@@ -32,6 +32,7 @@ from tests.support.clients import (
 )
 from tests.support.servers import awaited
 from tests.support.stores import serving, valkey_command
+from tests.support.summaries import until_counted
 from tests.support.upstreams import Behaviour, Exchange, Message, Model, completion, said
 
 Start = Callable[..., Awaitable[str]]
@@ -230,6 +231,22 @@ async def test_past_ten_exchanges_the_older_six_roll_into_a_note(model: Model, c
 LONG = "It was so. " * 100
 
 
+async def test_what_rolls_in_an_emergency_is_condensed_by_the_model_too(
+    model: Model, chats: Chats, tmp_path: Path
+) -> None:
+    rules = "[budget]\ntokens = 20000\n[strategy]\nexchanges = 4\nroll_to = 2\n"
+    path = write_policy(tmp_path, "rolls", f'extends = "exchanges"\n{rules}')
+    async with proxying(model.url, policy=str(path)) as url:
+        chat = chats(url)
+        await talk(chat, 5)
+        assert not model.summaries, "short exchanges stand word for word"
+        more = [(user(f"And {n}?"), {"role": "assistant", "content": f"{n}. {LONG * 10}"}) for n in range(6)]
+        chat.messages += [message for pair in more for message in pair]  # too quick to be prepared for
+        response = await chat.ask("Something larger: " + "and so on, " * 1_000)
+        assert (told(response, "stage"), told(response, "epoch")) == ("emergency", "2")
+        await until_counted(url, "written")
+
+
 async def test_long_answers_are_condensed_by_the_model_one_by_one_before_they_roll(
     model: Model, chats: Chats
 ) -> None:
@@ -312,7 +329,9 @@ async def test_what_follows_a_later_system_message_gets_its_share_of_the_summary
 async def test_answers_that_stay_are_condensed_when_others_roll_and_never_between(
     model: Model, chats: Chats, tmp_path: Path
 ) -> None:
-    text = 'extends = "exchanges"\n[strategy]\nexchanges = 4\nroll_to = 4\ncondense_active = true\n'
+    text = (
+        'extends = "exchanges"\n[strategy]\nexchanges = 4\nroll_to = 2\nroll_to = 4\ncondense_active = true\n'
+    )
     policy = str(write_policy(tmp_path, "active", text))
     model.replies.extend(said(f"Answer {number}: {LONG}") for number in range(40))
     model.summary = condensing()

@@ -6,6 +6,7 @@ from typing import Any
 
 from proxy.adapters.search import SqliteSearch
 from proxy.adapters.stores.in_process import InProcessStore
+from proxy.adapters.stores.redis import RedisStore
 from proxy.cache import Memory
 from proxy.core.dialects.registry import DIALECTS
 from proxy.core.memory.records import Item, Kind, Source, Trust
@@ -40,7 +41,7 @@ def an_item(text: str = "Ana lives in Oslo.", **members: Any) -> Item:
     return Item(**{**said, **members})
 
 
-def forgetting_in(store: InProcessStore, clock: HandClock) -> Forgetting:
+def forgetting_in(store: InProcessStore | RedisStore, clock: HandClock) -> Forgetting:
     """Return what forgets memories of this store for people; its ``memories`` are looked at and restored."""
     memory = Memory(1 << 20)
     naming, scopes, search = Naming("s", memory), ScopeCache(store.memories, memory), SqliteSearch()

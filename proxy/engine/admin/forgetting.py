@@ -5,6 +5,7 @@ sessions and stay.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -18,7 +19,7 @@ from proxy.engine.admin.memories import ItemDetails, MemoryAdmin, ScopeDetails
 from proxy.engine.intake.naming import Naming
 from proxy.engine.memory.scope_cache import CachedScope
 from proxy.errors import InvalidType, NotFound
-from proxy.ports import Changes, SessionKey
+from proxy.ports import Changes, SessionKey, UnreadableRecord
 from proxy.ports.memory_store import THREADS
 
 _EVERY_SCOPE = 100_000
@@ -128,11 +129,10 @@ class Forgetting:
         deletion = await self._of_all(scope) if scope.kind is ScopeKind.CHANNEL else None
         if deletion is not None:
             await self._forget_above(deletion)  # first: who asks again after a fault finds the words no more
-        about = (await self.memories.scopes.remembered(scope)).about
-        if (
-            about is not None and about.former
-        ):  # an interrupted move may have left it: it would be moved again
-            await self.memories.scopes.store.forget(scope._replace(tag=about.former))
+        with suppress(UnreadableRecord):  # a newer release's, say: it is forgotten all the same
+            about = (await self.memories.scopes.remembered(scope)).about
+            if about is not None and about.former:  # what an interrupted move left there would be moved again
+                await self.memories.scopes.store.forget(scope._replace(tag=about.former))
         was_there = await self.memories.scopes.store.forget(scope)
         self.memories.scopes.forget(scope)
         if deletion is not None:

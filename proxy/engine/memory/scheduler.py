@@ -19,7 +19,7 @@ from proxy.engine.memory.maintenance import Maintenance, ScopeMaintenance
 from proxy.engine.memory.model import ModelAccess, logged_failure
 from proxy.engine.memory.writer import MemoryWriter
 from proxy.errors import StoreUnavailable
-from proxy.ports import MemoryStore, SessionKey
+from proxy.ports import MemoryStore, SessionKey, UnreadableRecord
 from proxy.telemetry import log_warning
 
 _MOST = 10_000
@@ -114,8 +114,8 @@ class MemoryScheduler:
     async def _noted(self, noting: _Noting, *, is_late: bool = False) -> None:
         session, scope = noting.name
         try:
-            if is_late and not await self.writer.sources.living([session]):
-                return  # deleted meanwhile: nothing of it is to be remembered
+            if is_late and await self._is_forgotten(noting):
+                return
             if noting.home.former:  # move the scopes before anything is written under their new names
                 await self.writer.scopes.of_home(noting.home)
             await self.store.note(scope, session, noting.at, noting.about, noting.ttl)
@@ -124,12 +124,15 @@ class MemoryScheduler:
                 known = None if noting.is_first else await self.store.thread(scope, session)
                 thread = _Thread(noting.home, noting.access, read=known.exchanges if known else 0)
         except StoreUnavailable as error:
-            if not is_late:
+            is_passing = not isinstance(error, UnreadableRecord)
+            if not (is_late and is_passing):
                 log_warning("a turn could not be noted to be remembered", code=error.code)
-            self._note_later(noting)
+            if is_passing:
+                self._note_later(noting)
             return
         self._unnoted.pop(noting.name, None)
-        thread.home, thread.access, thread.exchanges = noting.home, noting.access, noting.exchanges
+        thread.home, thread.access = noting.home, noting.access
+        thread.exchanges = max(thread.exchanges, noting.exchanges) if is_late else noting.exchanges
         thread.has_news = True
         thread.read = min(thread.read, thread.exchanges)
         self._keep(noting.name, thread)
@@ -138,8 +141,19 @@ class MemoryScheduler:
         self._let_rest(noting.name, thread)
         self.daily.met(noting.home, noting.access)
 
+    async def _is_forgotten(self, noting: _Noting) -> bool:
+        """Whether the session was deleted, or forgotten, since its turn could not be noted."""
+        session, scope = noting.name
+        if not await self.writer.sources.living([session]):
+            return True
+        return not noting.is_first and await self.store.thread(scope, session) is None
+
     def _note_later(self, noting: _Noting) -> None:
         """Try again in a while, since a session that has no later turn would never be remembered."""
+        earlier = self._unnoted.get(noting.name)
+        if earlier is not None:  # which of the two is newer depends on when each failed
+            newest = max(earlier, noting, key=lambda each: each.at)
+            noting = newest._replace(is_first=earlier.is_first or noting.is_first)
         if not self._unnoted:
             asyncio.get_running_loop().call_later(min(self.rest, _AGAIN), self._note_again)
         self._unnoted[noting.name] = noting
@@ -153,7 +167,9 @@ class MemoryScheduler:
 
         async def note() -> None:
             for noting in waiting:
-                if noting.name not in self._unnoted:  # else a later turn of it waits by now
+                if self._unnoted:  # the store is away still, or again
+                    self._note_later(noting)
+                else:
                     await self._noted(noting, is_late=True)
 
         self.background.run(note(), is_needed=False)

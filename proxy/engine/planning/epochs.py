@@ -188,8 +188,11 @@ class Epochs:
         if decided is None:
             return None
         wanted = await self._summary_jobs.wanted(decided, owner, under_way)
-        # Where none is waited for, they are begun with the epoch, as far as no prepared one will do.
-        waits = decided.waits_for_summaries and wanted.start_missing()
+        # Where none is waited for, they are begun with the epoch, unless a prepared one will do. A strategy
+        # with records would lack none by then: its own stands in for each.
+        records = decided.strategy is not None and decided.strategy.records
+        is_missing = (decided.waits_for_summaries or records) and wanted.start_missing()
+        waits = decided.waits_for_summaries and is_missing
         if waits:
             await wanted.wait(until - self._clock.monotonic())
         summaries = wanted.texts()

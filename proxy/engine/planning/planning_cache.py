@@ -78,7 +78,8 @@ class _Moments(Generic[V]):
 
     def get(self, request: Request, parent: str | None = None) -> tuple[_Moment, V] | None:
         """Return what the request continues from; where given, ``parent`` has to be the epoch in force."""
-        found = next((each for each in self._of(request) if each[0].leads_to(request)), None)
+        led = (each for each in self._of(request) if each[0].leads_to(request))
+        found = max(led, key=lambda each: each[0].length, default=None)
         return found if found is not None and parent in (None, found[0].parent) else None
 
     def drop(self, request: Request) -> None:

@@ -66,3 +66,21 @@ async def test_of_a_session_deleted_before_its_turn_could_be_noted_nothing_is_re
         await eventually(lambda: not world.inside.memory_scheduler.held)
         request = await world.request("another", "ana", [user("Hello?")])
         assert key not in await world.outside.store.memories.threads(world.home(request).scope, 9)
+
+
+async def test_what_was_forgotten_before_a_later_turn_could_be_noted_stays_forgotten(
+    away: list[str], tmp_path: Path
+) -> None:
+    async with memory_world(Writer(), tmp_path, "every = 1", rest=0.05) as world:
+        reasons, away[:] = [*away], []
+        await said_in(world, "one")
+        await until([LINE], lambda: texts_of_ana(world))
+        away[:] = reasons
+        await said_in(world, "one")
+        request = await world.request("another", "ana", [user("Hello?")])
+        await world.outside.store.memories.forget(world.home(request).scope)
+        away.clear()
+        await eventually(lambda: not world.inside.memory_scheduler._unnoted)  # pyright: ignore[reportPrivateUsage]
+        await eventually(lambda: not world.inside.memory_scheduler.held)
+        await world.settled()
+        assert await texts_of_ana(world) == []

@@ -67,3 +67,10 @@ def test_of_many_branches_the_newest_are_remembered() -> None:
         pending.prepare(request(*branch), "one", ((0, 5),))
     known = [pending.is_prepared(request(*branch), "one") for branch in branches]
     assert known == [False] * 12 + [True] * 8
+
+
+def test_of_two_branches_a_request_goes_on_from_the_longer_one() -> None:
+    pending = PendingEpochs(Memory())
+    pending.prepare(request(user("left")), "one", ((0, 6),))
+    pending.prepare(request(talk=BEFORE[:5]), "one", ())  # an earlier message is answered anew
+    assert pending.prepared(request(user("left"), words(10))) == ((0, 6),)

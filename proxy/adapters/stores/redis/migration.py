@@ -3,14 +3,14 @@
 The two tags lie in different slots of a cluster, so keys cannot be renamed: the data is read, written under
 the new tag by one script (sealed with the newest secret, if records are sealed), and only then deleted. While
 servers are replaced one after the other, some still write under the old tag: what was read is deleted only if
-it is unchanged, else it is read again and what is new in it joined to what stands under the new tag. A move
-that is repeated, or made by two workers at once, has the effect of one.
+it is unchanged, else it is read again, and what is new in a session joined to what stands under the new tag.
+A move that is repeated, or made by two workers at once, has the effect of one.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, Final, cast
 
@@ -52,21 +52,24 @@ class Migration:
         is_named, remembered, tips = await self._ask_all(
             ("EXISTS", named), ("PTTL", named + keys.WAS), ("HGETALL", tips_name)
         )
-        holders = {holder for each in tips.values() for holder in each.decode(errors="replace").split(",")}
-        sids = sorted({holder.partition("/")[0] for holder in holders})
+        sids = sorted({sid for holders in tips.values() for sid in _sids(holders)})
         for sid in (NAMED, *sids) if is_named else sids:
             await self._move_session(SessionKey(former, sid), SessionKey(tag, sid), tenant)
         if tips:
-            await self._move_tips(former, tag)
+            await self._move_tips(former, tag, sids)
         if remembered > 0 and not is_named:  # the session has expired; appending clients must learn of it
             was = keys.session(SessionKey(tag, NAMED)) + keys.WAS
             await self._ask("SET", was, 0, "PX", remembered, "NX")
         return bool(is_named or tips or remembered > 0)
 
-    async def _move_tips(self, former: str, tag: str) -> None:
-        """Move the index of sessions after these, with the turns that were recorded meanwhile."""
+    async def _move_tips(self, former: str, tag: str, moved: Collection[str]) -> None:
+        """Move the index of the moved sessions after them, with the turns that were recorded meanwhile.
+
+        What leads to a session that has begun under the old tag since stays there, until that is moved too.
+        """
         old, new = keys.tips(former), keys.tips(tag)
-        tips, left = await self._ask_all(("HGETALL", old), ("PTTL", old), transaction=True)
+        found, left = await self._ask_all(("HGETALL", old), ("PTTL", old), transaction=True)
+        tips = {answer: holders for answer, holders in found.items() if _sids(holders).issubset(moved)}
         if tips:
             entered = [("HSETNX", new, answer, its_holders) for answer, its_holders in tips.items()]
             renewed = [("PEXPIRE", new, max(1, left), when) for when in ("NX", "GT")]
@@ -90,7 +93,8 @@ class Migration:
             return True
         moved = _session_resealed(parts, self._codec_of(former), self._codec_of(key), tenant)
         if before:  # a move was interrupted, or another worker was first
-            there, left = await self._session(key)
+            there, left_there = await self._session(key)
+            left = max(left, left_there)
             if there[keys.NODES].keys().isdisjoint(moved[keys.NODES]):
                 return True  # another session has begun there
             moved = _joined(moved, there, self._codec_of(key))
@@ -181,10 +185,16 @@ class Migration:
         return {**parts, keys.CHANNELS: channels}, left
 
 
-def _joined(moved: _Parts, there: _Parts, codec: Codec) -> _Parts:
-    """Return two copies of a session as one: what either has, and the fields of the one that has gone on.
+def _sids(holders: bytes) -> set[str]:
+    """Return the sessions that an entry of the tips leads to."""
+    return {holder.partition("/")[0] for holder in holders.decode(errors="replace").split(",")}
 
-    If both have gone on, those ``there`` count: the other's turns are a branch beside them.
+
+def _joined(moved: _Parts, there: _Parts, codec: Codec) -> _Parts:
+    """Return two copies of a session as one: all messages, and the fields of the one that has gone on.
+
+    Of hidden calls and of epochs the longer list counts. If both have gone on, the fields ``there`` count: of
+    the other there are turns then, as a branch beside them.
     """
     tip, tip_there = (each[""].get(b"tip", b"") for each in (moved, there))
     is_ahead = tip != tip_there and _leads_to(tip_there, tip, moved[keys.NODES], codec)
