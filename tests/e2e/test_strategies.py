@@ -329,9 +329,7 @@ async def test_what_follows_a_later_system_message_gets_its_share_of_the_summary
 async def test_answers_that_stay_are_condensed_when_others_roll_and_never_between(
     model: Model, chats: Chats, tmp_path: Path
 ) -> None:
-    text = (
-        'extends = "exchanges"\n[strategy]\nexchanges = 4\nroll_to = 2\nroll_to = 4\ncondense_active = true\n'
-    )
+    text = 'extends = "exchanges"\n[strategy]\nexchanges = 4\nroll_to = 4\ncondense_active = true\n'
     policy = str(write_policy(tmp_path, "active", text))
     model.replies.extend(said(f"Answer {number}: {LONG}") for number in range(40))
     model.summary = condensing()
