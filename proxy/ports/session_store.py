@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import ClassVar, Final, NamedTuple, Protocol
+from typing import ClassVar, Final, NamedTuple, Protocol, Self
 
 import msgspec
 
@@ -40,6 +40,12 @@ class SessionKey(NamedTuple):
 
     tag: str
     sid: str
+
+    @classmethod
+    def of_id(cls, name: str) -> Self:
+        """Return the key of the session that has this id."""
+        _, tag, sid = name.split(".")
+        return cls(tag, sid)
 
     def id_for(self, tenant: str) -> str:
         """Return the id of the session in the admin API and in the log."""

@@ -280,8 +280,7 @@ async def test_two_processes_agree_on_one_epoch_wherever_its_slot_lies(
 
 
 async def test_a_node_that_is_gone_costs_its_sessions_alone_and_no_start_needs_it(clock: HandClock) -> None:
-    with three_nodes() as cluster, logged() as lines:
-        cluster.run("CONFIG", "SET", "cluster-require-full-coverage", "no")
+    with three_nodes(serves_in_part=True) as cluster, logged() as lines:
         store = opened(cluster.url, clock)
         for key in MANY:
             await store.record(key, turn("u1", "a1"), DAY)
@@ -321,8 +320,7 @@ async def test_where_no_node_answers_no_call_waits_for_another(clock: HandClock)
 
 
 async def test_a_session_that_no_header_names_needs_no_other_node_than_its_own(clock: HandClock) -> None:
-    with three_nodes() as cluster:
-        cluster.run("CONFIG", "SET", "cluster-require-full-coverage", "no")
+    with three_nodes(serves_in_part=True) as cluster:
         store = opened(cluster.url, clock)
         owner = cluster.owner(keys.session(KEY))
         tags = map("{:02x}".format, range(256))
@@ -338,8 +336,7 @@ async def test_a_session_that_no_header_names_needs_no_other_node_than_its_own(c
 
 
 async def test_no_memory_comes_into_being_while_nobody_could_list_it(clock: HandClock) -> None:
-    with three_nodes() as cluster:
-        cluster.run("CONFIG", "SET", "cluster-require-full-coverage", "no")
+    with three_nodes(serves_in_part=True) as cluster:
         store = opened(cluster.url, clock)
         person = a_person_away_from_the_index(cluster)
         cluster.owner(keys.session(keys.INDEX)).server.kill()
@@ -353,8 +350,7 @@ async def test_no_memory_comes_into_being_while_nobody_could_list_it(clock: Hand
 
 
 async def test_a_memory_is_forgotten_though_the_index_of_memories_is_away(clock: HandClock) -> None:
-    with three_nodes() as cluster:
-        cluster.run("CONFIG", "SET", "cluster-require-full-coverage", "no")
+    with three_nodes(serves_in_part=True) as cluster:
         store = opened(cluster.url, clock)
         person = a_person_away_from_the_index(cluster)
         await store.memories.note(person, KEY, 1.0, scopes.ALONE)
@@ -369,8 +365,7 @@ async def test_a_memory_is_forgotten_though_the_index_of_memories_is_away(clock:
 async def test_a_session_is_deleted_though_what_leads_to_it_lies_on_a_node_that_is_away(
     clock: HandClock, away: str
 ) -> None:
-    with three_nodes() as cluster:
-        cluster.run("CONFIG", "SET", "cluster-require-full-coverage", "no")
+    with three_nodes(serves_in_part=True) as cluster:
         store, lost = opened(cluster.url, clock), cluster.owner(away)
         key = next(key for key in MANY if cluster.owner(keys.session(key)) is not lost)
         places = {"ee": Suffix(key.tag, b"h" * 32, 2, 1)}
@@ -391,8 +386,7 @@ def a_person_away_from_the_index(cluster: Nodes) -> Scope:
 
 
 async def test_a_slot_that_no_node_holds_costs_the_sessions_of_other_slots_nothing(clock: HandClock) -> None:
-    with three_nodes() as cluster:
-        cluster.run("CONFIG", "SET", "cluster-require-full-coverage", "no")
+    with three_nodes(serves_in_part=True) as cluster:
         owner = cluster.owner(keys.session(KEY))
         other = next(key for key in MANY if cluster.owner(keys.session(key)) is not owner)
         slot = cluster.nodes[0].server.run("CLUSTER", "KEYSLOT", keys.session(KEY))

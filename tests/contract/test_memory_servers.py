@@ -89,10 +89,15 @@ def named(site: Site, tag: str) -> list[bytes]:
     return [text for server in site.servers for text in dump(server) if tag.encode() in text]
 
 
+def holder_of(site: Site, name: str) -> str:
+    """The server that holds a key."""
+    return next(server for server in site.servers if run(server, "KEYS", name))
+
+
 def stored(site: Site, scope: Scope, part: str = "") -> tuple[str, str]:
     """The server that holds a key of a scope, and the key."""
     name = keys.session(SessionKey(scope.tag, keys.MEMORY)) + part
-    return next(server for server in site.servers if run(server, "KEYS", name)), name
+    return holder_of(site, name), name
 
 
 class TestTwoWorkers:
@@ -275,7 +280,7 @@ class TestWhatIsDamaged:
     ) -> None:
         await memories.note(CHANNEL, ONE, 1.0, ABOUT)
         index = keys.session(keys.INDEX)
-        server = next(server for server in site.servers if run(server, "KEYS", index))
+        server = holder_of(site, index)
         run(server, "ZADD", index, 1e17, "planet/c9")
         assert list(await memories.scopes(9)) == [CHANNEL]
 
@@ -284,7 +289,7 @@ class TestWhatIsDamaged:
     ) -> None:
         await memories.note(CHANNEL, ONE, 1.0, ABOUT)
         index = keys.session(keys.INDEX)
-        server = next(server for server in site.servers if run(server, "KEYS", index))
+        server = holder_of(site, index)
         now = float(run(server, "ZSCORE", index, "channel/c1"))
         for member, age in (("person/old", 3.7e9), ("person/young", 1.8e9), ("channel/c1", 9e9)):
             run(server, "ZADD", index, now - age, member)

@@ -119,8 +119,11 @@ def take_over(heir: Node, *others: Node) -> None:
 
 
 @contextmanager
-def three_nodes() -> Generator[Nodes]:
-    """Yield a cluster of three nodes, once all of them know each other."""
+def three_nodes(*, serves_in_part: bool = False) -> Generator[Nodes]:
+    """Yield a cluster of three nodes, once all of them know each other.
+
+    With ``serves_in_part``, those that are left go on when one is away.
+    """
     with ExitStack() as stack:
         cluster = Nodes([_node(stack) for _ in range(3)])
         bounds = [number * SLOTS // 3 for number in range(4)]
@@ -131,4 +134,6 @@ def three_nodes() -> Generator[Nodes]:
             node.server.run("CLUSTER", "SET-CONFIG-EPOCH", number + 2)
             node.server.run("CLUSTER", "MEET", "127.0.0.1", first.port, first.bus)
         wait_until(lambda: all(b"cluster_state:ok" in told for told in cluster.run("CLUSTER", "INFO")), 30)
+        if serves_in_part:
+            cluster.run("CONFIG", "SET", "cluster-require-full-coverage", "no")
         yield cluster

@@ -65,8 +65,8 @@ class Edits:
         # First, since who asks again after a fault finds no session any more; and again at the end, as memory
         # may have been written meanwhile.
         await self.forget_own_scope(key, tenant)
-        for _, tag, sid in (each.split(".") for each in former):
-            await self.store.delete(SessionKey(tag, sid))
+        for each in former:
+            await self.store.delete(SessionKey.of_id(each))
         was_there = await self.store.delete(key)
         self.recognition.forget(key)
         self.epochs.forget(key)

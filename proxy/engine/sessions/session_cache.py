@@ -369,7 +369,7 @@ class SessionState(msgspec.Struct, frozen=True):
     def former_tag(self) -> str:
         """The tag that the session had under the secret before this one; empty where it was not moved."""
         former = self.found.session.former if self.found.session else ()
-        return former[-1].split(".")[1] if former else ""
+        return SessionKey.of_id(former[-1]).tag if former else ""
 
 
 class SessionCache:
