@@ -252,6 +252,7 @@ def test_a_sentence_that_binds_is_found_word_for_word(sentence: str) -> None:
         "Je ne sais pas.",
         "No hay problema.",
         "こちらこそよろしくお願いします。",
+        "こんにちは、お願いします。",
         "大変だけど楽しい時期です。",
         "非常に快適でした。",
         "ぜひ食べてみてください。",

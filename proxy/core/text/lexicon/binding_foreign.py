@@ -171,9 +171,10 @@ IDLE = (
     |ne \w+ai(?:en)?t jamais|sans (?:blague|rire|faute)
     |sin (?:bromas|querer)
     |siempre (?:el|la|lo) mism[oa]|siempre \w+o (?:el|la|un|una)|solo (?:estoy|soy)""",
-    r"""非常に|だけど|だけれど|少しだけ|(?:よろしく|宜しく|今日は)(?:お願い|おねがい)(?:します|致します
-    |いたします)|(?:お話|話し|来|教え)てください?ね|ようにして(?:い?ます|い?ました|い?る|い?た)|(?:なって
-    |されて)ほしい|ほしいもの|ぜひ[^。]*ください|不要(?:[紧緊]|客[气氣]|着急|[担擔]心|太)|要不要|(?:^
+    r"""非常に|だけど|だけれど|少しだけ|(?:よろしく|宜しく|今日は
+    |こん(?:にち|ばん)は[、 ]?|おはようございます[、 ]?)(?:お願い|おねがい)(?:します|致します|いたします)
+    |(?:お話|話し|来|教え)てください?ね|ようにして(?:い?ます|い?ました|い?る|い?た)
+    |(?:なって|されて)ほしい|ほしいもの|ぜひ[^。]*ください|不要(?:[紧緊]|客[气氣]|着急|[担擔]心|太)|要不要|(?:^
     |, )no (?:(?:me|te|se|le|lo|la|nos) )*(?:es(?! \S+ sino)|est\w+|funciona\w*|puedo(?! (?:comer|beber|tomar
     |gastar|pagar))|puede|entiendo|encuentro|sé|h[ae]|han|creo|tengo|import\w+|mucho|gracias|necesito|falta
     |veo|recuerdo|sirve|sale|carga|hay(?! que)|soy|sab\w+|pued[ae]s?|tienes|dices)\b|(?:気に|心配|無理
