@@ -33,6 +33,8 @@ from tests.support.upstreams import Model
 CERTIFICATE = Path(__file__).parents[1] / "contract" / "certificate" / "certificate.pem"
 WORD = "hunter2"
 """A password, which is told nowhere."""
+UNUSUAL = ("hset", "hmget", "hgetall", "smembers", "zadd", "lrange", "pexpire", "unlink", "time")
+"""Commands that are missing for a user of the store whose rights are a list of single commands."""
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +44,8 @@ def port() -> Generator[int]:
     with serving(valkey_command(), "--bind", "127.0.0.1", "--port", str(port)) as server:
         for name, rights in {"mute": "-@scripting", "reader": "-hset", "silent": "-echo"}.items():
             server.run("ACL", "SETUSER", name, "on", f">{WORD}", "~*", "+@all", rights)
+        for command in UNUSUAL:
+            server.run("ACL", "SETUSER", f"no-{command}", "on", f">{WORD}", "~*", "+@all", f"-{command}")
         server.run("ACL", "SETUSER", "default", f">{WORD}")
         yield port
 
@@ -116,6 +120,23 @@ async def test_what_its_user_may_not_do_is_said_once_and_in_the_servers_words(
     assert any(f"'{command}'" in fields["detail"] for command in FORBIDDEN[name].split("|"))
 
 
+@pytest.mark.parametrize("command", UNUSUAL)
+async def test_a_user_who_lacks_one_command_is_not_ready(port: int, clock: HandClock, command: str) -> None:
+    url = f"redis://no-{command}:{WORD}@127.0.0.1:{port}/0"
+    async with aclosing(RedisStore(url, clock, timeout=0.5, rest=0.0)) as store:
+        with pytest.raises(StoreUnavailable, match="NOPERM"):
+            await store.ping()
+
+
+async def test_a_listing_that_may_not_be_read_is_not_called_damaged(port: int, clock: HandClock) -> None:
+    able, unable = (f"redis://{name}{WORD}@127.0.0.1:{port}/0" for name in (":", "no-hmget:"))
+    async with aclosing(RedisStore(able, clock, timeout=0.5, rest=0.0)) as store:
+        await store.record(KEY, turn("u1", "a1"), DAY)
+    async with aclosing(RedisStore(unable, clock, timeout=0.5, rest=0.0)) as store:
+        with pytest.raises(StoreUnavailable, match="NOPERM"):
+            await store.sessions(10)
+
+
 SITES: dict[str, Callable[[int], str]] = {
     "wrong password": lambda port: f"redis://:wrong@localhost:{port}/0",
     "NOPERM": lambda port: f"redis://mute:{WORD}@localhost:{port}/0",
@@ -148,6 +169,7 @@ async def test_readiness_says_it_and_the_log_from_the_start_and_not_with_each_re
 
 
 def warnings(capfd: pytest.CaptureFixture[str]) -> list[dict[str, str]]:
-    """What the log has said of the store since it was asked last."""
+    """What the log has said of the store since it was asked last, but for turns that were not written."""
     lines = [json.loads(line) for line in capfd.readouterr().err.splitlines() if line.startswith("{")]
-    return [line for line in lines if line["message"].startswith("the store")]
+    own = ("request", "a turn could not be written")
+    return [line for line in lines if line["level"] != "info" and line["message"] not in own]

@@ -142,7 +142,7 @@ async def _of_use(settings: Settings, url: str) -> list[Finding]:
         except StoreUnavailable as error:
             refusals = refusals or {"script": error.message}
     rights = "its user needs rights: docs/operations.md lists them"
-    mend = "mend the store: until then chats go on without their sessions"
+    mend = "mend the store: until then chats go on without their sessions, or are refused (store.on_fault)"
     findings = [
         fail(f"store {what}s", why, rights if "NOPERM" in why else mend) for what, why in refusals.items()
     ]

@@ -132,7 +132,7 @@ class Connection:
             self.revision += 1
             raise
         except FOREIGN as failure:
-            raise self._failed(failure) from failure
+            raise self.failed(failure) from failure
         else:
             return answers
         finally:
@@ -160,7 +160,7 @@ class Connection:
                 if isinstance(answer, NoScriptError):
                     answer = await self.ask("", *whole, trips=script.use.trips)
                 elif isinstance(answer, Exception):
-                    raise self._failed(answer) from answer
+                    raise self.failed(answer) from answer
             else:
                 answer = await self._join(self._pipeline, command, whole, may_linger=script.use.may_linger)
         finally:
@@ -179,11 +179,12 @@ class Connection:
                 except NoScriptError:
                     answer = await pipeline.ask(packed(whole), may_linger=False)
         except FOREIGN as failure:
-            raise self._failed(failure) from failure
+            raise self.failed(failure) from failure
         self._breaker.succeeded()
         return answer
 
-    def _failed(self, failure: Exception) -> StoreUnavailable:
+    def failed(self, failure: Exception) -> StoreUnavailable:
+        """Note a failure of the store, or what it refused, and return the error to raise."""
         self.revision += 1
         return self._breaker.failed(failure)
 

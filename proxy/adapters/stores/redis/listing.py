@@ -73,11 +73,13 @@ class Listing:
         answers = await self._connection.ask_all("inspect", *commands, raises=False)
         found: list[Listed] = []
         for key, fields, ticket in zip(listed, answers[::2], answers[1::2], strict=True):
-            if isinstance(fields, Exception) or isinstance(ticket, Exception):
-                # Its name, or that of its queue, holds a key of another type: it alone is unreadable.
+            failure = next((each for each in (fields, ticket) if isinstance(each, Exception)), None)
+            if failure is None:
+                found.append((key, fields, ticket))
+            elif str(failure).startswith("WRONGTYPE"):  # not a key of ours: it alone is unreadable
                 found.append((key, reading.UNREADABLE, None))
             else:
-                found.append((key, fields, ticket))
+                raise self._connection.failed(failure) from failure
         return found
 
     async def remove(self, gone: Sequence[SessionKey]) -> int:

@@ -155,33 +155,37 @@ class RedisStore:
         ]
         recording = self._scripts.record(self._codec(key), key, turn, noted, lives)
         if first or noted:  # in other slots, but sent in the same trip if possible
-            noting = self._note_all(key, first, noted, lives.session)
-            (recorded, first, noted), _ = await asyncio.gather(recording, noting)
+            noting = self._note(key, first, noted, lives.session)
+            (recorded, first, noted), is_noted = await asyncio.gather(recording, noting)
         else:
-            recorded, first, noted = await recording
+            (recorded, first, noted), is_noted = await recording, True
         if first or noted:
-            await self._note_all(key, first, noted, lives.session)
+            is_noted = await self._note(key, first, noted, lives.session) and is_noted
+        if not is_noted:
+            log_warning("it could not be noted where a session is found", session=f"{key.tag}.{key.sid}")
         if recorded is Recorded.KEPT:
             self._listing.add(key, turn.session.updated, lives.session)
         return recorded
 
-    async def _note_all(self, key: SessionKey, first: str, places: Sequence[bytes], life: int) -> None:
-        """Note where a session is found: under its first answer's tag, and its places, each after its tag."""
-        tagged = (each.split(b"/", 1) for each in places)
-        notes = [self._note("note_suffix", keys.suffixes(tag.decode()), each, life) for tag, each in tagged]
-        if first:
-            notes.append(self._note("note_first", keys.first(first), key.tag, life))
-        await asyncio.gather(*notes)
+    async def _note(self, key: SessionKey, first: str, places: Sequence[bytes], life: int) -> bool:
+        """Note where a session without a header is found; return whether the store took all of it.
 
-    async def _note(self, script: str, name: str, value: Word, life: int) -> None:
-        """Note in the key ``name``, for ``life`` milliseconds, where a session without a header is found.
-
-        With a ``life`` of 0 the note is removed.
+        It is found under its first answer's tag, and at its places, each after its tag. Notes last for
+        ``life`` milliseconds; with 0 they are removed.
         """
-        try:
-            await self._scripts.of_key(script, name, value, life)
-        except StoreUnavailable:
-            log_warning("it could not be noted where a session is found", by=script.removeprefix("note_"))
+
+        async def is_noted(script: str, name: str, value: Word) -> bool:
+            try:
+                await self._scripts.of_key(script, name, value, life)
+            except StoreUnavailable:
+                return False
+            return True
+
+        tagged = (each.split(b"/", 1) for each in places)
+        notes = [is_noted("note_suffix", keys.suffixes(tag.decode()), place) for tag, place in tagged]
+        if first:
+            notes.append(is_noted("note_first", keys.first(first), key.tag))
+        return all(await asyncio.gather(*notes))
 
     async def pin(self, key: SessionKey, hashes: Sequence[bytes], ttl: float) -> None:
         await self._scripts.of_session("pin", key, keys.unrecorded(ttl), *hashes)
@@ -241,7 +245,8 @@ class RedisStore:
         a listing drops what is gone when it is read.
         """
         was_there, first, noted = await self._scripts.of_bucket("delete", key, key.sid)
-        await self._note_all(key, (first or b"").decode(errors="replace"), noted, 0)  # removes the notes
+        if not await self._note(key, (first or b"").decode(errors="replace"), noted, 0):
+            log_warning("where a deleted session was found stays noted for a while")
         await self._listing.written()  # updates that are still under way would add it again
         try:
             await self._listing.remove([key])

@@ -1,5 +1,15 @@
 --- ping
--- Show that scripts run for us, and may ask for the time.
+-- Show that scripts run for us, may ask for the time, and may write, read and delete values of every type.
+local probe = KEYS[1]
+redis.call('DEL', probe)
+for _, command in ipairs({
+  {'HSET', 'a', ''}, {'HMGET', 'a'}, {'HGETALL'}, {'HDEL', 'a'},
+  {'SADD', 'a'}, {'SMEMBERS'}, {'SREM', 'a'},
+  {'ZADD', 0, 'a'}, {'ZRANGE', 0, -1}, {'ZREM', 'a'},
+  {'RPUSH', 'a'}, {'LRANGE', 0, -1}, {'PEXPIRE', 1000}, {'UNLINK'},
+}) do
+  redis.call(command[1], probe, unpack(command, 2))
+end
 return now()
 
 --- claim

@@ -88,7 +88,7 @@ return {redis.call('HMGET', session, unpack(FIELDS)), redis.call('LINDEX', sessi
 -- Delete a session, or what was written before its first turn, except the mark that it existed. Returns how many
 -- keys it had, the tag of its first answer, under which its own tag is noted, and what else is noted of it.
 local session, tips, bucket = KEYS[1], KEYS[2], KEYS[3]
-local sid = ARGV[1]
+local sid, at = ARGV[1], string.format('%.0f', now())
 local first, noted, deleted = redis.call('HGET', session, 'first'), redis.call('SMEMBERS', session .. NOTED), 0
 for _, lane in ipairs(redis.call('SMEMBERS', session .. LANES)) do redis.call('DEL', session .. EPOCHS .. lane) end
 for _, part in ipairs({'', unpack(PARTS)}) do deleted = deleted + redis.call('DEL', session .. part) end
@@ -99,7 +99,7 @@ for i = 1, #entries, 2 do
     redis.call('HDEL', tips, entries[i])
   end
 end
-if deleted > 0 then redis.call('SET', session .. WAS, string.format('%.0f', now()), 'PX', REMEMBERED) end
+if deleted > 0 then redis.call('SET', session .. WAS, at, 'PX', REMEMBERED) end
 return {deleted, first, noted}
 
 --- first
