@@ -47,9 +47,10 @@ def newer_records(valkey: Server) -> set[bytes]:
     return {text for text in dump(valkey.url) if text.startswith(NEWER) and len(text) > 40}
 
 
-async def status(url: str, path: str) -> int:
+async def refusal(url: str, path: str) -> tuple[int, str]:
     async with httpx2.AsyncClient(base_url=f"{url}/unabridged/v1", headers=ADMIN) as client:
-        return (await client.get(path)).status_code
+        response = await client.get(path)
+    return response.status_code, response.json()["error"]["message"]
 
 
 async def test_after_going_back_an_appended_turn_is_told_to_wait_and_going_on_again_brings_all_back(
@@ -66,7 +67,9 @@ async def test_after_going_back_an_appended_turn_is_told_to_wait_and_going_on_ag
         response = await older.ask("And now?")
         assert (response.status_code, error_code(response)) == (503, "history_unavailable")
         assert response.headers["retry-after"]
-    assert await status(older.url, f"sessions/{session['id']}/transcript") == 503
+    assert (await refusal(older.url, f"sessions/{session['id']}/transcript"))[0] == 503
+    told = (404, "There is no such session among those that can be read; 1 cannot.")
+    assert await refusal(older.url, f"sessions/{session['id'][:20]}/transcript") == told
     listing = await admin(older.url, "sessions")
     assert (listing["sessions"], listing["left_out"]["newer_release"]) == ([], 1)
     assert len(model.chats) == 5

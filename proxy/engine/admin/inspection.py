@@ -144,16 +144,20 @@ class Inspection:
             session = await self.store.session(key)
             if session is not None and session.tenant == whole[1]:
                 return await self._inspected(key, session)
-        listed = (await self.store.sessions(self.searched)).sessions
-        meant = [found for found in listed if found[1].name == name]
+        listed = await self.store.sessions(self.searched)
+        meant = [found for found in listed.sessions if found[1].name == name]
         if not meant and len(name) >= _SHORTEST:
-            for key, session in listed:
+            for key, session in listed.sessions:
                 whole = key.id_for(session.tenant)
                 if whole.startswith(name) or whole.partition(".")[2].startswith(name):
                     meant.append((key, session))
         if not meant:
-            among = f" among the {self.searched:,} used last; others are found by their whole id"
-            raise NotFound(f"There is no such session{among if len(listed) == self.searched else ''}.")
+            among = ""
+            if len(listed.sessions) == self.searched:
+                among = f" among the {self.searched:,} used last; others are found by their whole id"
+            elif unreadable := listed.left_out.total():
+                among = f" among those that can be read; {unreadable} cannot"
+            raise NotFound(f"There is no such session{among}.")
         if len(meant) > 1:
             candidates = [
                 {"id": key.id_for(session.tenant), "name": session.name, "began_with": session.began_with}
