@@ -10,6 +10,7 @@ all its adapters. Other packages import the names of the ports from here.
 from proxy.ports.bill_store import BillStore, Group
 from proxy.ports.memory_store import Changes, MemoryStore, ScopeSnapshot
 from proxy.ports.services import (
+    ChangedResponse,
     Clock,
     Header,
     Passage,

@@ -1,8 +1,11 @@
 """Ports other than the stores: search, token counter, upstream, clock."""
 
+from __future__ import annotations
+
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from types import CoroutineType
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,16 @@ class UpstreamResponse(Protocol):
     async def aclose(self) -> None:
         """Return the connection to the pool if the body was read to its end; otherwise close it."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedResponse:
+    """A response that has another body than the upstream's, or whose body is read in another way."""
+
+    status: int
+    headers: Sequence[Header]
+    chunks: Callable[[], AsyncIterator[bytes]]
+    aclose: Callable[[], CoroutineType[Any, Any, None]]
 
 
 def coding_of(response: UpstreamResponse) -> bytes:

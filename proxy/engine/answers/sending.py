@@ -26,7 +26,7 @@ from proxy.engine.intake.naming import BODY_DIGESTS
 from proxy.engine.models.models import NOTHING_ADDED, Added, Models
 from proxy.engine.planning.decisions import Decisions
 from proxy.engine.sessions.session_cache import HeadUse, head_hash
-from proxy.ports import Clock, Upstream, UpstreamResponse, coding_of, is_stream
+from proxy.ports import ChangedResponse, Clock, Upstream, UpstreamResponse, coding_of, is_stream
 
 _BEGUN_BYTES = 2**20
 _IDEMPOTENCY = b"idempotency-key"
@@ -281,7 +281,7 @@ async def _after_comments(response: UpstreamResponse, decoder: Decoder, begun: b
     until = loop.time() + _COMMENTS
     while True:
         following = asyncio.ensure_future(anext(chunks, b""))
-        waited = _Waited(response, following)
+        waited = _waited(response, following)
         try:
             await asyncio.wait({following}, timeout=max(until - loop.time(), 0.0))
             if not following.done():
@@ -302,22 +302,18 @@ def _is_json(begun: bytearray) -> bool:
     return begun.lstrip().startswith(b"{")
 
 
-class _Waited:
-    """A response whose next chunk is already being awaited."""
+def _waited(response: UpstreamResponse, following: asyncio.Future[bytes]) -> UpstreamResponse:
+    """Return a response whose next chunk is already being awaited."""
 
-    def __init__(self, response: UpstreamResponse, following: asyncio.Future[bytes]) -> None:
-        self.status = response.status
-        self.headers = response.headers
-        self._response = response
-        self._following = following
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        if chunk := await self._following:
+    async def chunks() -> AsyncIterator[bytes]:
+        if chunk := await following:
             yield chunk
-        async for chunk in self._response.chunks():
+        async for chunk in response.chunks():
             yield chunk
 
-    async def aclose(self) -> None:
-        self._following.cancel()
-        await asyncio.wait({self._following})
-        await self._response.aclose()
+    async def aclose() -> None:
+        following.cancel()
+        await asyncio.wait({following})
+        await response.aclose()
+
+    return ChangedResponse(response.status, response.headers, chunks, aclose)

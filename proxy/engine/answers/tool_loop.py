@@ -8,7 +8,7 @@ over.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -24,11 +24,12 @@ from proxy.engine.flow import Exchange, Sent
 from proxy.engine.recording.recorder import Recorder
 from proxy.engine.tool_rounds import Answerers, FreshResults, Rounds
 from proxy.errors import UpstreamError, UpstreamInvalidResponse
-from proxy.ports import Header, UpstreamResponse, coding_of
+from proxy.ports import ChangedResponse, coding_of
 from proxy.tracing import ROUND, step
 
 _ANSWER_BYTES, _ERROR_BYTES = 64 * 2**20, 2**20
 _ABOUT_BYTES = (b"content-encoding", b"content-length")
+_ABOUT_LENGTH = (b"content-length", b"transfer-encoding")
 _DRAINED = 0.05
 """Seconds to wait for the end of an answer that has sent `[DONE]`, so that its connection can be reused."""
 _UNSAVED = "hidden-calls"
@@ -225,20 +226,6 @@ class _Spliced:
         await self._sent.response.aclose()
 
 
-class _Rewritten:
-    """A whole (not streamed) response with another body than the upstream's."""
-
-    def __init__(self, response: UpstreamResponse, length: int) -> None:
-        self.status = response.status
-        others = [pair for pair in response.headers if pair[0].lower() not in _ABOUT_LENGTH]
-        self.headers: Sequence[Header] = [*others, (b"content-length", b"%d" % length)]
-        self.chunks = response.chunks
-        self.aclose = response.aclose
-
-
-_ABOUT_LENGTH = (b"content-length", b"transfer-encoding")
-
-
 def _goes_on(sent: Sent, following: Sent) -> bool:
     """Whether an answer has begun, a stream if the one before was one."""
     response, is_empty = following.response, following.is_over and not following.begun
@@ -287,8 +274,11 @@ async def _whole(sent: Sent, course: _Course) -> Sent:
     except BaseException:
         await sent.response.aclose()
         raise
-    edited = editor.end()
-    response = sent.response if edited is body else _Rewritten(sent.response, len(edited))
+    edited, response = editor.end(), sent.response
+    if edited is not body:
+        others = [pair for pair in response.headers if pair[0].lower() not in _ABOUT_LENGTH]
+        headers = [*others, (b"content-length", b"%d" % len(edited))]
+        response = ChangedResponse(response.status, headers, response.chunks, response.aclose)
     return replace(sent, response=response, begun=edited, is_over=True)
 
 
@@ -297,31 +287,20 @@ async def _whole(sent: Sent, course: _Course) -> Sent:
 
 def _unpacked(sent: Sent) -> Sent:
     """Return the answer decompressed; unchanged where it is plain, or compressed in an unknown way."""
-    coding = coding_of(sent.response)
+    response, coding = sent.response, coding_of(sent.response)
     if coding not in CODINGS:
         return sent
-    unpacked = _Unpacked(sent, Unpacker(coding, _ANSWER_BYTES))
-    return replace(sent, response=unpacked, begun=b"", is_over=False)
+    unpacker = Unpacker(coding, _ANSWER_BYTES)
 
-
-class _Unpacked:
-    """A response that decompresses the upstream's body."""
-
-    def __init__(self, sent: Sent, unpacker: Unpacker) -> None:
-        self.status = sent.response.status
-        self.headers: Sequence[Header] = [
-            pair for pair in sent.response.headers if pair[0].lower() not in _ABOUT_BYTES
-        ]
-        self._sent = sent
-        self._unpacker = unpacker
-        self.aclose = sent.response.aclose
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield the decompressed body. Raises UpstreamInvalidResponse where it cannot be decompressed."""
-        async for chunk in self._sent.chunks():
+    async def chunks() -> AsyncIterator[bytes]:
+        async for chunk in sent.chunks():
             try:
-                plain = self._unpacker.feed(chunk)
+                plain = unpacker.feed(chunk)
             except UnpackingError as error:
                 raise UpstreamInvalidResponse from error
             if plain:
                 yield plain
+
+    headers = [pair for pair in response.headers if pair[0].lower() not in _ABOUT_BYTES]
+    unpacked = ChangedResponse(response.status, headers, chunks, response.aclose)
+    return replace(sent, response=unpacked, begun=b"", is_over=False)
