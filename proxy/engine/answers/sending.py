@@ -57,14 +57,10 @@ class Sender:
         changed.
         """
         request, decision, window = exchange.request, exchange.decision, exchange.request.budget.window
-        body, knows_window = request.history.body, window.tokens is not None and not window.is_least
-        if decision.stage is Stage.CALM and knows_window:
-            asks_usage = False
-        else:
-            asks_usage = body.is_streamed and not body.wants_usage
-        counted, shown = exchange.counted_tokens, request.shown
-        may_ask = asks_usage and Added.USAGE not in exchange.refused
-        if may_ask and request.model.wants_usage(counted, window, shown):
+        body, model = request.history.body, request.model
+        may_teach = decision.stage is not Stage.CALM or window.tokens is None or window.is_least
+        may_ask = body.is_streamed and not body.wants_usage and Added.USAGE not in exchange.refused
+        if may_teach and may_ask and model.wants_usage(exchange.counted_tokens, window, request.shown):
             exchange.body = self.dialect.asking_for_usage(exchange.body)
             exchange.adds_usage = True
         if decision.plan != EMPTY and request.cache_key and Added.CACHE_KEY not in exchange.refused:
