@@ -78,10 +78,6 @@ class Lookup(msgspec.Struct, frozen=True):
     first: str = ""
     """The tag of the conversation's first answer; a session kept under another tag may be noted there."""
 
-    def is_outdated(self, generation: int) -> bool:
-        """Whether something was held that the store may have lost when it answers in this generation."""
-        return generation != self.generation and (self.epochs > 0 or self.hidden > 0)
-
 
 class Found(msgspec.Struct, frozen=True):
     """The answer to a :class:`Lookup`; all fields are empty if no session was found."""

@@ -82,7 +82,7 @@ class Recognition:
             if key != own:
                 (cached, entry), held, is_joined = self.cache.of_lane(key, lane), None, False
         if found is not None and (
-            lookup.is_outdated(self._store.generation())
+            (lookup.generation != self._store.generation() and (lookup.epochs or lookup.hidden))
             or not (cached.holds(entry) and self.cache.follows(key, cached, found))
         ):
             # The store may have lost what was not asked for; or the session has ended there, or has been
