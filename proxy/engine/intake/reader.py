@@ -19,7 +19,7 @@ import xxhash
 
 from proxy.cache import Lru, Memory
 from proxy.core.budget.budget import MESSAGE_TOKENS, REQUEST_TOKENS
-from proxy.core.conversation.messages import HEAD_ROLES, Message, extend, read_message
+from proxy.core.conversation.messages import HEAD_ROLES, Message, chain_of, read_message
 from proxy.core.dialects.dialect import Beginning, Body, Content, Dialect
 from proxy.core.persistent import Grown, Sizes
 from proxy.core.planning.chain import Chain
@@ -137,13 +137,11 @@ class Reader:
 
     def _chained(self, raws: Sequence[bytes], tip: bytes) -> tuple[list[NewMessage], list[bytes]]:
         """Read new messages and compute their chain hashes, continuing from ``tip``."""
-        new, hashes = list[NewMessage](), list[bytes]()
+        new = list[NewMessage]()
         for raw in raws:
             entry, content = self._entry(raw)
             new.append(NewMessage(entry, raw, content if len(new) < _FEW else None))
-            tip = extend(tip, entry.message.identity)
-            hashes.append(tip)
-        return new, hashes
+        return new, chain_of([each.entry.message.identity for each in new], tip)
 
     def _entry(self, raw: bytes) -> tuple[CachedMessage, Content | None]:
         """Return what is known of a message, and its content if it had to be decoded."""
