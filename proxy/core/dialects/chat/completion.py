@@ -177,8 +177,8 @@ def read_completion(body: bytes) -> Answer:
         lacking = dict[str, Raw]()
         if not string(fields.get("role")):  # requests need a role in each message
             lacking["role"] = Raw(b'"assistant"')
-        says_nothing = all(bytes(fields.get(name, NULL)) in _NOTHING for name in _SAID)
-        if says_nothing and bytes(fields.get("content", NULL)) == b"null":  # which the API refuses then
+        is_null = bytes(fields.get("content", NULL)) == b"null"  # which the API refuses if nothing is said
+        if is_null and all(bytes(fields.get(name, NULL)) in _NOTHING for name in _SAID):
             lacking["content"] = Raw(b'""')
         if lacking:
             written = object_of(({"role": NULL} | fields | lacking).items())
