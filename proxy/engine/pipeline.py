@@ -17,7 +17,7 @@ from proxy.core.conversation.messages import root
 from proxy.core.dialects.dialect import Dialect
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.situation import Conditions
-from proxy.core.recall.tool import offered_tool
+from proxy.core.recall.tool import recall_tool
 from proxy.engine.answers.sending import Sender
 from proxy.engine.answers.tool_cache import ToolCaches
 from proxy.engine.answers.tool_loop import ToolLoop
@@ -208,7 +208,8 @@ class Pipeline:
         stated = model.stated
         refuses_tool = Added.TOOL in model.refuses
         refuses_tool |= Added.TOOL_BESIDE_FORMAT in model.refuses and history.body.has_format
-        tool = b"" if refuses_tool else offered_tool(policy, history.body)
+        may_offer = policy.recall.enabled and not refuses_tool
+        tool = recall_tool(history.body, with_memory=policy.memory.enabled) if may_offer else b""
         if session.hidden and not incoming.is_shadow:
             history = history.completed(session.hidden, has_tool=bool(tool))
             chain = chain.with_hidden(history.hidden)

@@ -66,13 +66,12 @@ class Unclear(ValueError):  # noqa: N818 - said to the model, not raised at anyb
     """The arguments of a call cannot be understood; the message is for the model."""
 
 
-def offered_tool(policy: Policy, body: Body) -> bytes:
-    """Return the tool that a request may carry once something is cut; empty if the policy has no recall.
+def recall_tool(body: Body, *, with_memory: bool) -> bytes:
+    """Return the tool that a request may carry once something is cut; empty where none may be offered.
 
     Its room is kept from the first request on, so that the head's size is constant.
     """
-    description = _DESCRIPTION_WITH_MEMORY if policy.memory.enabled else DESCRIPTION
-    return body.tool(NAME, description, PARAMETERS) if policy.recall.enabled else b""
+    return body.tool(NAME, _DESCRIPTION_WITH_MEMORY if with_memory else DESCRIPTION, PARAMETERS)
 
 
 def carries_tool(plan: Plan, policy: Policy, ours: int) -> bool:

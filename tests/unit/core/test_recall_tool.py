@@ -15,8 +15,8 @@ from proxy.core.recall.tool import (
     PARAMETERS,
     Unclear,
     Wanted,
-    offered_tool,
     read_arguments,
+    recall_tool,
 )
 
 ON = Policy(recall=Recall(enabled=True))
@@ -50,7 +50,7 @@ def test_the_definition_is_what_the_api_takes() -> None:
     ],
 )
 def test_it_is_offered_where_the_model_may_choose(members: dict[str, object]) -> None:
-    assert offered_tool(ON, body(**members)) == body().tool(NAME, DESCRIPTION, PARAMETERS)
+    assert recall_tool(body(**members), with_memory=False) == body().tool(NAME, DESCRIPTION, PARAMETERS)
 
 
 @pytest.mark.parametrize(
@@ -67,11 +67,7 @@ def test_it_is_offered_where_the_model_may_choose(members: dict[str, object]) ->
     ],
 )
 def test_it_is_not_offered_where_the_client_decides(members: dict[str, object]) -> None:
-    assert offered_tool(ON, body(**members)) == b""
-
-
-def test_it_is_not_offered_while_it_is_off() -> None:
-    assert offered_tool(Policy(), body()) == b""
+    assert recall_tool(body(**members), with_memory=False) == b""
 
 
 @pytest.mark.parametrize(
