@@ -103,14 +103,23 @@ class _Chosen(NamedTuple):
 class Packing:
     """Facts chosen one by one, the most important first, if they fit.
 
-    Those that the text ``shown``, or the one ``beside``, contains are left out.
+    Those that the text ``shown``, or the one ``beside``, contains are left out, and those that stand already
+    as ``told``: under a label, which for a file of a listing is its directory.
     """
 
-    def __init__(self, room: int, count: Count, shown: Container[str], beside: Container[str]) -> None:
+    def __init__(
+        self,
+        room: int,
+        count: Count,
+        shown: Container[str],
+        beside: Container[str],
+        told: Container[tuple[str, str]] = (),
+    ) -> None:
         self._room = room
         self._count = count
         self._shown = shown
         self._beside = beside
+        self._told = told
         self._chosen: dict[str, _Chosen] = {}
         """By value; an unlabelled one gives its place to a later one that contains it."""
         self._groups: set[str] = set()
@@ -129,6 +138,8 @@ class Packing:
             is_below = is_path and name and len(directory) >= _SHARED
             fact = Fact("file", name, directory + slash) if is_below else whole
             group = label_of(fact)
+            if (group, fact.value) in self._told:
+                continue
             cost = self._count(" " + fact.value)
             if group not in self._groups:
                 cost += self._count(group + ":") + 1

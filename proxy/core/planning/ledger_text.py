@@ -76,7 +76,7 @@ def _written(source: "Source", room: int, details: int, beside: str, *, shares: 
     identifiers = ""
     if rules.identifiers:
         stands_already = Standing("\n".join([*bullets.chosen, beside]))
-        packing = Packing(min(left, details), count, source.shown, stands_already)
+        packing = Packing(min(left, details), count, source.shown, stands_already, source.told)
         packing.fill(source.identifiers())
         identifiers = packing.text
         left -= count(identifiers) if identifiers else 0
@@ -130,6 +130,11 @@ class Source:
             shown.clear()
             shown[text] = Standing(text)
         return shown[text]
+
+    @lazy
+    def told(self) -> Container[tuple[str, str]]:
+        """The values of standing notes, each with its label: they may name a directory apart from its files."""
+        return values_in(self.plan.ledger)
 
     @lazy
     def constraints(self) -> list[Rule]:

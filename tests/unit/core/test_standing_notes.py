@@ -144,3 +144,15 @@ def test_a_note_behind_another_says_what_became_of_the_request_above_both() -> N
     behind = [gap for plan in plans for gap in plan.gaps[1:] if plan.gaps[0].end == plan.gaps[1].start]
     assert behind
     assert all("the request above" in Content.of(gap.note).text for gap in behind)
+
+
+def test_the_files_of_a_listing_are_not_told_again_while_a_note_names_their_directory() -> None:
+    listing = "\n".join(f"/srv/quay/boat{number:04}.txt" for number in range(160))
+    listed = [user("Which boats?"), calling("c0"), result("c0", listing), assistant("Many.")]
+    talk = [each for number in range(60) for each in filler(number)]
+    told = [turn.plan for turn in epochs([*listed, *talk, user("and now?")]) if len(turn.plan.gaps) > 1]
+    assert told
+    for plan in told:
+        names = [name for name in plan.ledger.split() if "boat" in name]
+        assert "/srv/quay/: boat" in plan.ledger
+        assert len(names) == len({*names})
