@@ -5,6 +5,7 @@ sessions that count alike: what an assistant said or a call was given returns fa
 tool printed.
 """
 
+import re
 from collections.abc import Mapping
 from math import fsum, log
 
@@ -38,6 +39,8 @@ KINDS: Mapping[str, tuple[float, str]] = {
     "text": (-1.5, "texts"),
 }
 """By kind of fact, what it adds to the log odds, and the label of a line of such values."""
+_STAMP = re.compile(r"T\d\d?:\d\d:(?!00)")
+"""A moment to the second, as programs put on all that they record; what people arrange is on the minute."""
 _VOICE: dict[Voice, float] = {"argument": 1.4, "assistant": 1.1, "user": 0.6, "system": 0.0, "result": -1.2}
 RESULTS: frozenset[Voice] = frozenset({"result"})
 """The voices of a value that only tools have told."""
@@ -75,4 +78,7 @@ class Mentions(msgspec.Struct, gc=False):
         """Log odds, age apart, up to a constant."""
         voices = fsum(_VOICE[voice] for voice in self.voices)
         keyed = _KEYED if self.fact.key else 0.0
-        return KINDS[self.fact.kind][0] + voices + keyed + _CROWD * log(1 + min(self.crowd, _CROWDED))
+        kind = self.fact.kind
+        if kind == "date" and "user" not in self.voices and _STAMP.search(self.fact.value):
+            kind = "time"  # no day that anybody spoke of
+        return KINDS[kind][0] + voices + keyed + _CROWD * log(1 + min(self.crowd, _CROWDED))

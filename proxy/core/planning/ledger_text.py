@@ -133,7 +133,7 @@ class Source:
 
     @lazy
     def told(self) -> Container[tuple[str, str]]:
-        """The values of standing notes, each with its label: they may name a directory apart from its files."""
+        """The values of standing notes, each with its label, which may be the directory of its files."""
         return values_in(self.plan.ledger)
 
     @lazy

@@ -159,6 +159,16 @@ def test_what_an_account_had_is_told_however_long_ago_that_was() -> None:
     assert all(str(value) in told for value in account.values())
 
 
+def test_when_a_program_recorded_something_comes_after_what_it_is_unless_a_person_says_it() -> None:
+    events = [{"tide": f"tide-{n}", "at": f"2031-05-04T12:{n}:45.815Z"} for n in range(10, 60)]
+    seen = [calling("a"), result("a", json.dumps(events)), assistant("Seen."), *talk(at_length("Good."))]
+    told = ledger(cut([user("Look."), *seen], rules=policy(share=0.01)))
+    assert "tide-17" in told
+    assert "815Z" not in told
+    said = at_length("What was at 2031-05-04T12:17:45.815Z?")
+    assert "12:17:45.815Z" in ledger(cut([said, *seen], rules=policy(share=0.01)))
+
+
 def test_names_of_the_program_that_a_call_wrote_come_before_what_only_a_tool_printed() -> None:
     program = "\n".join(f"quay_{number}.moor_at(berth_{number})" for number in range(100, 140))
     wrote = [calling("w", arguments=json.dumps({"text": program})), result("w", "Done.")]
