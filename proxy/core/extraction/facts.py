@@ -64,6 +64,8 @@ _LABELS = re.compile(
 )
 _IMPORT = re.compile(r"\bfrom ([\w.]+) import\b|\bimport ([\w.]+)[ \t;]*$", re.MULTILINE)
 """Names that are modules, also where they look like files: `django.db`."""
+_TAG = r"</?[A-Za-z][\w:-]*(?:\s[^<>]*|/)?>"
+_MARKUP = re.compile(rf"{_TAG}(?:.*{_TAG})?", re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -281,8 +283,9 @@ def _add_text(found: dict[str, Fact], value: str, key: str, thing: str) -> None:
     """Collect the facts of a string under a key: the string itself, if it is short, and those within it."""
     text = value.strip()
     is_word = " " not in text
-    if not text or len(text) > _SHORT or _CONTROL.search(text):
-        if is_word and _SHORT < len(text) <= LONGEST and not _CONTROL.search(text):
+    is_one_thing = not (_CONTROL.search(text) or _MARKUP.fullmatch(text))
+    if not text or len(text) > _SHORT or not is_one_thing:
+        if is_word and _SHORT < len(text) <= LONGEST and is_one_thing:
             found.setdefault(text, Fact(kind_of(text) or "id", text, key))
             return
         nested = leaves_of(text, thing)

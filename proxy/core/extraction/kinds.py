@@ -38,9 +38,13 @@ _EXTENSIONS = frozenset(
     "rst rtf s sass scala scss sh sln so sol sql sqlite svelte svg swift tar tex tf tfvars tgz toml ts tsv "
     "tsx ttf txt vue wasm wav webp woff xls xlsx xml yaml yml zig zip zsh".split()
 )
+_FILES = "|".join(sorted(_EXTENSIONS))
 _FLAGS = re.compile(r"-{1,2}[A-Za-z][\w-]*")
 _NUMBER = re.compile(r"\d{4,}(?:,\d)?|\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,3}(?:\.\d{3})+,\d+|\d+[.,]\d{2,}")
 """With a point or a comma before the decimals."""
+_OF_DOI = r"A-Za-z0-9._;:/-"
+DOI = rf"10\.(?<![A-Za-z0-9_./]10\.)\d{{4,9}}/(?:[{_OF_DOI}]|\([{_OF_DOI}]*\))++"
+"""The identifier of a publication."""
 _OWN_GRAMMARS = (
     ("email", r"[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.[^\W\d][\w-]*"),
     ("id", r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"),
@@ -52,12 +56,16 @@ _OWN_GRAMMARS = (
     ("version", r"[\w.-]+(?:==|>=|~=|@)v?\d+(?:\.\d+)+[\w.+-]*|v\d+(?:\.\d+)+[\w.+-]*"),
     ("version", r"\d+\.\d+\.\d+[\w.+-]*"),
     ("id", r"0x[0-9a-fA-F]{2,}|(?=[0-9]*[a-f])(?=[a-f]*[0-9])[0-9a-f]{7,64}"),
+    ("code", rf"{DOI}|(?i:arxiv):(?:\d{{4}}\.\d{{4,5}}|[a-z.-]+/\d{{7}})(?:v\d+)?|\d{{4}}\.\d{{4,5}}v\d+"),
     ("number", _NUMBER.pattern),
 )
 _OWN = re.compile("|".join(f"({pattern})" for _, pattern in _OWN_GRAMMARS))
 _ADDRESS = re.compile(
+    # An image and its tag or its digest; no line of a file on a host.
+    rf"(?!.*\.(?i:{_FILES}):)(?:localhost|(?:[\w-]+\.)+[a-z]{{2,}})(?::\d{{2,5}})?(?:/[\w.-]+)+:\w[\w.-]*"
+    r"|(?:[\w.-]+(?::\d{2,5})?/)*[\w.-]+(?::\w[\w.-]*)?@sha\d{3}:[\da-f]{32,}"
     # A host and a port, which is no line of a file; a network; the addresses of IPv6 and of hardware.
-    rf"(?:[\w.+-]+@)?(?!.*\.(?i:{'|'.join(sorted(_EXTENSIONS))}):)(?:localhost|(?:[\w-]+\.)+[A-Za-z][\w-]*"
+    rf"|(?:[\w.+-]+@)?(?!.*\.(?i:{_FILES}):)(?:localhost|(?:[\w-]+\.)+[A-Za-z][\w-]*"
     r"|(?:\d{1,3}\.){3}\d{1,3}|(?=[\w-]*\d)[a-z][a-z0-9]*(?:-[a-z0-9]+)+):\d{2,5}(?:/[\w./~-]*)?"
     r"|(?:\d{1,3}\.){3}\d{1,3}/\d{1,2}|[\w.+-]+@[\w.-]+:[\w~][\w./~-]*"
     r"|(?=.*\d)(?:(?:[\da-fA-F]{1,4}:){5,7}|(?=.*::)(?:[\da-fA-F]{0,4}:){2,7})[\da-fA-F]{1,4}"

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from proxy.core.extraction.facts import leaves_of
 from proxy.core.extraction.kinds import spaced_in
 from proxy.core.extraction.reading import sentences_of
 from proxy.core.summaries.verification import Evidence, fault_in
@@ -25,6 +26,10 @@ def a_letter_of_many_words(length: int) -> None:
     _ = [*sentences_of("he said " * (length // 8) + "\n> Never do that.")]
 
 
+def markup_that_no_tag_ends(length: int) -> None:
+    leaves_of(f'["{"<a b>" * (length // 5)}<"]', "")
+
+
 def a_long_number_among_short_ones(length: int) -> None:
     spaced_in("1 " + "1" * length + " 1")
 
@@ -35,6 +40,7 @@ def a_long_number_among_short_ones(length: int) -> None:
         (a_line_of_initials, 10_000),
         (a_summary_of_line_ends, 5_000),
         (a_long_number_among_short_ones, 20_000),
+        (markup_that_no_tag_ends, 10_000),
         (a_letter_of_many_words, 40_000),
     ],
 )

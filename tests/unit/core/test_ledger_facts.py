@@ -225,6 +225,12 @@ def test_a_value_in_json_keeps_its_key() -> None:
     ]
 
 
+def test_of_markup_in_json_the_values_are_told_without_tags() -> None:
+    cells = ["<tr><td>quay</td><td>4711.183</td></tr>", "<td>K47X</td>", f"<tr>{'<td>4,711</td>' * 4}</tr>"]
+    told = [fact.value for fact in facts_of(json.dumps({"text/html": cells}), "")]
+    assert told == ["4711.183", "K47X", "4,711"]
+
+
 def test_json_within_a_string_is_read_too() -> None:
     inner = json.dumps(
         {"boat_id": "K77", "note": "it waits below the bridge until the water has fallen again"}
