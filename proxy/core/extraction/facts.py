@@ -66,6 +66,17 @@ _IMPORT = re.compile(r"\bfrom ([\w.]+) import\b|\bimport ([\w.]+)[ \t;]*$", re.M
 """Names that are modules, also where they look like files: `django.db`."""
 _TAG = r"</?[A-Za-z][\w:-]*(?:\s[^<>]*|/)?>"
 _MARKUP = re.compile(rf"{_TAG}(?:.*{_TAG})?", re.DOTALL)
+_DIFFED = re.compile(r"^(?:diff --git|---|\+\+\+) [ab]/(?:(.*) b/)?", re.MULTILINE)
+"""How a diff begins to name files: with `a/` for the old and `b/` for the new, which are no directories."""
+_MEMORY = re.compile(
+    # Arguments of a frame in Go, offsets behind the number of a line, what a signal says, Python's objects.
+    r"[ (#:](?:(?<=[\w)\]]\()\{*0x[\da-fx?,.{} _]*\)(?=\n[ \t]+\S+:\d)|(?<=\d )\+0x[\da-f]+$"
+    r"|(?<= )code=0x[\da-f]+ addr=0x[\da-f]+ pc=0x[\da-f]+\]|(?<= )at 0x[\da-fA-F]{6,16}(?=>)"
+    # The frames of debuggers and sanitizers, and of Rust.
+    r"|(?<=#)\d{1,4} {1,4}0x[\da-f]+ in |(?<=\d:) {1,40}0x[\da-f]{9,16} - )",
+    re.MULTILINE,
+)
+"""Addresses in memory, where nothing else can stand: each run has others, while a device keeps its own."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -118,6 +129,8 @@ def _things_in(text: str) -> list[Fact]:
 
 def _with_facts_in(found: dict[str, Fact], text: str) -> list[Fact]:
     """The facts found, followed by others in a text."""
+    text = _DIFFED.sub(r"\1 ", text) if " a/" in text or " b/" in text else text
+    text = _MEMORY.sub(" ", text) if "0x" in text else text
     # No fact spans lines, so repeated lines add nothing.
     lines = dict.fromkeys(text.splitlines())
     numbered = "\n".join([lines.pop(each) or each for each in [*filter(_DIGIT.search, lines)]])

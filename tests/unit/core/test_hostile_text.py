@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from proxy.core.extraction.facts import leaves_of
+from proxy.core.extraction.facts import facts_in, leaves_of
 from proxy.core.extraction.kinds import spaced_in
 from proxy.core.extraction.reading import sentences_of
 from proxy.core.summaries.verification import Evidence, fault_in
@@ -26,6 +26,14 @@ def a_letter_of_many_words(length: int) -> None:
     _ = [*sentences_of("he said " * (length // 8) + "\n> Never do that.")]
 
 
+def lines_that_seem_to_be_of_a_trace(length: int) -> None:
+    facts_in("f(0x" * (length // 4) + "\n" + "1 " * length + "+0x1\n" + ": " * length + "0x1")
+
+
+def a_diff_of_one_long_line(length: int) -> None:
+    facts_in("+++ b/" + " b" * (length // 2))
+
+
 def markup_that_no_tag_ends(length: int) -> None:
     leaves_of(f'["{"<a b>" * (length // 5)}<"]', "")
 
@@ -40,6 +48,8 @@ def a_long_number_among_short_ones(length: int) -> None:
         (a_line_of_initials, 10_000),
         (a_summary_of_line_ends, 5_000),
         (a_long_number_among_short_ones, 20_000),
+        (lines_that_seem_to_be_of_a_trace, 4_000),
+        (a_diff_of_one_long_line, 10_000),
         (markup_that_no_tag_ends, 10_000),
         (a_letter_of_many_words, 40_000),
     ],

@@ -141,6 +141,43 @@ def test_a_value_is_told_whole_and_no_part_of_it_beside_it(text: str, kind: str,
     assert not [each for each in found if each != value and each in value]
 
 
+DIFF = """diff --git a/quay/open_it.go b/quay/open_it.go
+index 11..12
+--- a/quay/open_it.go
++++ b/quay/open_it.go"""
+
+
+def test_of_a_diff_the_files_are_told_and_not_the_letters_for_old_and_new() -> None:
+    assert kinds(DIFF) == {"quay/open_it.go": "path"}
+    assert kinds(DIFF.replace("open_it.go b/", "shut_it.go b/")).keys() == {
+        "quay/open_it.go",
+        "quay/shut_it.go",
+    }
+    assert kinds("run a/quay/open_it.go b/quay/open_it.go").keys() == {
+        "a/quay/open_it.go",
+        "b/quay/open_it.go",
+    }
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        "quay.(*Boat).open(0xc00001ff28, {0x0a, 0x17}, ...)\n\t/srv/quay.go:35 +0x2d",
+        "[signal SIGSEGV: segmentation violation code=0x1 addr=0x18 pc=0xd02ca4]",
+        "<Boat object at 0x7f2a90c1b2d3>",
+        "    #1 0x4f3b2c in open /srv/quay.c:3:4",
+        "   3:     0x55d0c8a3b0c4 - open",
+    ],
+)
+def test_an_address_in_memory_is_no_fact(trace: str) -> None:
+    assert not [value for value in kinds(trace) if "0x" in value]
+
+
+@pytest.mark.parametrize("text", ["the sensor at 0x76", "it ended with code=0x80070005", "open(0x4711)\n"])
+def test_an_address_of_a_device_and_a_code_are_facts(text: str) -> None:
+    assert [value for value in kinds(text) if "0x" in value]
+
+
 CALLS = {"boats.map": "member", "answer.json": "member"}
 
 
