@@ -11,7 +11,7 @@ from typing import cast
 
 import msgspec
 
-from proxy.core.extraction.kinds import LETTERS, LONGEST, NO_NAMES, kind_of, spaced_in
+from proxy.core.extraction.kinds import DOI, LETTERS, LONGEST, NO_NAMES, kind_of, spaced_in
 from proxy.core.extraction.outlines import definitions_in
 from proxy.core.formats.json import loads_writable
 from proxy.core.text.lexicon.words import OPENINGS
@@ -30,6 +30,7 @@ _DEEPEST = 12
 _URL = re.compile(
     r"(?:https?|ftp|wss?|s3|gs|git|ssh|postgres(?:ql)?|redis)://(?:[^\s<>\"'`()\]}|\\]|\([^\s<>\"'`()\]}|\\]*\)?)+"
 )
+_DOI = re.compile(DOI)
 _WITHIN = rf"[{LETTERS}./\\:@$€£¥₹%+,~-]*"
 _BRACKETED = r"(?<=[/\\])[\[(]{1,2}[\w.-]+[\])]{1,2}[/\\]"
 """A directory in brackets, as web frameworks name those of parameters and groups: `app/[id]/page.tsx`."""
@@ -154,12 +155,13 @@ def _with_facts_in(found: dict[str, Fact], text: str) -> list[Fact]:
 
 
 def _without_urls(found: dict[str, Fact], text: str) -> str:
-    """The rest of a text whose URLs are put among the facts found."""
-    if "://" not in text:
-        return text
-    for match in _URL.finditer(text):
-        _add(found, "url", match[0].rstrip(".,;:!?"))
-    return _URL.sub(" ", text)
+    """The rest of a text whose URLs and DOIs, which have signs that no word has, are put among the facts."""
+    for kind, mark, pattern in (("url", "://", _URL), ("code", "10.", _DOI)):
+        if mark in text:
+            for match in pattern.finditer(text):
+                _add(found, kind, match[0].rstrip(".,;:!?"))
+            text = pattern.sub(" ", text)
+    return text
 
 
 def _without_opening(words: str) -> str:

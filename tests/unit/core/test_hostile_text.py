@@ -38,6 +38,10 @@ def markup_that_no_tag_ends(length: int) -> None:
     leaves_of(f'["{"<a b>" * (length // 5)}<"]', "")
 
 
+def a_publication_with_brackets(length: int) -> None:
+    facts_in("10.4711/" + "a(" * (length // 2))
+
+
 def a_long_number_among_short_ones(length: int) -> None:
     spaced_in("1 " + "1" * length + " 1")
 
@@ -51,6 +55,7 @@ def a_long_number_among_short_ones(length: int) -> None:
         (lines_that_seem_to_be_of_a_trace, 4_000),
         (a_diff_of_one_long_line, 10_000),
         (markup_that_no_tag_ends, 10_000),
+        (a_publication_with_brackets, 10_000),
         (a_letter_of_many_words, 40_000),
     ],
 )

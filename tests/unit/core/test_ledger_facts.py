@@ -133,12 +133,22 @@ def test_a_path_is_told_whole(text: str, path: str) -> None:
         ("clone git@boats.example:quay/site.git.", "code", "git@boats.example:quay/site.git"),
         ("ping 2001:db8::1", "code", "2001:db8::1"),
         ("see https://boats.example/A_(b)?q=1", "url", "https://boats.example/A_(b)?q=1"),
+        ("image: boats.example/quay/site:1.16.8-ab3f", "code", "boats.example/quay/site:1.16.8-ab3f"),
+        ("push localhost:5000/quay/site:main", "code", "localhost:5000/quay/site:main"),
+        (f"pull quay/site@sha256:{'0a' * 32}", "code", f"quay/site@sha256:{'0a' * 32}"),
+        ("(doi:10.4711/quay.2031.897).", "code", "10.4711/quay.2031.897"),
+        ("in 10.4711/S0140-67(20)301-5, and", "code", "10.4711/S0140-67(20)301-5"),
+        ("arXiv:2031.04711v2 [cs.CL]", "code", "arXiv:2031.04711v2"),
     ],
 )
 def test_a_value_is_told_whole_and_no_part_of_it_beside_it(text: str, kind: str, value: str) -> None:
     found = kinds(text)
     assert found.get(value) == kind
     assert not [each for each in found if each != value and each in value]
+
+
+def test_a_line_of_a_file_on_a_host_is_no_image() -> None:
+    assert kinds("at boats.example/quay/plan.go:42") == {"boats.example/quay/plan.go": "path"}
 
 
 DIFF = """diff --git a/quay/open_it.go b/quay/open_it.go
