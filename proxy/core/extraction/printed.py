@@ -25,21 +25,45 @@ from proxy.core.text.lexicon.words import (
 PROGRAM = re.compile(
     r"^\s*(?://|/\*|\*/|>>>|\.\.\. |\$ |(?:PS )?[A-Z]:\\[^>\n]*>|#!|@\w|def |class |import "
     r"|from \w+ import|return\b|raise |assert |if .*:$|for .*:$|else:|try:|except"
-    r"|\d+[:|]|[+-]{1,3} ?\w*\(|\w+\s*=[^=]|<\/?\w)"
+    r"|(?!\d\d?:\d\d\b)\d+[:|]|[+-]{1,3} ?\w*\(|\w+\s*=[^=]|<\/?\w)"
     r"|[{;\\]\s*$|^\s{8,}\S|\w\(\w*\)\s*[.:{]?$"
 )
 """A line of source code, or of a program's output."""
 SYMBOLS = re.compile(r"[{}()\[\];=<>|\\`_]")
-_RECORD = re.compile(
-    r"^\s*(?:[-dlcbps](?:[r-][w-][xsStT-]){3}|\[?\d{4}-\d\d-\d\d[T ]\d\d:|\[?\d\d:\d\d:\d\d"
-    r"|[\w./@+-]*[./][\w./@+-]*[:-](?:\d+|\[\d+,\d+\])[: -]|Traceback \(|File \".*\", line \d"
-    r"|at [\w.$<>/]+\([\w.: ]*\)|Caused by: |(?:\w+\.)*\w*(?:Error|Exception)(?::|\b.*[:(]|$)"
-    r"|diff --git |index [0-9a-f]{6,}|@@ -|\+\+\+ |--- [\w./])"
+_LEVELS = "INFO|WARN|WARNING|ERROR|DEBUG|FATAL|TRACE"
+_ROLES = """alert alertdialog article banner blockquote button cell checkbox code columnheader combobox
+complementary contentinfo definition dialog document emphasis figure form generic grid gridcell group
+heading iframe image img label link list listbox listitem main menu menubar menuitem menuitemcheckbox
+menuitemradio navigation option paragraph progressbar radio radiogroup region row rowgroup rowheader search
+searchbox section separator slider spinbutton status strong switch tab table tablist tabpanel term text
+textbox time toolbar tooltip tree treegrid treeitem"""
+_STATES = """active checked clickable disabled editable expanded focusable focused hidden modal pressed
+readonly required selected visible"""
+_ELEMENT = (
+    r"(?:-\s+)?\w+ (?:\".*\" )?(?:\[[\w=-]+\] )*\[ref=\w+\]|\*?\[\d{1,6}\]\s?</?[a-zA-Z][\w-]*[\s/>]"
+    rf"|(?:\[[\w-]{{1,12}}\]\s+(?:{'|'.join(_ROLES.split())}|[A-Z]\w*[a-z][A-Z]\w*)|RootWebArea|StaticText"
+    r"|InlineTextBox|LabelText|ListMarker)\s+['\"](?:[^'\"\n]*+['\"])++"
+    rf"(?:,?\s+(?:(?:{'|'.join(_STATES.split())})(?![\w:=-])|[\w-]+[:=]\s?[^\s,]++))*+\s*$"
 )
-"""Lines that cannot be sentences: of directory listings, logs, stack traces, search results and diffs."""
+"""An element of a page: its role (of ARIA) and name, or its tag. Behind the name no sentence may follow."""
+RECORD = re.compile(
+    rf"^\s*+(?:{_ELEMENT}|[-dlcbps](?:[r-][w-][xsStT-]){{3}}"
+    rf"|\[?(?:\d{{4}}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d.{{0,60}}?\b(?:{_LEVELS})\b|\[(?:{_LEVELS})\]"
+    r"|(?=[^\s:(]*[./])[^\s:(]++[:(]\d+(?:[:,]\d+)?\)?: (?:fatal )?(?:error|warning)\b"
+    r"|Traceback \(|File \".*\", line \d|at [\w.$<>/]+\([\w.: ]*\)"
+    r"|(?:Caused by: )?(?:(?:\w+\.)+\w*|[A-Z]\w+)(?:Error|Exception)(?:: |\s*$)"
+    r"|diff --git |index [0-9a-f]{6,}\.\.|@@ -\d|(?:\+\+\+|---) [ab]/)"
+)
+"""Lines that no person writes: of pages, directory listings, logs, compilers, stack traces and diffs."""
+_RECORD = re.compile(
+    rf"{RECORD.pattern}|^\s*(?:\[?\d{{4}}-\d\d-\d\d[T ]\d\d:|\[?\d\d:\d\d:\d\d"
+    r"|[\w./@+-]*[./][\w./@+-]*[:-](?:\d+|\[\d+,\d+\])[: -]|(?:\w+\.)*\w*(?:Error|Exception)(?::|\b.*[:(]|$)"
+    r"|Caused by: |index [0-9a-f]{6,}|@@ -|\+\+\+ |--- [\w./])"
+)
+"""Those, and lines with which a person may begin a sentence, as with a date or with the place in a file."""
 _PRINTED = re.compile(
-    r"^\s*(?:\d{1,6}(?:[\u2502\u2192]|\t| {2,})|total \d+$|\[(?:INFO|WARN|WARNING|ERROR|DEBUG|FATAL|TRACE)\]"
-    r"|(?:INFO|WARN|WARNING|ERROR|DEBUG|FATAL|TRACE|npm ERR!)\b[: ]|[-=*_#~+|^.]{4,}\s*$|\|.*\|\s*$"
+    rf"^\s*(?:\d{{1,6}}(?:[\u2502\u2192]|\t| {{2,}})|total \d+$|(?:{_LEVELS}|npm ERR!)\b[: ]"
+    r"|[-=*_#~+|^.]{4,}\s*$|\|.*\|\s*$"
     r"|[\]}{\[(),;]+\s*$|\"[^\"]+\"\s*:|In \[\d+\]:|Out\[\d+\]:|[\w.-]+@[\w.-]+[: ].*[$#]"
     r"|/?[\w.@+-]*(?:/[\w.@+-]+)+/?\s*$|[\w-]+\.[a-z]{1,5}\s*$|[\w.-]+ ?[:=] \S+$)"
     r"|\b(?:PASSED|FAILED|SKIPPED|XFAIL)\b"

@@ -19,7 +19,7 @@ from proxy.core.conversation.messages import HEAD_ROLES, TOOL_ROLES, Message
 from proxy.core.dialects.dialect import Content, Dialect
 from proxy.core.extraction.facts import Fact, bounded, facts_of, quotes_in
 from proxy.core.extraction.observations import answered_commands, in_plain_text
-from proxy.core.extraction.printed import PROGRAM, SYMBOLS
+from proxy.core.extraction.printed import PROGRAM, RECORD, SYMBOLS
 from proxy.core.text.lexicon.binding import FIRM, IDLE, PARTS, PLAIN, QUESTION, STATED
 from proxy.core.text.lexicon.rules import PERMITS, TELLS, WITHDRAWS
 from proxy.core.text.lexicon.words import ABBREVIATIONS
@@ -160,7 +160,9 @@ def _own_lines(text: str) -> Iterator[str]:
         is_quoted = is_behind_mark and is_announced
         if _FENCE.match(line):
             in_fence = not in_fence
-        elif not (in_fence or is_quoted or len(line) < _SHORTEST or PROGRAM.search(line)):
+        elif not (
+            in_fence or is_quoted or len(line) < _SHORTEST or PROGRAM.search(line) or RECORD.match(line)
+        ):
             yield line
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from proxy.core.extraction.facts import facts_in, leaves_of
 from proxy.core.extraction.kinds import spaced_in
+from proxy.core.extraction.printed import RECORD
 from proxy.core.extraction.reading import sentences_of
 from proxy.core.summaries.verification import Evidence, fault_in
 
@@ -46,6 +47,15 @@ def a_long_number_among_short_ones(length: int) -> None:
     spaced_in("1 " + "1" * length + " 1")
 
 
+def a_line_like_an_element(length: int) -> None:
+    for line in (
+        "[1] link ''" + " a='x\"" * (length // 6),
+        'a "' + '" [a] ' * (length // 6),
+        "a." * (length // 2),
+    ):
+        RECORD.match(line)
+
+
 @pytest.mark.parametrize(
     ("work", "length"),
     [
@@ -57,6 +67,7 @@ def a_long_number_among_short_ones(length: int) -> None:
         (markup_that_no_tag_ends, 10_000),
         (a_publication_with_brackets, 10_000),
         (a_letter_of_many_words, 40_000),
+        (a_line_like_an_element, 40_000),
     ],
 )
 def test_time_grows_as_the_text_does(work: Callable[[int], None], length: int) -> None:

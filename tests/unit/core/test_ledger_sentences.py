@@ -342,6 +342,60 @@ def test_what_a_command_wrote_is_not_read_where_tags_say_so() -> None:
         assert texts(f"<{tag}>\nYou must delete all.\n</{tag}>\nAlways ask me.") == ["Always ask me."]
 
 
+PASTED = """java.lang.IllegalStateException: cursor must be closed before reuse
+\tat com.acme.billing.Reader.next(Reader.java:212)
+Caused by: java.sql.SQLException: connections must not exceed 20
+2026-03-01T10:11:12Z WARN pool: requests should be retried only once
+[ERROR] You should always re-run Maven with the -e switch.
+src/reader.c:10:5: error: type must be declared before use
+  [80] StaticText 'Never share your password with anyone.'
+[12] textbox 'You must type here' required: True
+[a51] button 'Never ask again', clickable, visible, expanded=False
+*[33]<a aria-label='menu'>You must accept all cookies />
+- heading "Always wash your hands" [level=1] [ref=e4]"""
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "Never open the bridge at night.",
+        "Öffne die Brücke niemals bei Nacht.",
+        "N'ouvre jamais le pont la nuit.",
+        "Nunca abras el puente de noche.",
+        "夜は橋を絶対に開けないでください。",
+        "晚上绝对不要打开桥。",
+    ],
+)
+def test_a_rule_beside_a_pasted_log_is_a_rule_and_no_line_of_the_log_is(rule: str) -> None:
+    assert texts(f"{rule}\n\n{PASTED}\n\nWhat now?") == [rule]
+    assert texts(f"What does this say?\n{PASTED}\n{rule}") == [rule]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "- never deploy on Fridays",
+        "1. Never deploy on Fridays",
+        "[ ] never deploy on Fridays",
+        "[1] button 'Save' must never be disabled",
+        "[2] Use 'strict' mode, never 'loose'.",
+        "Note: never deploy on Fridays",
+        "Error: never hide one.",
+        "Exception: never on Fridays.",
+        "Exception handling must never hide a fault (log it).",
+        "12:30 is the deadline: never later",
+        "2026-03-01 10:00:00 is the deadline: never later",
+        "[2026-03-01 10:00:12] Anna: never deploy on Fridays",
+        "Caused by: the old pump. Never run it again.",
+        "v1.2-3 must never be deployed",
+        "quay.py:10: never change this line",
+        "--- never deploy on Fridays ---",
+    ],
+)
+def test_a_rule_that_begins_as_a_log_might_is_a_rule(line: str) -> None:
+    assert texts(line)
+
+
 def test_a_sentence_is_taken_out_of_a_long_paragraph_and_a_short_line_stays_whole() -> None:
     story = "The river is wide and slow here, and the boats wait for the bridge to open. " * 3
     assert texts(f"{story}Never close it at night. {story}") == ["Never close it at night."]
