@@ -9,11 +9,11 @@ import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from itertools import islice
-from typing import Self
+from typing import NamedTuple, Self
 
 from proxy.core.conversation.messages import HEAD_ROLES, Message
 from proxy.core.dialects.dialect import Call, Content, Size
-from proxy.core.extraction.printed import Lines, Run
+from proxy.core.extraction.printed import Lines, Run, is_sure, label_of
 from proxy.core.lazy import lazy
 from proxy.core.text.lexicon.words import COMMANDS
 
@@ -81,11 +81,12 @@ _lines_of = lru_cache(16)(Lines)
 class Observation(Content):
     """A user message with the output of a command, read as a tool result.
 
-    Other text beside the output is a piece of its own, and the user's.
+    Other text beside the output is a piece of its own, and the user's, unless all of it is output.
     """
 
-    def __init__(self, content: Content) -> None:
+    def __init__(self, content: Content, *, is_whole: bool = False) -> None:
         self._content = content
+        self._is_whole = is_whole
         self.role = "tool"
         self.result_of: Sequence[str] = ("",)
         self.parts = content.parts
@@ -93,7 +94,10 @@ class Observation(Content):
     @lazy
     def _texts(self) -> list[list[Run]]:
         """The runs of each text of the message."""
-        return [[*_lines_of(text).runs] for text in self._content.texts()]
+        texts = self._content.texts()
+        if self._is_whole:
+            return [[Run(is_output=True, text=text)] for text in texts]
+        return [[*_lines_of(text).runs] for text in texts]
 
     @property
     def _sides(self) -> tuple[str, str]:
@@ -104,9 +108,12 @@ class Observation(Content):
         )
         return output, beside
 
+    def _of(self, content: Content) -> Self:
+        return type(self)(content, is_whole=self._is_whole)
+
     @property
     def exact(self) -> Self:
-        return self if self._content.is_exact else type(self)(self._content.exact)
+        return self if self._content.is_exact else self._of(self._content.exact)
 
     def texts(self) -> list[str]:
         """The runs of both sides separately, so that clipping the output spares the text beside it."""
@@ -115,17 +122,17 @@ class Observation(Content):
     def with_texts(self, texts: Sequence[str]) -> Self:
         left = iter(texts)
         joined = ["\n".join(islice(left, len(runs))) for runs in self._texts]
-        return type(self)(self._content.with_texts(joined))
+        return self._of(self._content.with_texts(joined))
 
     def with_text(self, text: str) -> Self:
-        return type(self)(self._content.with_text(text))
+        return self._of(self._content.with_text(text))
 
     def written(self) -> bytes:
         return self._content.written()
 
     def without_pictures(self, line: Callable[[Size | None], str]) -> Self | None:
         left = self._content.without_pictures(line)
-        return None if left is None else type(self)(left)
+        return None if left is None else self._of(left)
 
     def shown_tokens(self, model: str) -> int:
         return self._content.shown_tokens(model)
@@ -151,50 +158,108 @@ def _is_output(content: Content, is_in_rhythm: Callable[[], bool]) -> bool:
     return is_output and (is_framed or is_in_rhythm())
 
 
-def in_plain_text(content: Content) -> Content:
+def in_plain_text(content: Content, *, is_whole: bool = False) -> Content:
     """Read a message as an observation if it is the user's, else as a command."""
-    return Observation(content) if content.role == "user" else Command(content)
+    return Observation(content, is_whole=is_whole) if content.role == "user" else Command(content)
 
 
 # --- the rhythm of a session ---
 
 _RHYTHM = 4
-"""Number of newest assistant messages of which at most one may lack a command."""
+"""Number of newest assistant messages of which at most one may lack a command, or the answer's label."""
+
+
+class Answered(NamedTuple):
+    """The command that a message gives, or that it brings the output of."""
+
+    command: str
+    """"" for a tool call, which is no text."""
+    is_whole: bool = False
+    """Of an observation: whether all of it is output, as the rhythm says."""
+
+
+class _Rhythm:
+    """Whether the assistant's newest messages give commands, and how the user's messages after them begin."""
+
+    def __init__(self, messages: Sequence[Message], content: Callable[[int], Content]) -> None:
+        self._messages = messages
+        self._content = content
+        self._commands: dict[int, str] = {}
+
+    def command_at(self, place: int) -> str:
+        """The command in plain text of the assistant's message there."""
+        if place not in self._commands:
+            self._commands[place] = command_in(self._content(place).text)
+        return self._commands[place]
+
+    def has_commands(self, place: int) -> bool:
+        """Whether the newest messages up to there give commands."""
+        newest = [*map(self._gives_command, self._newest(place))]
+        return newest.count(False) <= (len(newest) == _RHYTHM)
+
+    def has_label(self, place: int, label: str) -> bool:
+        """Whether the answers to the commands before the newest one up to there begin with a label.
+
+        Where none was answered yet, the command must be under a label itself, as the answer is.
+        """
+        now, *earlier = self._newest(place)
+        answers = [self._answer(at) for at in earlier if self._gives_command(at)]
+        begin = [
+            label_of(self._content(at).text) == label for at in answers if self._messages[at].role == "user"
+        ]
+        if not begin:
+            return is_sure(label) and _LABELLED.match(self.command_at(now)) is not None
+        least = 1 if is_sure(label) else 2
+        return begin.count(True) >= least and begin.count(False) <= (len(begin) == _RHYTHM - 1)
+
+    def _newest(self, place: int) -> list[int]:
+        assistants = (at for at in range(place, -1, -1) if self._messages[at].role == "assistant")
+        return [*islice(assistants, _RHYTHM)]
+
+    def _gives_command(self, place: int) -> bool:
+        return bool(self._messages[place].calls or self.command_at(place))
+
+    def _answer(self, place: int) -> int:
+        """Position of the next message behind the one there and behind its tool results."""
+        after = range(place + 1, len(self._messages))
+        return next(
+            at for at in after if not (self._messages[at].is_result or self._messages[at].role in HEAD_ROLES)
+        )
 
 
 def answered_commands(
     messages: Sequence[Message], content: Callable[[int], Content], first: int = 0
-) -> dict[int, str]:
+) -> dict[int, Answered]:
     """Commands and observations from ``first`` on: for the position of either, the command.
 
     ``content`` decodes a message; of the messages before ``first`` only the few newest are read.
     """
-    commands: dict[int, str] = {}
-    found: dict[int, str] = {}
-
-    def command_at(place: int) -> str:
-        if place not in commands:
-            commands[place] = command_in(content(place).text)
-        return commands[place]
-
-    def is_in_rhythm(place: int) -> bool:
-        assistants = (at for at in range(place, -1, -1) if messages[at].role == "assistant")
-        newest = [bool(messages[at].calls or command_at(at)) for at in islice(assistants, _RHYTHM)]
-        return newest.count(False) <= (len(newest) == _RHYTHM)
-
+    found: dict[int, Answered] = {}
+    rhythm = _Rhythm(messages, content)
     before = next((at for at in range(first - 1, -1, -1) if messages[at].role not in HEAD_ROLES), None)
     for place in range(first, len(messages)):
         message = messages[place]
         if message.role in HEAD_ROLES:
             continue
-        if (
-            message.role == "user"
-            and not message.result_of
-            and before is not None
-            and messages[before].is_final
-        ):
-            command = command_at(before)
-            if command and _is_output(content(place), partial(is_in_rhythm, before)):
-                found[before] = found[place] = command
+        if message.role == "user" and not message.result_of and before is not None:
+            command = rhythm.command_at(before) if messages[before].is_final else ""
+            if command or messages[before].is_result:
+                said = content(place)
+                is_whole = _is_whole(said, rhythm, before)
+                if is_whole or (command and _is_output(said, partial(rhythm.has_commands, before))):
+                    found[place] = Answered(command, is_whole)
+            if command and place in found:
+                found[before] = Answered(command)
         before = place
     return found
+
+
+def _is_whole(content: Content, rhythm: _Rhythm, before: int) -> bool:
+    """Whether a message is output as a whole: it has one text, which begins as those before it."""
+    texts = content.texts()
+    return (
+        len(texts) == 1
+        and _lines_of(texts[0]).is_undivided
+        and rhythm.has_commands(before)
+        and rhythm.has_label(before, label_of(texts[0]))
+    )

@@ -134,9 +134,25 @@ _END = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 """Prompts, and status lines of terminals and editors."""
+_HEADING = re.compile(r"\s*([^\n:\uff1a]{1,80})")
+"""How a text begins: its first line, up to a colon."""
 _READ = 200_000
 """Characters above which only the frames of a text are examined."""
 _BLANK = re.compile(r"\n[ \t\r]*\n")
+
+
+def label_of(text: str) -> str:
+    """The label with which a text begins; without one how its first line begins."""
+    found = _LABEL.match(text)
+    if found is None or not found["label"]:
+        found = _HEADING.match(text)
+        return found[1].strip().casefold() if found else ""
+    return found["label"].casefold()
+
+
+def is_sure(label: str) -> bool:
+    """Whether only output has this label."""
+    return _SURE.fullmatch(label) is not None
 
 
 class Run(NamedTuple):
@@ -167,6 +183,25 @@ class Lines:
     def marked(self) -> int:
         """How much of that a program wrote."""
         return sum(len(line.strip()) for line in compress(self._lines, self._marked))
+
+    @property
+    def is_undivided(self) -> bool:
+        """Whether it may be output as a whole, by all but how it begins.
+
+        Behind a sure label come no prompt and no other such label; behind another heading most is printed,
+        no line is a sentence, and no paragraph of another kind follows.
+        """
+        if is_sure(label_of(self._text)):
+            labels = [
+                each for each in _LABEL.finditer(self._text) if each["label"] and is_sure(each["label"])
+            ]
+            return len(labels) == 1 and _END.search(self._text) is None
+        if self.is_framed or 2 * self.marked < self.size:
+            return False
+        rest = compress(self._lines[1:], (not marked for marked in self._marked[1:]))
+        last = max(compress(range(len(self._lines)), self._marked), default=0)
+        is_followed = _BLANK.search("\n".join(self._lines[last:]).rstrip()) is not None
+        return not is_followed and _SENTENCE not in map(_kind, rest)
 
     @property
     def runs(self) -> Iterator[Run]:

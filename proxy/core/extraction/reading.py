@@ -204,6 +204,8 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
     """Whether it is a user's or system's message with nothing but explicit rules: a rule, and no request."""
     is_in_plain_text: bool = False
     """Whether it is a command in plain text, or an observation."""
+    is_whole: bool = False
+    """Whether it is an observation and output as a whole."""
 
     @property
     def crowd(self) -> int:
@@ -211,10 +213,11 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
         return sum([len(facts) for _, facts in self.facts])
 
 
-Address = tuple[Dialect, bytes, tuple[str, ...]]
+Address = tuple[Dialect, bytes, tuple[str, ...], bool]
 """Cache key of a message: its dialect, the digest of its bytes, and the call that each result answers.
 
-For a command in plain text and for an observation, the command takes the place of the call.
+For a command in plain text and for an observation, the command takes the place of the call. Last comes
+whether an observation is output as a whole.
 """
 
 
@@ -230,7 +233,7 @@ class Readings:
         """The reading of a message; ``content`` is called only if it is not cached."""
         found = self._readings.get(address)
         if found is None:
-            found = self._readings[address] = read(content(), address[2])
+            found = self._readings[address] = read(content(), *address[2:])
             self._held += _size(found)
             if self._held > self._most:
                 # Threads may drop the older half at once: each step is atomic, and none must be exact.
@@ -289,10 +292,10 @@ class Read:
                 self.in_plain_text.add(place)
 
 
-def read(content: Content, called: Sequence[str] = ()) -> Reading:
-    """Read a message; ``called`` has the call of each result in it."""
+def read(content: Content, called: Sequence[str] = (), is_whole: bool = False) -> Reading:  # noqa: FBT001, FBT002
+    """Read a message; ``called`` has the call of each result in it, ``is_whole`` is of an observation."""
     is_in_plain_text = bool(called) and not content.result_of
-    pieces = (in_plain_text(content) if is_in_plain_text else content).pieces()
+    pieces = (in_plain_text(content, is_whole=is_whole) if is_in_plain_text else content).pieces()
     beside = [""] * (len(pieces) - len(called))
     each = list(map(_read, pieces, [*called, *beside]))
     if len(each) == 1 and not is_in_plain_text:
@@ -302,6 +305,7 @@ def read(content: Content, called: Sequence[str] = ()) -> Reading:
         tuple(sentence for reading in each for sentence in reading.sentences),
         each[-1].is_rule,
         is_in_plain_text,
+        is_whole,
     )
 
 
@@ -346,11 +350,13 @@ def addresses_of(
             called = content(place).calls
             calls.update({call: _called(name, arguments) for call, name, arguments in called})
         answered = tuple([calls.get(call, "") for call in message.result_of])
+        is_whole = False
         if place in commands:
-            answered = (_called("", commands[place]),)
+            command, is_whole = commands[place]
+            answered = (_called("", command),)
         raw = raws[place]
         digest = raw if len(raw) <= _TINY else hashlib.blake2b(raw, digest_size=16).digest()
-        yield dialect, digest, answered
+        yield dialect, digest, answered, is_whole
 
 
 def _called(name: str, arguments: str) -> str:

@@ -89,7 +89,7 @@ def utterances_of(
     for place in range(len(chain)):
         content = chain.content(place)
         if place in commands:
-            content = in_plain_text(content)
+            content = in_plain_text(content, is_whole=commands[place].is_whole)
         person = people[place] if people else ""
         said = reader.own(content, person, is_served=chain.hashes[place] in served)
         if may_be_quoted(place):

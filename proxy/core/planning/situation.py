@@ -123,7 +123,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
         answered = {
             place
             for place in found[: bisect_left(found, len(self.chain))]
-            if place - 1 in self._in_plain_text
+            if (place - 1 in self._in_plain_text or self.chain.messages[place - 1].is_result)
             and place < units[-1].start
             and plan.covers(place - 1) == plan.covers(place)
         }
@@ -221,7 +221,8 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
             return self._decoded(position)
         found = self.read.plain_text.get(position)
         if found is None:
-            found = self.read.plain_text[position] = in_plain_text(self._decoded(position))
+            found = in_plain_text(self._decoded(position), is_whole=self.read.readings[position].is_whole)
+            self.read.plain_text[position] = found
         return found
 
     def _decoded(self, position: int) -> Content:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol
 from proxy.core.conversation.messages import TOOL_ROLES
 from proxy.core.conversation.retention import Classes
 from proxy.core.conversation.units import joined
+from proxy.core.dialects.dialect import Content
 from proxy.core.extraction.observations import answered_commands, in_plain_text
 from proxy.core.formats.json import as_mapping, text_or_empty
 from proxy.core.lazy import lazy
@@ -126,11 +127,17 @@ def classes_of(chain: Chain, rules: Sequence[Retention]) -> Classes:
     content = chain.content
     commands = answered_commands(chain.messages, content) if rules else {}
     observations = [place for place in commands if chain.messages[place].role == "user"]
+
+    def read(place: int) -> Content:
+        if place not in commands:
+            return content(place)
+        return in_plain_text(content(place), is_whole=commands[place].is_whole)
+
     return Classes(
         rules,
         chain.messages,
         joined(chain.units, observations),
-        lambda place: in_plain_text(content(place)) if place in commands else content(place),
+        read,
         lambda place: "tool" if place in observations else chain.messages[place].role,
     )
 
