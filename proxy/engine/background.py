@@ -103,6 +103,11 @@ class Lease:
             renewing.cancel()
         return renewing is not None
 
+    async def hold(self, seconds: float) -> None:
+        """Have it for ``seconds`` more, so that nobody does the work again. Raises StoreUnavailable."""
+        if self.end():
+            await self._claim(self.token, seconds)
+
     async def give_up(self) -> None:
         """Let another worker do the work; no effect once it has ended."""
         if self.end():

@@ -103,6 +103,10 @@ class MemoryStore(Protocol):
         """Return the scopes of the channels that belong to this workspace."""
         ...
 
+    async def workspace_of(self, channel: Scope) -> str:
+        """Return the tag of a channel's workspace, also if the channel cannot be read; empty without one."""
+        ...
+
     async def scopes(self, most: int) -> Sequence[Scope]:
         """Return at most ``most`` scopes, last changed first. Some of them may have ended since."""
         ...

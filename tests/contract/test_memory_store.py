@@ -180,7 +180,10 @@ class TestScopes:
         await written(memories, OTHER, about=ABOUT)
         await written(memories, Scope(ScopeKind.CHANNEL, "c3"), about=ALONE)
         assert sorted(await memories.channels(WORKSPACE)) == [CHANNEL, OTHER]
+        assert [await memories.workspace_of(each) for each in (CHANNEL, OTHER)] == [WORKSPACE.tag] * 2
+        assert await memories.workspace_of(Scope(ScopeKind.CHANNEL, "c3")) == ""
         await memories.forget(OTHER)
+        assert await memories.workspace_of(OTHER) == ""
         assert list(await memories.channels(WORKSPACE)) == [CHANNEL]
 
     async def test_the_scope_of_a_thread_ends_with_its_time(

@@ -46,6 +46,7 @@ CALLS: dict[str, Call] = {
     "thread": lambda store: store.memories.thread(CHANNEL, ONE),
     "threads": lambda store: store.memories.threads(CHANNEL, 9),
     "channels": lambda store: store.memories.channels(WORKSPACE),
+    "workspace_of": lambda store: store.memories.workspace_of(CHANNEL),
     "scopes": lambda store: store.memories.scopes(9),
     "forget": lambda store: store.memories.forget(CHANNEL),
     "unlist": lambda store: store.memories.unlist(CHANNEL),

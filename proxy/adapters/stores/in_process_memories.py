@@ -158,6 +158,10 @@ class InProcessMemories:
     async def channels(self, workspace: Scope) -> Sequence[Scope]:
         return [each.scope for each in self._living() if each.about and each.about.workspace == workspace.tag]
 
+    async def workspace_of(self, channel: Scope) -> str:
+        about = self._read(channel).about
+        return about.workspace if about else ""
+
     async def scopes(self, most: int) -> Sequence[Scope]:
         return [each.scope for each in self._living()][:most]
 

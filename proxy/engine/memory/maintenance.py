@@ -1,14 +1,15 @@
 """The daily run: maintain every scope, read threads left unread, write texts of channels and workspaces.
 
 Each scope is maintained once a day, by the first worker that takes its lease in the store: at the time of
-day that its policy says, else after the next start. Calls to a model use the operator's key; without one they
+day that its policy says, else after the next start. What a worker was at when it died, the next one that
+looks does instead. Calls to a model use the operator's key; without one they
 wait for the tenant's next request in that scope, whose credentials are held in memory only. A scope that
 fails is logged, and the run goes on.
 """
 
 import asyncio
-import secrets
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -26,17 +27,18 @@ from proxy.engine.foreground import Credentials
 from proxy.engine.intake.homes import MemoryHome
 from proxy.engine.memory.model import ModelAccess, logged_failure
 from proxy.engine.memory.scope_cache import CachedScope
-from proxy.engine.memory.writer import MemoryWriter, claimed
+from proxy.engine.memory.writer import MemoryWriter, claimed, done_once
 from proxy.engine.models.asking import Caller
 from proxy.errors import StoreUnavailable
-from proxy.ports import Changes
+from proxy.ports import Changes, UnreadableRecord
 from proxy.ports.memory_store import THREADS
 from proxy.telemetry import log_event, log_fault, log_warning
 
 _MOST = 100_000
 """Most scopes of one run, those that were changed last."""
 _THREADS = 2_000
-_DAY = 86_400.0
+_KEPT = 2 * 86_400.0
+"""Seconds for which it is known that what was due on one day is done."""
 T = TypeVar("T")
 
 
@@ -209,60 +211,79 @@ class Maintenance:
         async def make_up() -> None:
             with logged_failure("a memory was not maintained"):
                 copy = await self.writer.scopes.remembered(home.scope)
-                is_ours = copy.version and await self._is_first(home.scope, f"made up {day}")
-                if is_ours and copy.about is not None:
-                    await self._maintain(home.scope, copy.about, access, before=last)
+                if not copy.version or copy.about is None:
+                    return
+                store, work = self.writer.scopes.store, f"made up {day}"
+                async with done_once(store, home.scope, work, _KEPT) as is_ours:
+                    if is_ours:
+                        await self._maintain(home.scope, copy.about, access, before=last)
 
         self.background.run(make_up(), is_needed=False)
 
     # --- what ---
+
+    async def listed(self) -> Sequence[Scope]:
+        """Return the scopes of a run. Raises StoreUnavailable."""
+        return await self.writer.scopes.store.scopes(_MOST)
 
     async def run(
         self,
         is_meant: Callable[[Policy], bool] = lambda _: True,
         due: str = "",
         on_progress: Callable[[Maintained], None] = lambda _: None,
+        scopes: Sequence[Scope] | None = None,
     ) -> Maintained:
-        """Maintain the scopes of the policies for which ``is_meant`` is true.
+        """Maintain the scopes of the policies for which ``is_meant`` is true, and write workspaces' texts.
 
         ``due`` names the moment at which the run was due: scopes that a worker has claimed for it are
-        skipped unread, so that each is maintained once. Raises StoreUnavailable.
+        skipped unread, so that each is maintained once. ``scopes`` are the listed ones if the caller has
+        them. Raises StoreUnavailable.
         """
-        done, workspaces = Maintained(), dict[str, Scope]()
-        scopes = await self.writer.scopes.store.scopes(_MOST)
-        done.of = len(scopes)
+        scopes = await self.listed() if scopes is None else scopes
+        done, workspaces = Maintained(of=len(scopes)), dict[str, Scope]()
         on_progress(done)
         for scope in scopes:
-            if due and not await self._is_first(scope, f"daily {due}"):
-                continue
-            about = (await self.writer.scopes.remembered(scope)).about
-            if about is None:
-                await self.writer.scopes.store.unlist(scope)
-            elif is_meant(self.policies().named_or_default(about.policy)):
-                if about.workspace:
-                    workspaces[about.workspace] = Scope(ScopeKind.WORKSPACE, about.workspace)
-                done.add(await self._safely(scope, about))
+            try:
+                if scope.kind is ScopeKind.CHANNEL:  # a skipped one, too: who claimed it may have died since
+                    tag = await self.writer.scopes.store.workspace_of(scope)
+                    workspaces |= {tag: Scope(ScopeKind.WORKSPACE, tag)} if tag else {}
+                async with self._due(scope, f"daily {due}" if due else "") as is_ours:
+                    if not is_ours:
+                        continue
+                    done.add(await self._safely(scope, is_meant))
+            except UnreadableRecord as error:
+                log_warning("a memory was not maintained", why=error.message, scope=scope.tag)
+                done.failed += 1
             done.scopes += 1
             on_progress(done)
         for scope in workspaces.values():
-            await self._workspace(scope, due)
+            done.failed += not await self._workspace(scope, is_meant, due)
         if done.scopes or not due:
             log_event("memories were maintained", **msgspec.structs.asdict(done))
         return done
 
-    async def _safely(self, scope: Scope, about: About) -> Maintained:
+    def _due(self, scope: Scope, work: str) -> AbstractAsyncContextManager[bool]:
+        """Claim work that is due once; without a name anybody may do it."""
+        if not work:
+            return nullcontext(enter_result=True)
+        return done_once(self.writer.scopes.store, scope, work, _KEPT)
+
+    async def _safely(self, scope: Scope, is_meant: Callable[[Policy], bool]) -> Maintained:
+        """Maintain a scope if its policy is meant. Raises StoreUnavailable if the scope cannot be read."""
+        about = (await self.writer.scopes.remembered(scope)).about
+        if about is None:
+            await self.writer.scopes.store.unlist(scope)
+            return Maintained()
+        if not is_meant(self.policies().named_or_default(about.policy)):
+            return Maintained()
         try:
-            with logged_failure("a memory was not maintained"):
+            with logged_failure("a memory was not maintained", scope=scope.tag):
                 async with claimed(self.writer.scopes.store, scope, "maintain") as is_ours:
                     access = self._operator(about)
                     return await self._maintain(scope, about, access) if is_ours else Maintained()
         except Exception as error:  # noqa: BLE001 - one scope's fault is not the others'
             log_fault("a memory was not maintained", error)
         return Maintained(failed=1)
-
-    async def _is_first(self, scope: Scope, work: str) -> bool:
-        """Whether this worker is the first to claim work that is due on one day."""
-        return await self.writer.scopes.store.claim_work(scope, work, secrets.token_hex(8), 2 * _DAY)
 
     async def _maintain(
         self, scope: Scope, about: About, access: ModelAccess | None, before: float | None = None
@@ -293,15 +314,18 @@ class Maintenance:
             await self.writer.channel(home, access)
         return count
 
-    async def _workspace(self, scope: Scope, due: str) -> None:
-        with logged_failure("a workspace was not maintained"):
-            if due and not await self._is_first(scope, f"workspace {due}"):
-                return
-            channels = await self.writer.scopes.store.channels(scope)
-            abouts = [(await self.writer.scopes.remembered(each)).about for each in channels]
-            access = next((self._operator(each) for each in abouts if each is not None), None)
-            if access is not None:
-                await self.writer.workspace(scope, access)
+    async def _workspace(self, scope: Scope, is_meant: Callable[[Policy], bool], due: str) -> bool:
+        """Write a workspace's texts if a channel's policy is meant; return False if that fails."""
+        with logged_failure("a workspace was not maintained", scope=scope.tag):
+            async with self._due(scope, f"workspace {due}" if due else "") as is_ours:
+                below = await self.writer.below(scope) if is_ours else []
+                abouts = [each.about for each in below if each.about is not None]
+                meant = (each for each in abouts if is_meant(self.policies().named_or_default(each.policy)))
+                access = next(map(self._operator, meant), None)
+                if access is not None:
+                    await self.writer.workspace(scope, access)
+            return True
+        return False
 
     def _operator(self, about: About) -> ModelAccess | None:
         policy = self.policies().named_or_default(about.policy)

@@ -8,7 +8,7 @@ something of its scope was forgotten meanwhile, of which it may tell; the next r
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -26,7 +26,7 @@ from proxy.engine.memory.conversations import Conversation, Conversations
 from proxy.engine.memory.model import MemoryModel, ModelAccess, logged_failure, pieces_of
 from proxy.engine.memory.reader import digest_of
 from proxy.engine.memory.scope_cache import CachedScope, ScopeCache
-from proxy.ports import NAMED, Changes, Clock, MemoryStore, SessionKey, TokenCounter
+from proxy.ports import NAMED, Changes, Clock, MemoryStore, SessionKey, TokenCounter, UnreadableRecord
 
 LONG, SHORT = True, False
 """Names for the values of :attr:`TextRequest.is_long`."""
@@ -37,6 +37,27 @@ _BESIDE, _TELLING = 20, 12
 message that it repeats."""
 _MOST_THREADS = 200
 """Most threads that one run of a channel reads, the newest first."""
+
+
+@asynccontextmanager
+async def done_once(store: MemoryStore, scope: Scope, work: str, kept: float) -> AsyncGenerator[bool]:
+    """Claim ``work`` that nobody is to do again for ``kept`` seconds; yields whether nobody has claimed it.
+
+    It counts as done at the end of the context. If that fails, or the worker dies, others may do it. Raises
+    StoreUnavailable.
+    """
+    claim = partial(store.claim_work, scope, work)
+    lease = Lease(claim, partial(store.release_work, scope, work))
+    # Asked for as long as others may have it: of a lease that ends much later than one's own the store
+    # believes that a clock was set back. Then it is cut to what a dead worker may have.
+    if not (await claim(lease.token, kept) and await lease.take()):
+        yield False
+        return
+    try:
+        yield True
+        await lease.hold(kept)
+    finally:
+        await lease.give_up()
 
 
 @asynccontextmanager
@@ -190,17 +211,16 @@ class MemoryWriter:
         async with claimed(self.scopes.store, scope, "workspace") as is_ours:
             if not is_ours:
                 return
-            names = await self.scopes.store.channels(scope)
             copy = await self.scopes.remembered(scope)
             if copy.about is None:  # forgetting marks this record, so it is made before the texts are read
-                below = [await self.scopes.remembered(each) for each in names]
+                below = await self.below(scope)
                 about = next((each.about for each in below if each.about and each.texts.updated), None)
                 if about is None:
                     return
                 own = replace(about, name=about.workspace_name, workspace="", workspace_name="")
                 made = Changes(about=own)
                 copy = await self.scopes.change(scope, lambda copy: None if copy.about else made)
-            channels = [(await self.scopes.remembered(each)).texts for each in names]
+            channels = [each.texts for each in await self.below(scope)]
             if not any(each.updated > copy.texts.updated for each in channels):
                 return
             long_lines = [line for each in channels for line in lines_of_text(each.long)]
@@ -212,6 +232,14 @@ class MemoryWriter:
             long, short = [await self._text(access, each) for each in wanted]
             texts = self._after(copy.texts, long, short, copy.texts.read_up_to)
             await self._write_texts(scope, copy, texts)
+
+    async def below(self, workspace: Scope) -> list[CachedScope]:
+        """Return the channels of a workspace; one that cannot be read keeps nothing of the others from it."""
+        found = list[CachedScope]()
+        for each in await self.scopes.store.channels(workspace):
+            with suppress(UnreadableRecord):
+                found.append(await self.scopes.remembered(each))
+        return found
 
     def _after(self, before: Texts, long: str | None, short: str | None, read_up_to: float) -> Texts:
         """Return a scope's texts with the new ones put in; where one is None, the old one stays.

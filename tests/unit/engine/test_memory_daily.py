@@ -13,13 +13,14 @@ from msgspec.structs import replace
 from proxy.adapters.stores.in_process_memories import InProcessMemories
 from proxy.core.memory.records import About, ArchiveReason, EventKind, Scope, ScopeKind, Texts
 from proxy.core.policy.sections import Memory as Rules
+from proxy.engine.background import LEASE
 from proxy.engine.intake.homes import MemoryHome
 from proxy.engine.memory.maintenance import ScopeMaintenance, last_at
 from proxy.errors import StoreUnavailable
 from tests.support.daily import KEY, OPERATOR, PERSON, WORKSPACE, YEAR, Place, reading, said
-from tests.support.memories import DAY, NOW, an_item
+from tests.support.memories import DAY, NOW, PartlyUnread, an_item
 from tests.support.remembering import ALLERGIC, COMPRESSING, LIVES, OSLO, TEXTS, RememberingModel, note
-from tests.support.servers import eventually, until
+from tests.support.servers import PATIENCE, Exchange, eventually, until
 from tests.support.stores import HandClock
 from tests.support.upstreams import JSON, plainly
 
@@ -186,6 +187,77 @@ async def test_a_workspace_is_written_from_the_texts_of_its_channels_alone(model
     asked = len(model.asked_for_texts)
     await place.process().run()
     assert len(model.asked_for_texts) == asked  # nothing is new
+
+
+CHANNELS = [Scope(ScopeKind.CHANNEL, name) for name in ("one", "two")]
+
+
+async def channels_in_a_workspace(place: Place) -> None:
+    for each in CHANNELS:
+        texts = Texts(long=f"- They built bridge {each.tag}.", short="- They paint.", updated=NOW)
+        await place.know(scope=each, texts=texts, workspace=WORKSPACE.tag, workspace_name="acme")
+
+
+@pytest.mark.parametrize("due", ["", "2027-01-01 03:00"])
+@pytest.mark.parametrize("unread", [PERSON, CHANNELS[0]])
+async def test_a_memory_that_cannot_be_read_fails_alone(
+    model: RememberingModel, due: str, unread: Scope
+) -> None:
+    place = Place(model, credentials=OPERATOR)
+    memories = place.memories = PartlyUnread(place.clock)
+    await channels_in_a_workspace(place)
+    await place.know(an_item())
+    memories.unread = (unread,)
+    done = await place.process().run(due=due)
+    assert (done.scopes, done.of, done.failed) == (3, 3, 1)
+    assert "bridge two" in (await place.memories.remembered(WORKSPACE)).texts.long
+
+
+async def test_what_a_killed_server_was_at_another_does_on_the_same_day(model: RememberingModel) -> None:
+    place, due = Place(model, credentials=OPERATOR), "2027-01-01 03:00"
+    await place.know(an_item(LONG, id="boat"))
+    place.clock.time += YEAR
+    async with _killed_in(place, due, COMPRESSING):
+        assert (await place.process().run(due=due)).archived == 0  # it may be alive
+        place.clock.time += LEASE + 1.0
+        assert (await place.process().run(due=due)).archived == 1
+        assert (await place.process().run(due=due)).scopes == 0
+
+
+async def test_a_workspace_is_written_though_its_channels_were_done_by_a_server_that_was_killed(
+    model: RememberingModel,
+) -> None:
+    place, due = Place(model, credentials=OPERATOR), "2027-01-01 03:00"
+    await channels_in_a_workspace(place)
+    async with _killed_in(place, due, TEXTS):
+        place.clock.time += LEASE + 1.0
+        done = await place.process().run(due=due)
+        assert done.of - done.scopes == len(CHANNELS)
+        assert "bridge two" in (await place.memories.remembered(WORKSPACE)).texts.long
+
+
+async def test_a_workspace_is_written_at_the_time_of_its_channels_policy(model: RememberingModel) -> None:
+    place = Place(model, credentials=OPERATOR)
+    await channels_in_a_workspace(place)
+    await place.process().run(lambda _: False, "2027-01-01 03:00")
+    assert model.asked_for_texts == []
+
+
+@asynccontextmanager
+async def _killed_in(place: Place, due: str, task: str) -> AsyncGenerator[None]:
+    """Within the block a server is dead that has set the model such a task in its daily run."""
+    asked = asyncio.Event()
+
+    async def hang(exchange: Exchange) -> None:
+        asked.set()
+        await exchange.gone()
+
+    place.model.answers[task] = hang
+    running = asyncio.create_task(place.process().run(due=due))
+    await asyncio.wait_for(asked.wait(), PATIENCE)
+    place.model.answers.clear()
+    yield
+    running.cancel()
 
 
 async def test_the_scope_of_a_session_lives_no_longer_for_being_maintained(model: RememberingModel) -> None:

@@ -157,6 +157,9 @@ class RedisMemories:
         tags: set[bytes] = await self._ask(workspace, "SMEMBERS", keys.CHANNELS)
         return [Scope(ScopeKind.CHANNEL, tag) for tag in sorted(map(_text, tags))]
 
+    async def workspace_of(self, channel: Scope) -> str:
+        return _text(await self._ask(channel, "HGET", "", "workspace") or b"")
+
     async def scopes(self, most: int) -> Sequence[Scope]:
         name, last = keys.session(keys.INDEX), max(0, most - 1)
         found: list[bytes] = await self._connection.ask("memory", "ZRANGE", name, 0, last, "REV")
@@ -209,12 +212,12 @@ class RedisMemories:
     async def move(self, former: str, scope: Scope, tenant: str, workspace: str = "") -> bool:
         before = Scope(scope.kind, former)
         about = {"tenant": tenant, "workspace": workspace, "former": former}
-        was_in: bytes | None = await self._ask(before, "HGET", "", "workspace")
+        was_in = await self.workspace_of(before)
         is_moved = await self._migration.move_scope(former, scope.tag, about)
         if is_moved:
             left: int = await self._ask(scope, "PTTL", "")
             await self._enter(scope, max(0, left), workspace)
-            await self._enter(before, 0, _text(was_in or b""), is_there=False)
+            await self._enter(before, 0, was_in, is_there=False)
         return is_moved
 
     async def claim_work(self, scope: Scope, work: str, token: str, lease: float) -> bool:
