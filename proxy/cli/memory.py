@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 
@@ -11,7 +12,7 @@ from rich.console import RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from proxy.cli.client import AdminApi, Json, add_server_option
-from proxy.cli.sessions import export
+from proxy.cli.sessions import export, not_shown
 from proxy.cli.terminal import (
     CommandError,
     UsageError,
@@ -77,14 +78,17 @@ def run(args: argparse.Namespace) -> int:
     with AdminApi.of(args) as api:
         if args.verb == "export":
             every = {"k": str(EVERY)}
-            names = [args.scope] if args.scope else [each["id"] for each in api.memory(every)["scopes"]]
+            listed: Json = {} if args.scope else api.memory(every)
+            names = [args.scope] if args.scope else [each["id"] for each in listed["scopes"]]
             found = (api.memory({"scope": name, **every}) for name in names)
             lines = (dumps({**each["scopes"][0], "items": each["items"]}) + b"\n" for each in found)
             export(b"".join(lines), args.output)
-        else:
-            answer = _answer(args, api)
-            tell(args, answer, _shown(args.verb, answer), wraps=args.verb not in ("list", "search"))
-    return 0
+            for line in _left_out(listed):
+                notes().print(line)
+            return 0
+        answer = _answer(args, api)
+        tell(args, answer, _shown(args.verb, answer), wraps=args.verb not in ("list", "search"))
+    return int(args.verb == "maintain" and answer["failed"] > 0)
 
 
 def _shown(verb: str, answer: Json) -> Iterator[RenderableType]:
@@ -98,6 +102,8 @@ def _shown(verb: str, answer: Json) -> Iterator[RenderableType]:
         case "forget":
             items = f"forgotten: {words(answer['items'])} items"
             yield items if answer["forgotten"] else "nothing was remembered of it"
+            if unread := answer.get("unread"):
+                yield f"memories left as they are, since they or their workspaces cannot be read: {unread}"
         case _:
             yield facts(answer.items())
 
@@ -160,6 +166,14 @@ def listing(answer: Json, *, with_scopes: bool) -> Iterator[RenderableType]:
         ]
         yield ""
         yield table(("at", "said by", "text"), said)
+    yield from _left_out(answer)
+
+
+def _left_out(answer: Json) -> Iterator[str]:
+    """Yield why memories are not shown, and their ids, by which they can be forgotten."""
+    left_out: list[Json] = answer.get("left_out", [])
+    yield from not_shown(("memory", "memories"), Counter(each["reason"] for each in left_out))
+    yield from (f"  {each['id']}" for each in left_out)
 
 
 def item(answer: Json) -> Iterator[RenderableType]:

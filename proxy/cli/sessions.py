@@ -114,10 +114,14 @@ def listing(answer: Json) -> Iterator[RenderableType]:
         rows.append((each["id"], *names, each["model"], stage, *sizes, each["prune_count"], updated))
     numbers = (">tokens", ">budget", ">full", ">turns", ">epochs")
     yield table(("id", "name", "began with", "model", "stage", *numbers, "updated"), rows)
-    left_out: dict[str, int] = answer.get("left_out", {})
+    yield from not_shown(("session", "sessions"), answer.get("left_out", {}))
+
+
+def not_shown(names: tuple[str, str], left_out: Mapping[str, int]) -> Iterator[str]:
+    """Yield how many cannot be read, by the reason; ``names`` are what one and several are called."""
     for reason, count in left_out.items():
         if count:
-            are = "session is not shown: it was" if count == 1 else "sessions are not shown: they were"
+            are = f"{names[0]} is not shown: it was" if count == 1 else f"{names[1]} are not shown: they were"
             yield f"{count} {are} {_LEFT_OUT.get(reason, reason)}"
 
 

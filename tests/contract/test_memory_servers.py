@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from proxy.adapters.stores.redis import RedisStore, keys
 from proxy.adapters.stores.redis.codec import Keyring, UnknownSecret, UnknownVersion
 from proxy.core.memory.records import EventKind, Scope, ScopeKind, Texts, Thread
-from proxy.ports import Changes, MemoryStore, SessionKey
+from proxy.ports import Changes, MemoryStore, SessionKey, UnreadableRecord
 from tests.support.memories import forgetting_in
 from tests.support.moves import before_the_old_is_deleted
 from tests.support.scopes import (
@@ -274,6 +274,20 @@ class TestWhatIsDamaged:
         run(server, "HSET", name, "texts", b"\x02newer")
         with pytest.raises(UnknownVersion):
             await memories.remembered(CHANNEL)
+
+    @pytest.mark.parametrize("part", ["", keys.ITEMS, keys.ARCHIVE])
+    async def test_a_key_of_another_type_is_a_record_that_cannot_be_read_and_is_forgotten_with_the_rest(
+        self, store: RedisStore, memories: MemoryStore, site: Site, clock: HandClock, part: str
+    ) -> None:
+        await fill(memories)
+        server, name = stored(site, CHANNEL, part)
+        run(server, "DEL", name)
+        run(server, "SET", name, "another application's")
+        with pytest.raises(UnreadableRecord):
+            await forgetting_in(store, clock).memories.kept(CHANNEL)
+        assert await forgetting_in(store, clock).scope(CHANNEL)
+        assert (await memories.remembered(CHANNEL)).version == 0
+        assert list(await memories.scopes(9)) == []
 
     async def test_a_scope_of_a_kind_that_is_not_known_here_is_not_listed(
         self, memories: MemoryStore, site: Site

@@ -28,6 +28,16 @@ _STEP = 100
 """How many items are written in one step."""
 
 
+class Forgotten(NamedTuple):
+    """What was forgotten of a session or a person."""
+
+    items: int
+    is_known: bool = True
+    """Whether anything was remembered."""
+    unread: int = 0
+    """How many scopes were left as they are: they cannot be read, or the workspace above them cannot."""
+
+
 class ForgetPreview(NamedTuple):
     """What forgetting an item would delete."""
 
@@ -126,7 +136,10 @@ class Forgetting:
 
     async def scope(self, scope: Scope) -> bool:
         """Forget a scope, and of a channel the lines of its workspace's texts; return whether it existed."""
-        deletion = await self._of_all(scope) if scope.kind is ScopeKind.CHANNEL else None
+        deletion = None
+        if scope.kind is ScopeKind.CHANNEL:
+            with suppress(UnreadableRecord):  # then nobody can say which lines tell of it
+                deletion = await self._of_all(scope)
         if deletion is not None:
             await self._forget_above(deletion)  # first: who asks again after a fault finds the words no more
         with suppress(UnreadableRecord):  # a newer release's, say: it is forgotten all the same
@@ -152,25 +165,30 @@ class Forgetting:
         """Forget a session's own scope; return whether it existed."""
         return await self.scope(self.naming.scope(ScopeKind.THREAD, tenant, key.tag, key.sid))
 
-    async def session(self, names: Mapping[SessionKey, str]) -> int | None:
-        """Forget what was learned from a session, in every scope.
+    async def session(self, names: Mapping[SessionKey, str]) -> Forgotten:
+        """Forget what was learned from a session, in every scope that can be read.
 
         ``names`` are the keys that the session has, and had before the secret was rotated, each with its
-        tenant. Returns the number of items forgotten; None if nothing was remembered of the session.
+        tenant.
         """
         ids = {key.id_for(tenant) for key, tenant in names.items()}
         forgotten: list[int] = []
-        for kept in await self.memories.all(_EVERY_SCOPE):
-            threads = await self._threads_in(kept, names)
-            if threads is None:
-                continue
-            if kept.scope.kind is ScopeKind.THREAD:
-                forgotten.append(len(kept.entries))
-                await self.scope(kept.scope)
-            else:
-                learned = await self._forget(kept, lambda each: each.item.source.session in ids, threads)
-                forgotten.append(learned)
-        return sum(forgotten) if forgotten else None
+        every = await self.memories.all(_EVERY_SCOPE)
+        unread = len(every.unread)
+        for kept in every.scopes:
+            try:
+                threads = await self._threads_in(kept, names)
+                if threads is None:
+                    continue
+                if kept.scope.kind is ScopeKind.THREAD:
+                    forgotten.append(len(kept.entries))
+                    await self.scope(kept.scope)
+                else:
+                    learned = await self._forget(kept, lambda each: each.item.source.session in ids, threads)
+                    forgotten.append(learned)
+            except UnreadableRecord:
+                unread += 1
+        return Forgotten(sum(forgotten), bool(forgotten), unread)
 
     async def remembered_as(self, headers: Collection[str]) -> dict[SessionKey, str]:
         """Return the sessions of a name of which anything is remembered, stored or not, with their tenants.
@@ -178,12 +196,13 @@ class Forgetting:
         ``headers`` are the forms that the name may have in a header.
         """
         found: dict[SessionKey, str] = {}
-        for kept in await self.memories.all(_EVERY_SCOPE):
+        for kept in (await self.memories.all(_EVERY_SCOPE)).scopes:
             tenant = kept.about.tenant
             names = {self.naming.named(tenant, header): tenant for header in headers}
             for key in names:
-                if await self._threads_in(kept, {key: tenant}) is not None:
-                    found[key] = tenant
+                with suppress(UnreadableRecord):
+                    if await self._threads_in(kept, {key: tenant}) is not None:
+                        found[key] = tenant
         return found
 
     async def _threads_in(
@@ -198,8 +217,8 @@ class Forgetting:
         is_known = threads or any(each.item.source.session in ids for each in kept.entries)
         return threads if is_known else None
 
-    async def person(self, name: str, tenant: str = "") -> int:
-        """Forget a person's scope and what they said in other scopes; return the number of items forgotten.
+    async def person(self, name: str, tenant: str = "") -> Forgotten:
+        """Forget a person's scope and what they said in other scopes, in all that can be read.
 
         Raises NotFound, and InvalidType if several tenants have a person of this name.
         """
@@ -211,25 +230,30 @@ class Forgetting:
             is_former = bool(former) and not source.person and source.name == former
             return source.speaker == name or is_former
 
-        for kept in await self.memories.all(_EVERY_SCOPE):
+        every = await self.memories.all(_EVERY_SCOPE)
+        for kept in every.scopes:
             is_own = kept.scope.kind is ScopeKind.PERSON and kept.about.name == name
             entries = [each for each in kept.entries if is_own or is_theirs(each)]
             if (is_own or entries) and tenant in ("", kept.about.tenant):
                 found.append((kept, entries, is_own))
         tenants = sorted({kept.about.tenant for kept, *_ in found})
         if not tenants:
-            raise NotFound("Nothing is remembered of such a person.")
+            left = f" {len(every.unread)} of the memories cannot be read." if every.unread else ""
+            raise NotFound(f"Nothing is remembered of such a person.{left}")
         if len(tenants) > 1:
             said = f"Several tenants have such a person: {', '.join(tenants)}. Name one as `tenant`."
             raise InvalidType(said, param="tenant")
-        forgotten = 0
+        forgotten, unread = 0, len(every.unread)
         for kept, entries, is_own in found:
-            if is_own:
-                forgotten += len(entries)
-                await self.scope(kept.scope)
-            else:
-                forgotten += await self._forget(kept, is_theirs, said_of=[name])
-        return forgotten
+            try:
+                if is_own:
+                    await self.scope(kept.scope)
+                    forgotten += len(entries)
+                else:
+                    forgotten += await self._forget(kept, is_theirs, said_of=[name])
+            except UnreadableRecord:
+                unread += 1
+        return Forgotten(forgotten, unread=unread)
 
     async def preview(self, name: str) -> ForgetPreview:
         """Return what forgetting an item would delete. Raises NotFound."""

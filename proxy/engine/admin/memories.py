@@ -4,6 +4,7 @@ Keeps law 6 (isolated): a client reaches the scopes that its own key names, and 
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple
@@ -16,7 +17,7 @@ from proxy.engine.intake.homes import MemoryHome
 from proxy.engine.memory.reader import MemoryReader, SearchedScope, SearchResult
 from proxy.engine.memory.scope_cache import CachedScope, ScopeCache
 from proxy.errors import NotFound, NothingToChange, SearchUnavailable, Unavailable
-from proxy.ports import Changes, Clock, Passage, Search
+from proxy.ports import Changes, Clock, Passage, Search, UnreadableRecord
 
 _SEARCHED = 1_000
 """How many scopes, last changed first, are searched for items."""
@@ -80,6 +81,26 @@ class ScopeDetails(NamedTuple):
         return [*items, *gone]
 
 
+class UnreadScope(NamedTuple):
+    """A scope that cannot be read: by its id it can be forgotten all the same."""
+
+    scope: Scope
+    reason: str
+    """Why, as :attr:`UnreadableRecord.reason` says it."""
+
+    @property
+    def id(self) -> str:
+        """The scope's id in the admin API; its tenant stands in the record that cannot be read."""
+        return f"unknown.{self.scope.kind}.{self.scope.tag}"
+
+
+class KeptScopes(NamedTuple):
+    """The scopes that can be read, and those that cannot."""
+
+    scopes: Sequence[ScopeDetails]
+    unread: Sequence[UnreadScope] = ()
+
+
 class Listing(NamedTuple):
     """A list of memories for people to read."""
 
@@ -87,6 +108,8 @@ class Listing(NamedTuple):
     items: Sequence[ItemDetails]
     said: Sequence[Utterance]
     """Utterances in sessions that match the query."""
+    unread: Sequence[UnreadScope] = ()
+    """The scopes that belong here and are left out."""
 
 
 @dataclass(frozen=True)
@@ -104,20 +127,26 @@ class MemoryAdmin:
 
     async def scope(self, name: str) -> ScopeDetails:
         """Return a scope by its id. Raises NotFound."""
-        tenant, kind, tag = _parts(name)
-        found = await self.kept(_scope(kind, tag))
-        if found is None or found.about.tenant != tenant:
+        found = await self.kept(scope_of(name))
+        if found is None or found.id != name:
             raise NotFound("There is no such memory.")
         return found
 
-    async def newest(self, most: int) -> list[ScopeDetails]:
+    async def newest(self, most: int) -> KeptScopes:
         """Return the scopes changed last: ``most`` of them, but at least as many as a search covers."""
         return await self.all(max(most, _SEARCHED))
 
-    async def all(self, most: int) -> list[ScopeDetails]:
-        """Return the scopes changed last, at most ``most``."""
-        kept = [await self.kept(scope) for scope in await self.scopes.store.scopes(most)]
-        return [each for each in kept if each is not None]
+    async def all(self, most: int) -> KeptScopes:
+        """Return the scopes changed last, at most ``most``; one that cannot be read hides no other."""
+        kept, unread = list[ScopeDetails](), list[UnreadScope]()
+        for scope in await self.scopes.store.scopes(most):
+            try:
+                found = await self.kept(scope)
+            except UnreadableRecord as error:
+                unread.append(UnreadScope(scope, error.reason))
+            else:
+                kept += [found] if found is not None else []
+        return KeptScopes(kept, unread)
 
     async def kept(self, scope: Scope) -> ScopeDetails | None:
         """Return a scope; None if there is none, or nothing is known about it."""
@@ -131,23 +160,24 @@ class MemoryAdmin:
         entries = [entry for each in kept for entry in each.entries]
         return sorted(entries, key=lambda entry: (entry.item.created_at, entry.id))[::-1][:most]
 
-    async def found(
-        self, name: str, query: str, most: int, every: Sequence[ScopeDetails] | None = None
-    ) -> Listing:
+    async def found(self, name: str, query: str, most: int, every: KeptScopes | None = None) -> Listing:
         """Search the scope with the id ``name``, or if that is empty all scopes, as a recall does.
 
         After the items that a recall finds come superseded and archived ones, which can be restored. Without
         a ``query`` the newest items are returned. ``every`` is the result of :meth:`newest` if the caller has
         it. Raises NotFound, and Unavailable if search is not available.
         """
-        kept = [await self.scope(name)] if name else [*(every or await self.newest(most))]
+        among = KeptScopes([await self.scope(name)]) if name else every or await self.newest(most)
+        kept, unread = [*among.scopes], [*among.unread]
         if not query:
-            return Listing(kept, self.listed(kept, most), ())
+            return Listing(kept, self.listed(kept, most), (), unread)
         searched = [
             SearchedScope(each.scope, each.copy, self.policies(each.about.policy), each.tags) for each in kept
         ]
         if name and (workspace := kept[0].about.workspace):  # a recall in a channel covers its workspace too
-            above = await self.kept(Scope(ScopeKind.WORKSPACE, workspace))
+            above = None
+            with suppress(UnreadableRecord):
+                above = await self.kept(Scope(ScopeKind.WORKSPACE, workspace))
             kept += [above] if above else []
             searched += [SearchedScope(above.scope, above.copy, searched[0].policy)] if above else []
         entries = {(each.scope, entry.item.id): entry for each in kept for entry in each.entries}
@@ -162,7 +192,7 @@ class MemoryAdmin:
         items = [*items, *(others[hit] for hit in hits)][:most]
         meant = {entry.kept.scope for entry in items}
         shown = kept[:1] if name else [each for each in kept if each.scope in meant]
-        return Listing(shown, items, [*found.said.values()][:most])
+        return Listing(shown, items, [*found.said.values()][:most], unread)
 
     async def item(self, name: str) -> ItemDetails:
         """Return an item by its id; if it is only in the archive, its latest record. Raises NotFound."""
@@ -227,6 +257,12 @@ def _parts(name: str) -> tuple[str, str, str]:
     if len(parts) != 3 or not all(part.isascii() and part.isalnum() for part in parts):
         raise NotFound("There is nothing of this id.")
     return parts[0], parts[1], parts[2]
+
+
+def scope_of(name: str) -> Scope:
+    """Return the scope that has this id. Raises NotFound if it can be none."""
+    _, kind, tag = _parts(name)
+    return _scope(kind, tag)
 
 
 def _scope(kind: str, tag: str) -> Scope:

@@ -7,6 +7,7 @@ Keeps law 6 (isolated): only the scopes of the request's own home are read, unde
 import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -25,7 +26,7 @@ from proxy.engine.intake.naming import Naming
 from proxy.engine.memory.conversations import Conversations
 from proxy.engine.memory.scope_cache import CachedScope, ScopeCache
 from proxy.errors import SearchUnavailable, StoreUnavailable
-from proxy.ports import Changes, Clock, Passage, Search, SessionKey, TokenCounter
+from proxy.ports import Changes, Clock, Passage, Search, SessionKey, TokenCounter, UnreadableRecord
 from proxy.telemetry import log_fault, log_warning
 
 _SECONDS = 1.0
@@ -140,8 +141,10 @@ class MemoryReader:
         items = await self._items([each.copy for each in memories], memories[0].scope, query)
         store, sessions = self.scopes.store, list[tuple[float, SessionKey, SearchedScope]]()
         for each in memories[:_SEARCHED]:
-            threads = await store.threads(each.scope, _SEARCHED if each.tags else 0)
-            sessions += [(thread.updated, key, each) for key, thread in threads.items() if key != other_than]
+            with suppress(UnreadableRecord):  # its sessions alone are not searched
+                threads = await store.threads(each.scope, _SEARCHED if each.tags else 0)
+                known = threads.items()
+                sessions += [(thread.updated, key, each) for key, thread in known if key != other_than]
         lines, windows = list[Utterance](), list[range]()
         newest = sorted(sessions, key=lambda one: -one[0])[:_SEARCHED]
         living = await self.sources.living(key for _, key, _ in newest)

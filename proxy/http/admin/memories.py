@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from string import whitespace
@@ -12,18 +12,20 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from proxy.engine.admin.forgetting import Forgetting
+from proxy.core.memory.records import Scope
+from proxy.engine.admin.forgetting import Forgetting, Forgotten
 from proxy.engine.admin.inspection import AmbiguousSession, Inspection
-from proxy.engine.admin.memories import MemoryAdmin
+from proxy.engine.admin.memories import MemoryAdmin, scope_of
 from proxy.engine.intake.homes import MemoryHome, named_home
 from proxy.engine.intake.naming import Naming
-from proxy.engine.memory.maintenance import Maintenance
+from proxy.engine.memory.maintenance import Maintained, Maintenance
+from proxy.engine.memory.model import logged_failure
 from proxy.errors import InvalidType, MissingParameter, NotFound
 from proxy.http.admin import memory_schemas as schemas
 from proxy.http.admin.api import Query, number, operation
 from proxy.http.admin.schemas import NoBody
 from proxy.http.request_head import by_name
-from proxy.ports import SessionKey
+from proxy.ports import SessionKey, UnreadableRecord
 
 _MOST = 100_000
 _FOUND, _LISTED = 5, 50
@@ -69,6 +71,7 @@ class MemoryOperations:
                 scopes=[schemas.scope(each) for each in found.scopes[:most]],
                 items=[schemas.item(each) for each in found.items],
                 said=[schemas.SaidTold.model_validate(each) for each in found.said],
+                left_out=[schemas.unread(each) for each in found.unread],
                 enabled=self.daily.policies().remembers,
             )
         )
@@ -84,15 +87,16 @@ class MemoryOperations:
             raise InvalidType("`tenant` says whose person is meant.", param="tenant")
         match next(iter(asked.items())):
             case "scope", name:
-                kept = await self.memories.scope(name)
-                was_there = await self.forgetting.scope(kept.scope)
-                return schemas.Forgotten(id=name, items=len(kept.entries), forgotten=was_there)
+                count = 0
+                with suppress(UnreadableRecord):  # then it is forgotten unread
+                    count = len((await self.memories.scope(name)).entries)
+                was_there = await self.forgetting.scope(scope_of(name))
+                return schemas.Forgotten(id=name, items=count, forgotten=was_there)
             case "session", name:
-                count = await self._forget_session(name)
-                return schemas.Forgotten(id="", items=count or 0, forgotten=count is not None)
+                done = await self._forget_session(name)
             case _, name:
-                count = await self.forgetting.person(name, tenant)
-                return schemas.Forgotten(id="", items=count, forgotten=True)
+                done = await self.forgetting.person(name, tenant)
+        return schemas.Forgotten(id="", items=done.items, forgotten=done.is_known, unread=done.unread)
 
     @operation("GET", "/memory/{id}")
     async def item(self, request: Request, body: NoBody) -> schemas.ItemTold:
@@ -121,23 +125,36 @@ class MemoryOperations:
     async def maintain(self, request: Request, body: NoBody) -> schemas.Maintained | Response:
         """Run the daily maintenance now; `Accept: application/x-ndjson` returns the progress line by line."""
         if request.headers.get("accept") == _EVENTS:
-            return StreamingResponse(self._maintaining(), media_type=_EVENTS)
+            scopes = await self.daily.listed()  # a store that is away can still be told by the status
+            return StreamingResponse(self._maintaining(scopes), media_type=_EVENTS)
         return schemas.Maintained.model_validate(await self.daily.run())
 
-    async def _maintaining(self) -> AsyncIterator[bytes]:
-        """Yield a line after each scope, again while nothing new has come, and the totals at the end."""
+    async def _maintaining(self, scopes: Sequence[Scope]) -> AsyncIterator[bytes]:
+        """Yield a line after each scope, again while nothing new has come, and the totals at the end.
+
+        Of a run that breaks off these are what was done until then.
+        """
         lines: asyncio.Queue[bytes | None] = asyncio.Queue()
-        encode = msgspec.json.Encoder().encode
-        maintained = self.daily.run(on_progress=lambda done: lines.put_nowait(encode(done)))
-        run = self.daily.background.run(maintained, is_needed=False)
-        run.add_done_callback(lambda _: lines.put_nowait(None))
+        encode, totals = msgspec.json.Encoder().encode, Maintained(of=len(scopes))
+
+        def tell(done: Maintained) -> None:
+            nonlocal totals
+            totals = done
+            lines.put_nowait(encode(done))
+
+        async def run() -> None:
+            with logged_failure("the maintenance of memories broke off"):
+                await self.daily.run(on_progress=tell, scopes=scopes)
+
+        running = self.daily.background.run(run(), is_needed=False)
+        running.add_done_callback(lambda _: lines.put_nowait(None))
         line: bytes | None = b""
         while line is not None:
             with suppress(TimeoutError):
                 line = await asyncio.wait_for(lines.get(), _REPEATED)
             if line:
                 yield line + b"\n"
-        yield encode(await run) + b"\n"
+        yield encode(totals) + b"\n"
 
     # --- a client's own ---
 
@@ -184,8 +201,8 @@ class MemoryOperations:
         ]
         return [home for home in homes if home is not None]
 
-    async def _forget_session(self, name: str) -> int | None:
-        """Forget what was learned from a session; return the number of items, None if there is nothing.
+    async def _forget_session(self, name: str) -> Forgotten:
+        """Forget what was learned from a session.
 
         A session that is no longer stored is found by its complete id, or by its name. Raises NotFound and
         AmbiguousSession: a name may be that of a session that is stored, and of another one that was.

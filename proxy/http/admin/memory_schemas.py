@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import AliasChoices, Field
 
 from proxy.core.memory.records import Scope, ScopeKind
-from proxy.engine.admin.memories import ItemDetails, ItemState, ScopeDetails
+from proxy.engine.admin.memories import ItemDetails, ItemState, ScopeDetails, UnreadScope
 from proxy.engine.intake.naming import readable
 from proxy.http.admin.schemas import Hash, Shape, Time, time
 
@@ -89,6 +89,16 @@ class ScopeTold(Shape):
     """When the texts were written; null if there are none."""
 
 
+class UnreadTold(Shape):
+    """A scope that is left out because it cannot be read."""
+
+    id: str
+    """By this id it can be forgotten all the same."""
+    kind: str
+    reason: str
+    """`unknown_secret`, `newer_release` or `damaged`, as in the listing of sessions."""
+
+
 class SaidTold(Shape):
     """Something that was said in a session of a scope."""
 
@@ -106,6 +116,8 @@ class MemoryTold(Shape):
     items: list[ItemTold]
     said: list[SaidTold]
     """Matching lines of sessions, each with its neighbours, the best first; empty without a query."""
+    left_out: list[UnreadTold]
+    """Scopes that are missing here because they cannot be read."""
     enabled: bool
     """Whether any policy has memory enabled."""
 
@@ -137,6 +149,9 @@ class Forgotten(Shape):
     """Number of items that were forgotten, archived ones included."""
     forgotten: bool
     """False if there was nothing to forget."""
+    unread: int = 0
+    """Of a session or a person: how many scopes were left as they are, because they, or the workspace above
+    them, cannot be read."""
 
 
 class Maintained(Shape):
@@ -223,6 +238,11 @@ def item(entry: ItemDetails) -> ItemTold:
         superseded_by=newer,
         archived=entry.archived,
     )
+
+
+def unread(each: UnreadScope) -> UnreadTold:
+    """Return a scope that cannot be read."""
+    return UnreadTold(id=each.id, kind=each.scope.kind.value, reason=each.reason)
 
 
 def scope(kept: ScopeDetails) -> ScopeTold:

@@ -36,7 +36,8 @@ class MemoryPages:
         content = {
             "words": words,
             "scope": scope,
-            "scopes": [schemas.scope(each) for each in every],
+            "scopes": [schemas.scope(each) for each in every.scopes],
+            "left_out": [schemas.unread(each) for each in found.unread],
             "texts": schemas.scope(found.scopes[0]) if scope else None,
             "items": [schemas.item(each) for each in found.items],
             "said": [schemas.SaidTold.model_validate(each) for each in found.said],

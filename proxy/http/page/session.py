@@ -79,7 +79,7 @@ class SessionPages:
     async def kept(self, request: Request, form: Form) -> Shown:
         """What is stored with a session beside its messages: tool results, remembered items, the ledger."""
         branch = await self._branch(request)
-        found, kept = branch.found, await self.memories.newest(_SCOPES)
+        found, kept = branch.found, (await self.memories.newest(_SCOPES)).scopes
         items = [entry for each in kept for entry in each.entries if entry.item.source.session == found.id]
         tools = await asyncio.to_thread(tool_results, branch)
         situation = await asyncio.to_thread(lambda: branch.situation)

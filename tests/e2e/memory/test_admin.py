@@ -95,6 +95,7 @@ async def test_a_query_finds_what_says_most_of_it_first(remembered: str) -> None
         "scopes": [],
         "items": [],
         "said": [],
+        "left_out": [],
         "enabled": True,
     }
 
@@ -175,7 +176,7 @@ async def test_an_item_that_is_forgotten_is_in_no_list_text_or_opening(
 ) -> None:
     item = await one(remembered, LIVES)
     answer = (await ask(remembered, "DELETE", f"memory/{item['id']}")).json()
-    assert answer == {"id": item["id"], "items": 1, "forgotten": True}
+    assert answer == {"id": item["id"], "items": 1, "forgotten": True, "unread": 0}
     assert [each["text"] for each in await items(remembered)] == [ALLERGIC]
     assert "Oslo" not in json.dumps(await items(remembered))
     (scope,) = (await admin(remembered, "memory"))["scopes"]
@@ -218,7 +219,7 @@ async def test_what_was_learned_from_a_session_is_forgotten_by_its_name_after_it
         candidates = {each["id"] for each in refused.json()["error"]["candidates"]}
         assert candidates == {one["id"], two["id"]}
     assert (await ask(url, "DELETE", f"memory?session={one['id']}")).json()["items"] == 2
-    assert (await forget()).json() == {"id": "", "items": 2, "forgotten": True}
+    assert (await forget()).json() == {"id": "", "items": 2, "forgotten": True, "unread": 0}
     assert await items(url) == []
     assert not (await ask(url, "DELETE", f"memory?session={one['id']}")).json()["forgotten"]
     assert code(await ask(url, "DELETE", "memory?session=my-chat")) == (404, "not_found")
@@ -277,12 +278,12 @@ async def test_a_client_sees_and_forgets_what_is_remembered_of_its_own(
         answer = await own(remembered, key=key, user=whose)
         assert answer.json() == {"kind": "person", "name": whose, "long": "", "short": "", "items": []}
         gone = await own(remembered, "DELETE", key=key, user=whose)
-        assert gone.json() == {"id": "", "items": 0, "forgotten": False}
+        assert gone.json() == {"id": "", "items": 0, "forgotten": False, "unread": 0}
     seen = (await own(remembered, user="ana")).json()
     assert {each["text"] for each in seen["items"]} == {LIVES, ALLERGIC}
     assert "Oslo" in seen["short"]
     gone = await own(remembered, "DELETE", user="ana")
-    assert gone.json() == {"id": "", "items": 2, "forgotten": True}
+    assert gone.json() == {"id": "", "items": 2, "forgotten": True, "unread": 0}
     assert (await own(remembered, user="ana")).json()["items"] == []
     assert await opening(model, person(chats, remembered), "later") == ""
 
@@ -315,7 +316,12 @@ async def test_what_clients_name_in_two_encodings_is_seen_and_forgotten_as_one(
     seen = (await own(url, **whose)).json()
     assert {each["text"] for each in seen["items"]} == {LIVES, ALLERGIC, "The boat is painted green."}
     assert all(word in seen[text] for word in ("Oslo", "boat") for text in ("long", "short"))
-    assert (await own(url, "DELETE", **whose)).json() == {"id": "", "items": 3, "forgotten": True}
+    assert (await own(url, "DELETE", **whose)).json() == {
+        "id": "",
+        "items": 3,
+        "forgotten": True,
+        "unread": 0,
+    }
     assert await items(url) == (await own(url, **whose)).json()["items"] == []
 
 

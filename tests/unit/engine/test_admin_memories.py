@@ -17,8 +17,20 @@ from proxy.engine.admin.memories import MemoryAdmin
 from proxy.errors import NotFound, StoreUnavailable
 from proxy.ports import Changes, SessionKey
 from tests.support.conversations import chain_from, user
-from tests.support.memories import forgetting_in
-from tests.support.scopes import ABOUT, ALONE, CHANNEL, ONE, OTHER, WORKSPACE, archived, item, written
+from tests.support.memories import PartlyUnread, forgetting_in
+from tests.support.scopes import (
+    ABOUT,
+    ALONE,
+    CHANNEL,
+    ONE,
+    OTHER,
+    PERSON,
+    TWO,
+    WORKSPACE,
+    archived,
+    item,
+    written,
+)
 from tests.support.stores import HandClock
 
 NAME = f"channel.{CHANNEL.tag}.i1"
@@ -173,14 +185,14 @@ async def test_a_session_of_a_channel_is_forgotten_in_the_texts_of_its_workspace
     read = Thread(updated=1.0, texts=Texts(short="- They paint the boat."))
     await written(store, threads={ONE: read})
     await written(store, WORKSPACE, about=ALONE, texts=Texts(short="- Crews paint a boat.\n- They sail."))
-    assert await forgetting.session({ONE: "t"}) == 0
+    assert (await forgetting.session({ONE: "t"})).items == 0
     assert (await store.remembered(WORKSPACE)).texts.short == "- They sail."
 
 
 async def test_of_a_session_that_nothing_was_learned_from_nothing_is_forgotten(
     forgetting: Forgetting,
 ) -> None:
-    assert await forgetting.session({SessionKey("ff", "named"): "t"}) is None
+    assert not (await forgetting.session({SessionKey("ff", "named"): "t"})).is_known
 
 
 async def test_a_session_is_forgotten_under_all_names_that_it_had(
@@ -190,7 +202,7 @@ async def test_a_session_is_forgotten_under_all_names_that_it_had(
     sources = [Source(session=key.id_for("t"), messages=(), role="user", at=1.0) for key in (former, ONE)]
     learned = {f"i{n}": item(f"i{n}", "The hull is red.", source=each) for n, each in enumerate(sources, 2)}
     await written(memories.scopes.store, items=learned)
-    assert await forgetting.session({ONE: "t", former: "t"}) == 2
+    assert (await forgetting.session({ONE: "t", former: "t"})).items == 2
 
 
 async def test_a_person_who_spoke_in_a_channel_is_forgotten_in_the_texts_of_its_workspace_too(
@@ -200,7 +212,7 @@ async def test_a_person_who_spoke_in_a_channel_is_forgotten_in_the_texts_of_its_
     source = Source(session="s", messages=(), role="user", name="ana", at=1.0)
     await written(store, items={"i2": item("i2", "I am in Oslo.", source=source)}, texts=texts)
     await written(store, WORKSPACE, about=ALONE, texts=texts)
-    assert await forgetting.person("ana") == 1
+    assert (await forgetting.person("ana")).items == 1
     for scope in (CHANNEL, WORKSPACE):
         assert (await store.remembered(scope)).texts.long == "- They sail."
 
@@ -217,7 +229,7 @@ async def test_a_person_is_forgotten_whatever_the_name_is_made_of_and_whichever_
         source = replace(source, name=shown_name(name, 60), person="")
     texts = Texts(long=f"- {source.name} has a boat.\n- They sail at 7 or 4.\n- Each user has a key.")
     await written(store, items={"i2": item("i2", said.text, source=source)}, texts=texts)
-    assert await forgetting.person(name) == 1
+    assert (await forgetting.person(name)).items == 1
     left = (await store.remembered(CHANNEL)).texts.long
     assert left == "- They sail at 7 or 4.\n- Each user has a key."
 
@@ -229,7 +241,7 @@ async def test_a_person_whose_name_is_shown_as_nothing_or_as_anybody_is_forgotte
     (said,) = utterances_of(chain_from([user("I am in Oslo.")]), [1.0], (), [name])
     source = VerifiedItem(ProposedItem(said.text), said.trust, is_standing=False, lines=(said,)).source("s")
     await written(memories.scopes.store, items={"i2": item("i2", said.text, source=source)})
-    assert await forgetting.person(name) == 1
+    assert (await forgetting.person(name)).items == 1
 
 
 async def test_what_is_said_by_another_whose_name_is_shown_alike_is_not_forgotten(
@@ -241,7 +253,7 @@ async def test_what_is_said_by_another_whose_name_is_shown_alike_is_not_forgotte
     ]
     said = {f"i{n}": item(f"i{n}", "The hull is red.", source=each) for n, each in enumerate(sources, 2)}
     await written(store, items=said)
-    assert await forgetting.person("user:123") == 1
+    assert (await forgetting.person("user:123")).items == 1
     assert [*(await store.remembered(CHANNEL)).items] == ["i3"]
 
 
@@ -253,7 +265,7 @@ async def test_a_name_of_marks_alone_is_not_that_of_everybody_without_a_name(
     ]
     said = {f"i{n}": item(f"i{n}", "The hull is red.", source=each) for n, each in enumerate(sources, 2)}
     await written(memories.scopes.store, items=said)
-    assert await forgetting.person("[]") == 1
+    assert (await forgetting.person("[]")).items == 1
     assert [*(await memories.scopes.store.remembered(CHANNEL)).items] == ["i2"]
 
 
@@ -269,3 +281,68 @@ async def test_a_scope_of_another_tenant_is_not_found_by_its_tag(memories: Memor
     for name in (f"u.channel.{CHANNEL.tag}", f"t.person.{CHANNEL.tag}x", "t.nothing.c1"):
         with pytest.raises(NotFound):
             await memories.scope(name)
+
+
+# --- what cannot be read ---
+
+
+@pytest.fixture
+async def unread() -> PartlyUnread:
+    """The memories of a channel, of its workspace and of Ana; the test says which of them are unread."""
+    memories = PartlyUnread(HandClock())
+    said = Source(session=ONE.id_for("t"), messages=(), role="user", name="ana", person="ana", at=1.0)
+    await written(memories, about=ABOUT, items={"i1": item("i1", "They sail.", source=said)}, texts=TEXTS)
+    await written(memories, WORKSPACE, about=ALONE, texts=Texts(long="- Ana has a boat.\n- They row."))
+    await written(memories, PERSON, about=replace(ALONE, name="ana"), items={"i2": item("i2")})
+    return memories
+
+
+def forgetting_of(memories: InProcessMemories) -> Forgetting:
+    store = InProcessStore(HandClock())
+    store.memories = memories
+    return forgetting_in(store, HandClock())
+
+
+async def test_a_memory_that_cannot_be_read_hides_no_other_and_is_named(unread: PartlyUnread) -> None:
+    unread.unread = (PERSON,)
+    memories = forgetting_of(unread).memories
+    for query in ("", "sail"):
+        found = await memories.found("", query, 5)
+        assert [each.text for each in found.items] == ["They sail."]
+        assert [(each.id, each.reason) for each in found.unread] == [
+            (f"unknown.person.{PERSON.tag}", "damaged")
+        ]
+    unread.unread = (WORKSPACE,)
+    assert (await memories.found(f"t.channel.{CHANNEL.tag}", "sail", 5)).items
+
+
+async def test_of_a_session_and_a_person_all_that_can_be_read_is_forgotten_and_the_rest_counted(
+    unread: PartlyUnread,
+) -> None:
+    unread.unread = (PERSON,)
+    forgetting = forgetting_of(unread)
+    assert await forgetting.session({ONE: "t"}) == (1, True, 1)
+    assert await forgetting.session({TWO: "t"}) == (0, False, 1)
+    said = Source(session="s", messages=(), role="user", name="ana", person="ana", at=1.0)
+    await written(unread, items={"i3": item("i3", source=said)})
+    assert await forgetting.person("ana") == (1, True, 1)
+    with pytest.raises(NotFound, match="1 of the memories cannot be read"):
+        await forgetting.person("ben")
+
+
+async def test_what_a_workspace_that_cannot_be_read_may_tell_of_is_left_and_counted(
+    unread: PartlyUnread,
+) -> None:
+    unread.unread = (WORKSPACE,)
+    forgetting = forgetting_of(unread)
+    assert await forgetting.session({ONE: "t"}) == (0, False, 2)
+    assert await forgetting.person("ana") == (1, True, 2)
+    unread.unread = ()
+    assert await forgetting.person("ana") == (1, True, 0)
+    assert (await unread.remembered(WORKSPACE)).texts.long == "- They row."
+
+
+async def test_a_channel_that_cannot_be_read_is_forgotten(unread: PartlyUnread) -> None:
+    unread.unread = (CHANNEL, WORKSPACE)
+    assert await forgetting_of(unread).scope(CHANNEL)
+    assert CHANNEL not in await unread.scopes(9)

@@ -41,7 +41,7 @@ async def test_people_find_what_a_recall_tells_and_in_its_order(tmp_path: Path) 
         request, inside = await world.request("three", "ana", [user(QUESTION)]), world.inside
         reading, scopes = inside.pipeline.memories, inside.memory_scheduler.writer.scopes
         memories = MemoryAdmin(scopes, world.outside.search, reading, world.clock, lambda _: world.policy)
-        (kept,) = await memories.newest(5)
+        (kept,) = (await memories.newest(5)).scopes
         told = (await world.recalled(request, QUESTION, ROOM)).splitlines()
         for name in (kept.id, ""):
             found = await memories.found(name, QUESTION, 50)

@@ -13,7 +13,7 @@ from redis.exceptions import RedisClusterException, RedisError, ResponseError
 
 from proxy.adapters.faults import Fault, fault_of
 from proxy.errors import StoreUnavailable
-from proxy.ports import Clock
+from proxy.ports import Clock, UnreadableRecord
 from proxy.telemetry import log_warning
 
 FOREIGN: Final = (
@@ -77,7 +77,8 @@ class Breaker:
             if now - self._refused.get(fault.kind, -_AGAIN) >= _AGAIN:
                 self._refused[fault.kind] = now
                 log_warning("the store refuses", why=fault.kind, detail=fault.detail)
-            return StoreUnavailable(f"The store refuses: {fault.kind}.")
+            is_alone = _WRONG_TYPE in str(failure)  # no other record has anything to do with that key
+            return (UnreadableRecord if is_alone else StoreUnavailable)(f"The store refuses: {fault.kind}.")
         if fault.kind != self._kind:
             self._kind = fault.kind
             log_warning("the store cannot be used", why=fault.kind, detail=f"{self.name}: {fault.detail}")
@@ -102,6 +103,9 @@ def _unusable(kind: str) -> str | None:
 
 
 # --- failures in words ---
+
+_WRONG_TYPE: Final = "WRONGTYPE"
+"""In the reply, also in that of a script, where one of our names holds a key of another type."""
 
 _REFUSALS: Final = {
     "NOPERM": "its user may not do that",

@@ -126,7 +126,8 @@ return {fields, changed, items, redis.call('ZRANGEBYSCORE', scope .. GONE, '(' .
 --- memory_forget
 -- Delete all keys of a scope. Returns how many there were, and the scope's workspace.
 local scope = KEYS[1]
-local workspace = redis.call('HGET', scope, 'workspace')
+local workspace = redis.pcall('HGET', scope, 'workspace')
+if type(workspace) == 'table' then workspace = false end  -- the name holds a key of another type: it goes too
 local count = redis.call('UNLINK', scope)
 for _, part in ipairs(SCOPE_PARTS) do count = count + redis.call('UNLINK', scope .. part) end
 redis.call('DEL', scope .. CLAIMS)
