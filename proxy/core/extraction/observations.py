@@ -202,7 +202,10 @@ class _Rhythm:
 
         Where none was answered yet, the command must be under a label itself, as the answer is.
         """
-        now, *earlier = self._newest(place)
+        newest = self._newest(place)
+        if not newest:  # a result that nothing called for
+            return False
+        now, *earlier = newest
         answers = [self._answer(at) for at in earlier if self._gives_command(at)]
         begin = [
             label_of(self._content(at).text) == label for at in answers if self._messages[at].role == "user"

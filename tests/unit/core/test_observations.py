@@ -16,7 +16,7 @@ from proxy.core.planning.planner import draft, finish
 from proxy.core.planning.situation import CRITICAL, FIRST_USER, FIXED, RECENT, Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Importance, Keep
-from tests.support.conversations import Sent, assistant, chain_from, count, system, user
+from tests.support.conversations import Sent, assistant, chain_from, count, result, system, user
 
 LISTING = "total 8\n-rw-r--r-- 1 anna anna 9 Aug  2 22:10 quay.py\n-rw-r--r-- 1 anna 90 Aug  2 22:10 boat.py"
 TRACE = 'Traceback (most recent call last):\n  File "quay.py", line 3, in <module>\nValueError: no berth'
@@ -260,6 +260,10 @@ def test_a_page_of_many_paragraphs_is_its_labels_where_others_had_the_label(
     messages = browsing(command, f"{label}{PAGE}")
     assert observed(*messages) == [*range(first, len(messages) - 1, 2)]
     assert len(rules_of(messages)) == (first - 2) / 2
+
+
+def test_a_page_behind_a_result_that_nothing_called_for_is_the_users() -> None:
+    assert observed(result("a", "done"), user("Observation: a page\n\nof two paragraphs")) == []
 
 
 def test_a_person_who_speaks_under_a_label_once_lays_down_what_they_say() -> None:
