@@ -14,7 +14,7 @@ from typing import Final
 from proxy.adapters.stores.redis import keys, reading
 from proxy.adapters.stores.redis.scripts import Fields, Scripts
 from proxy.errors import StoreUnavailable
-from proxy.ports import SessionKey
+from proxy.ports import SessionKey, UnreadableRecord
 
 _MOST: Final = 1_000
 """The most sessions in one trip: a script's stack holds about 8,000 words."""
@@ -76,10 +76,11 @@ class Listing:
             failure = next((each for each in (fields, ticket) if isinstance(each, Exception)), None)
             if failure is None:
                 found.append((key, fields, ticket))
-            elif str(failure).startswith("WRONGTYPE"):  # not a key of ours: it alone is unreadable
-                found.append((key, reading.UNREADABLE, None))
-            else:
-                raise self._connection.failed(failure) from failure
+                continue
+            refusal = self._connection.failed(failure)
+            if not isinstance(refusal, UnreadableRecord):
+                raise refusal from failure
+            found.append((key, reading.UNREADABLE, None))
         return found
 
     async def remove(self, gone: Sequence[SessionKey]) -> int:
