@@ -136,7 +136,7 @@ class Selection:
         self._answers: dict[int, list[int]] = {}
         """By user unit, the units of its answer that may still be uncut, newest first."""
         self.quoted: list[int] = []
-        """User units that were cut because their answer was, in order."""
+        """User units that were cut and may be quoted."""
         kept = FIRST_USER if situation.is_below_last_user else FIXED
         self._levels = [level for level in range(FREE, FIXED) if level != kept]
         """The protections that may yield, in this order."""
@@ -165,13 +165,13 @@ class Selection:
                 break
             self.take(index)
         self._clear(goal)
-        order = strategy.order(situation, self.stage)
+        order, take = strategy.order(situation, self.stage), self._take if is_counting else self.take
         for batch in ((each,) for each in order) if is_counting else _cut_order(situation, order):
             if strategy.is_enough(situation, self.view_tokens, goal):
                 break
             for index in batch:
                 if situation.protection.get(index, FIXED) < FIXED:  # FIXED stays whatever a strategy says
-                    self.take(index)
+                    take(index)
         self._note_clip(order)
         if is_counting:
             answers = (
@@ -231,10 +231,16 @@ class Selection:
         return [each.edit for found in cleared for each in found]
 
     def take(self, index: int) -> None:
-        """Cut a unit, and also its user request if no other unit of the answer is left."""
+        """Cut a unit, and its request if nothing else of the answer is left; quote requests that are cut."""
+        if index in self.cut:
+            return
+        situation = self.situation
+        if situation.is_user(index):  # its answer may be cut already, from when it was the newest request
+            self._take_request(index)
+        else:
+            self._take(index)
         # A request left alone would be carried out again: https://github.com/openai/codex/issues/42611
-        self._take(index)
-        situation, request = self.situation, _request_of(self.situation, index)
+        request = _request_of(situation, index)
         if request is None or situation.protection.get(request) != FREE or request in self.cut:
             return
         left = self._answers.get(request)
@@ -244,8 +250,11 @@ class Selection:
             left.pop()  # so that each cut unit is checked only once
         if left:
             return
+        self._take_request(request)
+
+    def _take_request(self, request: int) -> None:
         self._take(request)
-        place = situation.units[request].start
+        situation, place = self.situation, self.situation.units[request].start
         if situation.classes.may_be_quoted(place) and not situation.is_rule(place):
             self.quoted.append(request)
             self.view_tokens += situation.count(self._quote(request))

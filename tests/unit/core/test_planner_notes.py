@@ -259,3 +259,14 @@ def test_a_ledger_waits_for_a_gap_with_a_note():
     plan = Plan((Gap(0, 20),))
     situation = Situation(chain, plan, Policy(), Budget(10_000, 1.0, 0), count)
     assert add_ledger(situation, plan) == plan
+
+
+def test_a_request_whose_answer_was_cut_while_it_was_the_newest_is_quoted_once_it_is_cut():
+    steps = [m for n in range(60) for m in (calling(f"c{n}"), result(f"c{n}", text(n, 80)))]
+    talked = [m for n in range(20) for m in (user(f"And now stone {n}?"), assistant(text(n, 80)))]
+    task = "Build the bridge over the northern river."
+    messages = [user("Hello"), assistant("Good day."), user(task), *steps, assistant("Done."), *talked]
+    done = [*session(chain_from([*messages, user("last")]), BALANCED, Budget(1_500, 1.0, 0))]
+    views = [[Content.of(raw).text for raw in each.view] for each in done[2:]]
+    assert task not in views[-1]
+    assert all(any(task in each for each in view) for view in views)
