@@ -6,7 +6,7 @@ the trim line, so that the next turn does not exceed the budget at once.
 """
 
 from bisect import bisect_left
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Collection, Container, Iterator, Sequence
 
 from proxy.core.budget.budget import Stage
 from proxy.core.conversation.messages import HEAD_ROLES
@@ -98,14 +98,15 @@ _QUOTED_SHARE = 0.06
 """Share of the room that quotes of one gap may fill."""
 
 
-def _fitting(quotes: Sequence[str], most: int, count: Count) -> tuple[str, ...]:
+def _fitting(quotes: Sequence[str], under_way: Collection[str], most: int, count: Count) -> tuple[str, ...]:
     """Return those of a note's quotes that fit into ``most`` counted tokens, each once.
 
-    The newest of those that say something come first: of a mere question little is lost with its words.
+    Requests ``under_way`` come first, then the newest of those that say something: of a mere question little
+    is lost with its words.
     """
     newest = dict.fromkeys(reversed(quotes))
     chosen: set[str] = set()
-    for text in sorted(newest, key=is_question):
+    for text in sorted(newest, key=lambda each: (each not in under_way, is_question(each))):
         most -= count(text)
         if most < 0:
             break
@@ -338,14 +339,16 @@ class Selection:
         pieces = [(units[index].start, units[index].end) for index in self.cut]
         pieces += [gap.span for gap in situation.plan.gaps]
         found: dict[Span, tuple[str, ...]] = {}
+        most, going = int(situation.budget.room * _QUOTED_SHARE), situation.under_way.values()
         for span in joined_spans(pieces, standing):
             # The quotes of earlier notes, then requests cut now; only the newest that fit.
             quotes = [text for gap in situation.plan.gaps_within(*span) for text in gap.quotes]
             first, last = (bisect_left(went, place, key=lambda each: units[each].start) for place in span)
             quotes += filter(None, map(self._quote, went[first:last]))  # a picture alone has no words
             if quotes and is_short(situation):
-                quotes = []  # not every rule has room, and rules matter more than requests that were answered
-            found[span] = _fitting(quotes, int(situation.budget.room * _QUOTED_SHARE), situation.count)
+                # Not every rule has room, and rules matter more than requests that were answered.
+                quotes = [text for text in quotes if text in going]
+            found[span] = _fitting(quotes, going, most, situation.count)
         return found
 
     def _quote(self, index: int) -> str:

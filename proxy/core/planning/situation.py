@@ -16,13 +16,14 @@ from msgspec.structs import replace
 
 from proxy.core.budget.budget import Budget
 from proxy.core.budget.prices import Prices
-from proxy.core.conversation.messages import HEAD_ROLES
+from proxy.core.conversation.messages import HEAD_ROLES, TOOL_ROLES
+from proxy.core.conversation.notes import quote
 from proxy.core.conversation.retention import Classes
 from proxy.core.conversation.units import Unit, joined, open_from, units_of
 from proxy.core.dialects.dialect import Content
 from proxy.core.extraction.constraints import Rule, in_force
 from proxy.core.extraction.observations import in_plain_text
-from proxy.core.extraction.reading import Read, Reading
+from proxy.core.extraction.reading import Read, Reading, asks_back
 from proxy.core.lazy import lazy
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.importance import Score, score
@@ -139,6 +140,25 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
         """Positions of user messages, without observations."""
         found = self.read.users if self._readings else []
         return found[: bisect_left(found, len(self.chain))]
+
+    @lazy
+    def under_way(self) -> dict[int, str]:
+        """The requests still being worked on, as notes quote them, by the position of the user's message.
+
+        The newest one is; and so is one before it if it was followed by another without an answer, or if its
+        answer only asked something back. In a chat, where no tool is called, that goes back one request.
+        """
+        found = dict[int, str]()
+        after, has_worked = len(self.chain), False
+        for place in reversed(self.users):
+            roles = {at: self.role(at) for at in range(place + 1, after)}
+            said = max((at for at, role in roles.items() if role == "assistant"), default=None)
+            has_worked = has_worked or not TOOL_ROLES.isdisjoint(roles.values())
+            is_done = said is not None and not asks_back(self.content(said).text)
+            if found and (is_done or (len(found) > 1 and not has_worked)):
+                break
+            found[place], after = quote(self.content(place).text), place
+        return found
 
     def language_before(self, end: int) -> str:
         """The language of most of the newest user messages before a position; without any, of other ones."""
