@@ -232,11 +232,11 @@ class Selection:
         return [each.edit for found in cleared for each in found]
 
     def take(self, index: int) -> None:
-        """Cut a unit, and its request if nothing else of the answer is left; quote requests that are cut."""
+        """Cut a unit, and its request, which is quoted, if nothing else of the answer is left."""
         if index in self.cut:
             return
         situation = self.situation
-        if situation.is_user(index):  # its answer may be cut already, from when it was the newest request
+        if situation.is_user(index) and self._needs_quote(index):
             self._take_request(index)
         else:
             self._take(index)
@@ -252,6 +252,13 @@ class Selection:
         if left:
             return
         self._take_request(request)
+
+    def _needs_quote(self, request: int) -> bool:
+        """Whether the model still works on a request, or an epoch, when it did, cut part of its answer."""
+        situation, units = self.situation, self.situation.units
+        if units[request].start in situation.under_way:
+            return True
+        return any(situation.plan.covers(units[each].start) for each in answer_to(situation, request))
 
     def _take_request(self, request: int) -> None:
         self._take(request)

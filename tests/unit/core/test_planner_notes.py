@@ -16,7 +16,7 @@ from proxy.core.planning.plan import EMPTY, Gap, Plan
 from proxy.core.planning.planner import draft, finish
 from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
-from proxy.core.policy.sections import Keep, Stages, Summary
+from proxy.core.policy.sections import Importance, Keep, Stages, Summary
 from tests.support.conversations import (
     Sent,
     Turn,
@@ -331,3 +331,22 @@ def test_a_request_whose_answer_was_cut_while_it_was_the_newest_is_quoted_once_i
     views = [[Content.of(raw).text for raw in each.view] for each in done[2:]]
     assert TASK not in views[-1]
     assert all(any(TASK in each for each in view) for view in views)
+
+
+def test_a_request_under_way_that_is_cut_before_its_answer_is_quoted():
+    before = [user("Hello"), assistant("Good day."), user(TASK), *(assistant(text(n)) for n in range(20))]
+    after = [user("Yes."), *(assistant(text(n)) for n in range(20, 40))]
+    policy = BALANCED.model_copy(update={"importance": Importance(roles={"user": 0.0})})
+    done = at(0.95, [*before, assistant("Shall I use the old stones?"), *after], policy)
+    assert done.plan.covers(2)
+    assert not done.plan.covers(22)
+    assert any(TASK in each for each in notes(done.plan))
+
+
+def test_a_request_of_a_chat_that_is_cut_before_its_answer_is_not_quoted():
+    talked = [m for n in range(20) for m in (user(text(n, 40)), assistant(text(n, 60)))]
+    policy = BALANCED.model_copy(update={"importance": Importance(roles={"user": 0.0})})
+    done = at(0.95, [user("Hello"), assistant("Good day."), *talked, user("last")], policy)
+    cut = [place for place in range(2, 42, 2) if done.plan.covers(place)]
+    assert len(cut) > 5
+    assert not any(gap.quotes for gap in done.plan.gaps)
