@@ -44,7 +44,7 @@ FREE, RECENT, FIRST_USER, CRITICAL, PINNED, FIXED = range(6)
 _SAMPLE = 8
 """Number of messages from which the conversation's language is detected."""
 FIRST_USER_LEAST = 100
-"""Counted tokens that the first user message keeps when it is clipped."""
+"""Counted tokens that each of the first user messages keeps when it is clipped."""
 
 
 class Conditions(msgspec.Struct, frozen=True):
@@ -140,6 +140,18 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
         """Positions of user messages, without observations."""
         found = self.read.users if self._readings else []
         return found[: bisect_left(found, len(self.chain))]
+
+    @lazy
+    def first_users(self) -> list[int]:
+        """The first user message, and those that follow before any answer, as a task follows a demonstration.
+
+        Of many, the newest: as many as can be clipped to what ``keep.first_user`` lets them fill.
+        """
+        users = [place for place in self.users if self.is_user(self.unit_at(place))]
+        after = range(users[0], len(self.chain)) if users else ()
+        answer = next((at for at in after if self.role(at) not in ("user", *HEAD_ROLES)), len(self.chain))
+        room = self.budget.share(self.policy.keep.first_user_clipped)
+        return users[: bisect_left(users, answer)][-max(room // FIRST_USER_LEAST, 1) :]
 
     @lazy
     def under_way(self) -> dict[int, str]:
@@ -315,8 +327,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
             if left < 0:
                 break
             recent.append(index)
-        users = map(self.unit_at, self.users if self.policy.keep.first_user else ())
-        first_user = next((index for index in users if self.is_user(index)), None)
+        firsts = map(self.unit_at, self.first_users if self.policy.keep.first_user else ())
         # What the model has still to answer: the open units, and the last user message.
         fixed = [*range(open_from(self.chain.messages, self.units), len(self.units))]
         asking = list[int]()
@@ -327,7 +338,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
                 asking += map(self.unit_at, self.users[-1:])
         for level, members in (
             (RECENT, recent),
-            (FIRST_USER, asking if first_user is None else (first_user, *asking)),
+            (FIRST_USER, (*firsts, *asking)),
             (CRITICAL, self._critical()),
             (PINNED, map(self.unit_at, self.pinned)),
             (FIXED, fixed),
