@@ -147,11 +147,15 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
 
         Of many, the newest: as many as can be clipped to what ``keep.first_user`` lets them fill.
         """
-        users = [place for place in self.users if self.is_user(self.unit_at(place))]
-        after = range(users[0], len(self.chain)) if users else ()
-        answer = next((at for at in after if self.role(at) not in ("user", *HEAD_ROLES)), len(self.chain))
+        roles = ("user", *HEAD_ROLES)
+        first = next((place for place in self.users if self.is_user(self.unit_at(place))), len(self.chain))
+        answer = next((at for at in range(first, len(self.chain)) if self.role(at) not in roles), None)
+        run = self.users[bisect_left(self.users, first) :]
+        if answer is not None:
+            run = run[: bisect_left(run, answer)]
         room = self.budget.share(self.policy.keep.first_user_clipped)
-        return users[: bisect_left(users, answer)][-max(room // FIRST_USER_LEAST, 1) :]
+        found = [place for place in run if self.is_user(self.unit_at(place))]
+        return found[-max(room // FIRST_USER_LEAST, 1) :]
 
     @lazy
     def under_way(self) -> dict[int, str]:

@@ -86,11 +86,14 @@ def dated(units: Sequence[GapUnit], arrivals: Mapping[int, float]) -> tuple[GapU
 
 
 def goal_of(situation: Situation) -> str:
-    """Return the goal of a conversation: its first user message; "" if that may not be summarised."""
-    users = situation.chain.users
-    if not users or not situation.classes.may_be_summarised(users[0]):
+    """Return the goal of a conversation: what the user said last before any answer.
+
+    "" if that may not be summarised.
+    """
+    *_, goal = None, *situation.first_users
+    if goal is None or not situation.classes.may_be_summarised(goal):
         return ""
-    return situation.content(users[0]).text
+    return situation.content(goal).text
 
 
 def progress_of(situation: Situation, span: Span) -> str:
