@@ -88,7 +88,8 @@ def run(args: argparse.Namespace) -> int:
             return 0
         answer = _answer(args, api)
         tell(args, answer, _shown(args.verb, answer), wraps=args.verb not in ("list", "search"))
-    return int(args.verb == "maintain" and answer["failed"] > 0)
+    left = "unread" if args.verb == "forget" else "failed"
+    return int(bool(answer.get(left)))
 
 
 def _shown(verb: str, answer: Json) -> Iterator[RenderableType]:

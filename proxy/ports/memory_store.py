@@ -130,10 +130,13 @@ class MemoryStore(Protocol):
         """
         ...
 
-    async def claim_work(self, scope: Scope, work: str, token: str, lease: float) -> bool:
+    async def claim_work(
+        self, scope: Scope, work: str, token: str, lease: float, *, longest: float = 0.0
+    ) -> bool:
         """Take or renew a lease of ``lease`` seconds on a piece of work, such as the daily run of a day.
 
-        Returns whether ``token`` holds it. Until the lease ends no other token can take it.
+        Returns whether ``token`` holds it. Until the lease ends no other token can take it. ``longest`` are
+        the seconds that anybody may have it: one that ends much later is of a clock that was set back.
         """
         ...
 

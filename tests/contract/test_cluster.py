@@ -213,6 +213,7 @@ async def test_while_a_slot_is_on_its_way_no_script_does_half_of_its_work(
                 with pytest.raises(StoreUnavailable):
                     await write(store, KEY)
                 assert await store.session(other), "the store is not left alone for it"
+                assert other in dict((await store.sessions(10)).sessions)
         assert held(cluster) == before
     await everything(store, KEY)
 

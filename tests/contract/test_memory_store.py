@@ -31,7 +31,7 @@ from tests.support.scopes import (
     items,
     written,
 )
-from tests.support.stores import HandClock, pass_time
+from tests.support.stores import DAY, HandClock, pass_time
 
 
 class TestReading:
@@ -255,6 +255,12 @@ class TestWork:
         assert await memories.claim_work(CHANNEL, "daily 2026-11-24", "one", 60)
         assert await memories.claim_work(CHANNEL, "daily 2026-11-25", "two", 60)
         assert await memories.claim_work(OTHER, "daily 2026-11-24", "two", 60)
+
+    async def test_work_that_is_done_for_days_is_not_taken_by_who_asks_for_seconds(
+        self, memories: MemoryStore
+    ) -> None:
+        assert await memories.claim_work(CHANNEL, "daily", "one", 2 * DAY, longest=2 * DAY)
+        assert not await memories.claim_work(CHANNEL, "daily", "two", 15, longest=2 * DAY)
 
     async def test_a_lease_ends(self, memories: MemoryStore, clock: HandClock) -> None:
         assert await memories.claim_work(CHANNEL, "items", "one", 0.2)

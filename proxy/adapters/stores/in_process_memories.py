@@ -175,7 +175,9 @@ class InProcessMemories:
         """Do nothing: memories end with the process, and secrets change only when it is restarted."""
         return False
 
-    async def claim_work(self, scope: Scope, work: str, token: str, lease: float) -> bool:
+    async def claim_work(
+        self, scope: Scope, work: str, token: str, lease: float, *, longest: float = 0.0
+    ) -> bool:
         return self._leases.take((scope.tag, work), token, lease)
 
     async def release_work(self, scope: Scope, work: str, token: str) -> None:

@@ -90,10 +90,10 @@ def goal_of(situation: Situation) -> str:
 
     "" if that may not be summarised.
     """
-    *_, goal = None, *situation.first_users
-    if goal is None or not situation.classes.may_be_summarised(goal):
+    firsts = situation.first_users
+    if not firsts or not situation.classes.may_be_summarised(firsts[-1]):
         return ""
-    return situation.content(goal).text
+    return situation.content(firsts[-1]).text
 
 
 def progress_of(situation: Situation, span: Span) -> str:

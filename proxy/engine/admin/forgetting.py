@@ -172,7 +172,7 @@ class Forgetting:
         tenant.
         """
         ids = {key.id_for(tenant) for key, tenant in names.items()}
-        forgotten: list[int] = []
+        items, is_known = 0, False
         every = await self.memories.all(_EVERY_SCOPE)
         unread = len(every.unread)
         for kept in every.scopes:
@@ -180,30 +180,34 @@ class Forgetting:
                 threads = await self._threads_in(kept, names)
                 if threads is None:
                     continue
+                is_known = True
                 if kept.scope.kind is ScopeKind.THREAD:
-                    forgotten.append(len(kept.entries))
                     await self.scope(kept.scope)
+                    items += len(kept.entries)
                 else:
-                    learned = await self._forget(kept, lambda each: each.item.source.session in ids, threads)
-                    forgotten.append(learned)
+                    items += await self._forget(kept, lambda each: each.item.source.session in ids, threads)
             except UnreadableRecord:
                 unread += 1
-        return Forgotten(sum(forgotten), bool(forgotten), unread)
+        return Forgotten(items, is_known, unread)
 
-    async def remembered_as(self, headers: Collection[str]) -> dict[SessionKey, str]:
+    async def remembered_as(self, headers: Collection[str]) -> tuple[dict[SessionKey, str], int]:
         """Return the sessions of a name of which anything is remembered, stored or not, with their tenants.
 
-        ``headers`` are the forms that the name may have in a header.
+        ``headers`` are the forms that the name may have in a header. Also returns how many scopes cannot be
+        read.
         """
-        found: dict[SessionKey, str] = {}
-        for kept in (await self.memories.all(_EVERY_SCOPE)).scopes:
+        found, every = dict[SessionKey, str](), await self.memories.all(_EVERY_SCOPE)
+        unread = len(every.unread)
+        for kept in every.scopes:
             tenant = kept.about.tenant
             names = {self.naming.named(tenant, header): tenant for header in headers}
-            for key in names:
-                with suppress(UnreadableRecord):
+            try:
+                for key in names:
                     if await self._threads_in(kept, {key: tenant}) is not None:
                         found[key] = tenant
-        return found
+            except UnreadableRecord:
+                unread += 1
+        return found, unread
 
     async def _threads_in(
         self, kept: ScopeDetails, names: Mapping[SessionKey, str]
@@ -238,8 +242,7 @@ class Forgetting:
                 found.append((kept, entries, is_own))
         tenants = sorted({kept.about.tenant for kept, *_ in found})
         if not tenants:
-            left = f" {len(every.unread)} of the memories cannot be read." if every.unread else ""
-            raise NotFound(f"Nothing is remembered of such a person.{left}")
+            raise NotFound(f"Nothing is remembered of such a person.{cannot_be_read(len(every.unread))}")
         if len(tenants) > 1:
             said = f"Several tenants have such a person: {', '.join(tenants)}. Name one as `tenant`."
             raise InvalidType(said, param="tenant")
@@ -306,6 +309,11 @@ class Forgetting:
 
     async def _known(self, kept: ScopeDetails) -> Mapping[SessionKey, Thread]:
         return await self.memories.scopes.store.threads(kept.scope, THREADS)
+
+
+def cannot_be_read(count: int) -> str:
+    """Return a sentence, with a space before it, about memories that were not searched; empty for none."""
+    return f" {count} of the memories cannot be read." if count else ""
 
 
 def _marked(copy: CachedScope, now: float) -> About | None:

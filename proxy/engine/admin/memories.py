@@ -151,9 +151,8 @@ class MemoryAdmin:
     async def kept(self, scope: Scope) -> ScopeDetails | None:
         """Return a scope; None if there is none, or nothing is known about it."""
         copy = await self.scopes.remembered(scope)
-        if copy.about is None:
-            return None
-        return ScopeDetails(scope, copy, copy.about, await self.scopes.store.archive(scope))
+        about = copy.readable_about
+        return ScopeDetails(scope, copy, about, await self.scopes.store.archive(scope)) if about else None
 
     def listed(self, kept: Sequence[ScopeDetails], most: int) -> Sequence[ItemDetails]:
         """Return the newest items of these scopes, at most ``most``."""

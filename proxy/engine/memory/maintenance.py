@@ -9,7 +9,7 @@ fails is logged, and the run goes on.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -240,37 +240,37 @@ class Maintenance:
         them. Raises StoreUnavailable.
         """
         scopes = await self.listed() if scopes is None else scopes
-        done, workspaces = Maintained(of=len(scopes)), dict[str, Scope]()
+        store, done = self.writer.scopes.store, Maintained(of=len(scopes))
+        workspaces, unreadable = dict[str, Scope](), set[Scope]()
         on_progress(done)
         for scope in scopes:
             try:
                 if scope.kind is ScopeKind.CHANNEL:  # a skipped one, too: who claimed it may have died since
-                    tag = await self.writer.scopes.store.workspace_of(scope)
+                    tag = await store.workspace_of(scope)
                     workspaces |= {tag: Scope(ScopeKind.WORKSPACE, tag)} if tag else {}
-                async with self._due(scope, f"daily {due}" if due else "") as is_ours:
+                once = (
+                    done_once(store, scope, f"daily {due}", _KEPT) if due else nullcontext(enter_result=True)
+                )
+                async with once as is_ours:
                     if not is_ours:
                         continue
                     done.add(await self._safely(scope, is_meant))
             except UnreadableRecord as error:
                 log_warning("a memory was not maintained", why=error.message, scope=scope.tag)
                 done.failed += 1
+                unreadable.add(scope)
             done.scopes += 1
             on_progress(done)
         for scope in workspaces.values():
-            done.failed += not await self._workspace(scope, is_meant, due)
+            is_written = await self._workspace(scope, is_meant)
+            done.failed += not is_written and scope not in unreadable
         if done.scopes or not due:
             log_event("memories were maintained", **msgspec.structs.asdict(done))
         return done
 
-    def _due(self, scope: Scope, work: str) -> AbstractAsyncContextManager[bool]:
-        """Claim work that is due once; without a name anybody may do it."""
-        if not work:
-            return nullcontext(enter_result=True)
-        return done_once(self.writer.scopes.store, scope, work, _KEPT)
-
     async def _safely(self, scope: Scope, is_meant: Callable[[Policy], bool]) -> Maintained:
         """Maintain a scope if its policy is meant. Raises StoreUnavailable if the scope cannot be read."""
-        about = (await self.writer.scopes.remembered(scope)).about
+        about = (await self.writer.scopes.remembered(scope)).readable_about
         if about is None:
             await self.writer.scopes.store.unlist(scope)
             return Maintained()
@@ -314,16 +314,14 @@ class Maintenance:
             await self.writer.channel(home, access)
         return count
 
-    async def _workspace(self, scope: Scope, is_meant: Callable[[Policy], bool], due: str) -> bool:
+    async def _workspace(self, scope: Scope, is_meant: Callable[[Policy], bool]) -> bool:
         """Write a workspace's texts if a channel's policy is meant; return False if that fails."""
         with logged_failure("a workspace was not maintained", scope=scope.tag):
-            async with self._due(scope, f"workspace {due}" if due else "") as is_ours:
-                below = await self.writer.below(scope) if is_ours else []
-                abouts = [each.about for each in below if each.about is not None]
-                meant = (each for each in abouts if is_meant(self.policies().named_or_default(each.policy)))
-                access = next(map(self._operator, meant), None)
-                if access is not None:
-                    await self.writer.workspace(scope, access)
+            abouts = [each.about for each in await self.writer.below(scope) if each.about is not None]
+            meant = (each for each in abouts if is_meant(self.policies().named_or_default(each.policy)))
+            access = next(map(self._operator, meant), None)
+            if access is not None:
+                await self.writer.workspace(scope, access)
             return True
         return False
 

@@ -16,7 +16,7 @@ from proxy.core.memory.lifecycle import content_of
 from proxy.core.memory.records import About, Event, Item, Scope, ScopeKind, Texts, day_of
 from proxy.engine.intake.homes import MemoryHome
 from proxy.errors import StoreUnavailable
-from proxy.ports import Changes, MemoryStore, Passage, ScopeSnapshot
+from proxy.ports import Changes, MemoryStore, Passage, ScopeSnapshot, UnreadableRecord
 
 _RACES = 8
 """Most attempts at a change when others change the same scope."""
@@ -39,6 +39,13 @@ class CachedScope(msgspec.Struct, frozen=True, dict=True):  # dict=True for the 
         """Estimated bytes of the whole copy."""
         texts = sys.getsizeof(self.texts.long) + sys.getsizeof(self.texts.short)
         return _SCOPE_BYTES + texts + self.items_weight
+
+    @property
+    def readable_about(self) -> About | None:
+        """Its record about itself; None if nothing is stored. Raises UnreadableRecord if it is damaged."""
+        if self.about is None and self.version:
+            raise UnreadableRecord
+        return self.about
 
     def after(self, news: ScopeSnapshot) -> "CachedScope":
         """Return the copy with a snapshot of newer changes applied."""

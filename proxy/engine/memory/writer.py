@@ -46,11 +46,9 @@ async def done_once(store: MemoryStore, scope: Scope, work: str, kept: float) ->
     It counts as done at the end of the context. If that fails, or the worker dies, others may do it. Raises
     StoreUnavailable.
     """
-    claim = partial(store.claim_work, scope, work)
+    claim = partial(store.claim_work, scope, work, longest=kept)
     lease = Lease(claim, partial(store.release_work, scope, work))
-    # Asked for as long as others may have it: of a lease that ends much later than one's own the store
-    # believes that a clock was set back. Then it is cut to what a dead worker may have.
-    if not (await claim(lease.token, kept) and await lease.take()):
+    if not await lease.take():
         yield False
         return
     try:

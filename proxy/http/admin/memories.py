@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from proxy.core.memory.records import Scope
-from proxy.engine.admin.forgetting import Forgetting, Forgotten
+from proxy.engine.admin.forgetting import Forgetting, Forgotten, cannot_be_read
 from proxy.engine.admin.inspection import AmbiguousSession, Inspection
 from proxy.engine.admin.memories import MemoryAdmin, scope_of
 from proxy.engine.intake.homes import MemoryHome, named_home
@@ -207,12 +207,12 @@ class MemoryOperations:
         A session that is no longer stored is found by its complete id, or by its name. Raises NotFound and
         AmbiguousSession: a name may be that of a session that is stored, and of another one that was.
         """
-        remembered = await self.forgetting.remembered_as({name, _as_bytes(name)})
+        remembered, unread = await self.forgetting.remembered_as({name, _as_bytes(name)})
         try:
             found = await self.inspection.find(name)
-        except NotFound:
+        except NotFound as error:
             if not remembered and name.count(".") != 2:
-                raise
+                raise NotFound(f"{error.message}{cannot_be_read(unread)}") from error
             stored = {} if remembered else _names([name])
         else:
             is_named = name in (found.id, found.session.name)  # else by the beginning of its id

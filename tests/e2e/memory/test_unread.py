@@ -77,6 +77,8 @@ async def test_who_never_came_back_after_a_rotation_is_listed_and_can_be_forgott
 ) -> None:
     [zed] = await left_out(rotated)
     assert (zed["kind"], zed["reason"]) == ("person", "unknown_secret")
+    unknown = (await ask(rotated, "DELETE", "memory?session=solo")).json()["error"]["message"]
+    assert unknown.endswith(" 1 of the memories cannot be read.")
     for words in (("list",), ("search", "Oslo")):
         result, out, _ = await cli(rotated, *words)
         assert (result, "Ana lives in Oslo." in out, zed["id"] in out) == (0, True, True)
@@ -88,12 +90,27 @@ async def test_who_never_came_back_after_a_rotation_is_listed_and_can_be_forgott
     assert code(await ask(rotated, "DELETE", f"memory?scope={zed['id']}")) == (404, "not_found")
 
 
+async def test_a_memory_whose_own_record_is_damaged_is_listed_and_can_be_forgotten(
+    model: RememberingModel, tmp_path: Path, chats: Chats, valkey: Server
+) -> None:
+    async with remembering(model, tmp_path, "channel_every = 1\n", store=valkey.url) as url:
+        await person(chats, url, "zed", X_Unabridged_Session="one").ask("Hello!")
+        await until((1, 0), lambda: counts(url))
+    [scope] = [name for name in valkey.run("KEYS", "*:memory") if b"about" in valkey.run("HKEYS", name)]
+    valkey.run("HSET", scope, "about", b"\x01garbage")
+    async with remembering(model, tmp_path, "channel_every = 1\n", store=valkey.url) as url:
+        [zed] = await left_out(url)
+        assert zed["reason"] == "damaged"
+        assert (await ask(url, "DELETE", f"memory?scope={zed['id']}")).json()["forgotten"]
+        assert await left_out(url) == []
+
+
 @pytest.mark.parametrize("whom", [("--person", "ana"), ("--session", "two")], ids=["a person", "a session"])
 async def test_others_are_forgotten_and_it_is_said_how_many_could_not_be_read(
     rotated: str, cli: Cli, whom: tuple[str, str]
 ) -> None:
     result, out, _ = await cli(rotated, "forget", *whom, "--yes")
-    assert (result, "forgotten: 2 items" in out, "cannot be read: 1" in out) == (0, True, True)
+    assert (result, "forgotten: 2 items" in out, "cannot be read: 1" in out) == (1, True, True)
     assert (await admin(rotated, "memory"))["items"] == []
 
 

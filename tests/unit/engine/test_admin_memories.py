@@ -335,7 +335,7 @@ async def test_what_a_workspace_that_cannot_be_read_may_tell_of_is_left_and_coun
 ) -> None:
     unread.unread = (WORKSPACE,)
     forgetting = forgetting_of(unread)
-    assert await forgetting.session({ONE: "t"}) == (0, False, 2)
+    assert await forgetting.session({ONE: "t"}) == (0, True, 2)
     assert await forgetting.person("ana") == (1, True, 2)
     unread.unread = ()
     assert await forgetting.person("ana") == (1, True, 0)

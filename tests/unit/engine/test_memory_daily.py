@@ -213,6 +213,29 @@ async def test_a_memory_that_cannot_be_read_fails_alone(
     assert "bridge two" in (await place.memories.remembered(WORKSPACE)).texts.long
 
 
+async def test_a_workspace_that_cannot_be_read_fails_once(model: RememberingModel) -> None:
+    place = Place(model, credentials=OPERATOR)
+    memories = place.memories = PartlyUnread(place.clock)
+    await channels_in_a_workspace(place)
+    await place.know(scope=WORKSPACE)
+    memories.unread = (WORKSPACE,)
+    done = await place.process().run()
+    assert (done.of, done.failed) == (3, 1)
+
+
+async def test_what_a_channel_learns_while_another_server_passes_it_is_in_the_workspace_on_the_same_day(
+    model: RememberingModel,
+) -> None:
+    place, due = Place(model, credentials=OPERATOR), "2027-01-01 03:00"
+    await channels_in_a_workspace(place)
+    await place.process().run(due=due)
+    place.clock.time += 10
+    later = Texts(long="- They built bridge three.", short="- They dance.", updated=place.clock.now())
+    await place.know_more(scope=CHANNELS[0], texts=later)
+    await place.process().run(due=due)
+    assert "bridge three" in (await place.memories.remembered(WORKSPACE)).texts.long
+
+
 async def test_what_a_killed_server_was_at_another_does_on_the_same_day(model: RememberingModel) -> None:
     place, due = Place(model, credentials=OPERATOR), "2027-01-01 03:00"
     await place.know(an_item(LONG, id="boat"))

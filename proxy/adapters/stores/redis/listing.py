@@ -11,11 +11,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
+from redis.exceptions import AskError, MovedError, TryAgainError
+
 from proxy.adapters.stores.redis import keys, reading
 from proxy.adapters.stores.redis.scripts import Fields, Scripts
 from proxy.errors import StoreUnavailable
 from proxy.ports import SessionKey, UnreadableRecord
 
+_MOVING: Final = (AskError, MovedError, TryAgainError)
+"""What a cluster replies while it moves a slot: sessions in it cannot be read for a moment."""
 _MOST: Final = 1_000
 """The most sessions in one trip: a script's stack holds about 8,000 words."""
 
@@ -77,9 +81,10 @@ class Listing:
             if failure is None:
                 found.append((key, fields, ticket))
                 continue
-            refusal = self._connection.failed(failure)
-            if not isinstance(refusal, UnreadableRecord):
-                raise refusal from failure
+            if not isinstance(failure, _MOVING):
+                refusal = self._connection.failed(failure)
+                if not isinstance(refusal, UnreadableRecord):
+                    raise refusal from failure
             found.append((key, reading.UNREADABLE, None))
         return found
 

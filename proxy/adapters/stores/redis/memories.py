@@ -220,8 +220,11 @@ class RedisMemories:
             await self._enter(before, 0, was_in, is_there=False)
         return is_moved
 
-    async def claim_work(self, scope: Scope, work: str, token: str, lease: float) -> bool:
-        return bool(await self._scripts.of_session("claim", _key(scope), work, token, milliseconds(lease)))
+    async def claim_work(
+        self, scope: Scope, work: str, token: str, lease: float, *, longest: float = 0.0
+    ) -> bool:
+        arguments = (work, token, milliseconds(lease), milliseconds(longest))
+        return bool(await self._scripts.of_session("claim", _key(scope), *arguments))
 
     async def release_work(self, scope: Scope, work: str, token: str) -> None:
         await self._scripts.of_session("release", _key(scope), work, token)

@@ -8,7 +8,11 @@ for _, command in ipairs({
   {'ZADD', 0, 'a'}, {'ZRANGE', 0, -1}, {'ZREM', 'a'},
   {'RPUSH', 'a'}, {'LRANGE', 0, -1}, {'PEXPIRE', 1000}, {'UNLINK'},
 }) do
-  redis.call(command[1], probe, unpack(command, 2))
+  local answer = redis.pcall(command[1], probe, unpack(command, 2))
+  if type(answer) == 'table' and answer.err then
+    redis.call('DEL', probe)
+    return answer
+  end
 end
 return now()
 
@@ -16,9 +20,9 @@ return now()
 -- Take or renew a lease on writing a summary, or on a scope's work. Returns 1 if the token holds it now. A lease
 -- that has run out may be taken by anybody: its worker has died, or cannot reach the store.
 local session = KEYS[1]
-local address, token, lease = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local address, token, lease, longest = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4] or 0)
 local holder, ends = holder_of(session, address)
-local clock_was_set_back = ends > now() + 10 * lease
+local clock_was_set_back = ends > now() + math.max(10 * lease, longest)
 if holder ~= '' and holder ~= token and not clock_was_set_back then return 0 end
 for _, other in ipairs(redis.call('HKEYS', session .. CLAIMS)) do
   if holder_of(session, other) == '' then redis.call('HDEL', session .. CLAIMS, other) end
