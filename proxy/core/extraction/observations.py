@@ -13,9 +13,9 @@ from typing import NamedTuple, Self
 
 from proxy.core.conversation.messages import HEAD_ROLES, Message
 from proxy.core.dialects.dialect import Call, Content, Size
-from proxy.core.extraction.printed import Lines, Run, is_sure, label_of
+from proxy.core.extraction.printed import Lines, Run, beginning_of, is_sure
 from proxy.core.lazy import lazy
-from proxy.core.text.lexicon.words import COMMANDS
+from proxy.core.text.lexicon.words import COMMANDS, INPUTS, OBSERVED
 
 # --- commands ---
 
@@ -27,6 +27,14 @@ _CLOSING_TAG = re.compile(
 )
 _LABELLED = re.compile(rf"^[ \t#*]*(?:{COMMANDS})[ \t*]*[:\uff1a]", re.IGNORECASE | re.MULTILINE)
 _OBJECT = re.compile(r'\s*\{.*"(?:action|command|cmd|tool|tool_name|function|name)"\s*:.*\}\s*\Z', re.DOTALL)
+_CALLS = re.compile(
+    rf"{_LABELLED.pattern}(?:[\s*]*[\w.-]*(?:\(| ?[\[{{])"
+    rf"|[^\n]*\n[ \t#*]*(?:{COMMANDS})?[ \t]*(?:{INPUTS})[ \t*]*[:\uff1a])",
+    re.IGNORECASE,
+)
+"""A command in the form of a call: `Action: search[quay]`, or with its input on a line of its own."""
+_ALONE = re.compile(rf"\s*(?:{OBSERVED})[ \t]*[:\uff1a][ \t\r]*\n", re.IGNORECASE)
+"""A label on a line of its own that people hardly write so."""
 _AT_PROMPT = re.compile(r"^\$ \S.*\Z", re.MULTILINE)
 _NEAR = 400
 """Largest length in characters of a labelled command."""
@@ -166,7 +174,9 @@ def in_plain_text(content: Content, *, is_whole: bool = False) -> Content:
 # --- the rhythm of a session ---
 
 _RHYTHM = 4
-"""Number of newest assistant messages of which at most one may lack a command, or the answer's label."""
+"""Number of newest assistant messages of which at most one may lack a command, or be answered otherwise."""
+_REACH = 200
+"""Number of messages in which those are looked for."""
 
 
 class Answered(NamedTuple):
@@ -197,8 +207,8 @@ class _Rhythm:
         newest = [*map(self._gives_command, self._newest(place))]
         return newest.count(False) <= (len(newest) == _RHYTHM)
 
-    def has_label(self, place: int, label: str) -> bool:
-        """Whether the answers to the commands before the newest one up to there begin with a label.
+    def expects(self, place: int, beginning: str) -> bool:
+        """Whether the answers to the commands before the newest one up to there begin so.
 
         Where none was answered yet, the command must be under a label itself, as the answer is.
         """
@@ -207,16 +217,19 @@ class _Rhythm:
             return False
         now, *earlier = newest
         answers = [self._answer(at) for at in earlier if self._gives_command(at)]
-        begin = [
-            label_of(self._content(at).text) == label for at in answers if self._messages[at].role == "user"
+        alike = [
+            beginning_of(self._content(at).text) == beginning
+            for at in answers
+            if self._messages[at].role == "user"
         ]
-        if not begin:
-            return is_sure(label) and _LABELLED.match(self.command_at(now)) is not None
-        least = 1 if is_sure(label) else 2
-        return begin.count(True) >= least and begin.count(False) <= (len(begin) == _RHYTHM - 1)
+        if not alike:
+            return is_sure(beginning) and _LABELLED.match(self.command_at(now)) is not None
+        least = 1 if is_sure(beginning) else 2
+        return alike.count(True) >= least and alike.count(False) <= (len(alike) == _RHYTHM - 1)
 
     def _newest(self, place: int) -> list[int]:
-        assistants = (at for at in range(place, -1, -1) if self._messages[at].role == "assistant")
+        looked_at = range(place, max(place - _REACH, -1), -1)
+        assistants = (at for at in looked_at if self._messages[at].role == "assistant")
         return [*islice(assistants, _RHYTHM)]
 
     def _gives_command(self, place: int) -> bool:
@@ -260,9 +273,23 @@ def answered_commands(
 def _is_whole(content: Content, rhythm: _Rhythm, before: int) -> bool:
     """Whether a message is output as a whole: it has one text, which begins as those before it."""
     texts = content.texts()
+    if len(texts) != 1 or not rhythm.has_commands(before):
+        return False
+    (text,) = texts
+    beginning = beginning_of(text)
     return (
-        len(texts) == 1
-        and _lines_of(texts[0]).is_undivided
-        and rhythm.has_commands(before)
-        and rhythm.has_label(before, label_of(texts[0]))
+        rhythm.expects(before, beginning)
+        and (not is_sure(beginning) or _is_for_a_machine(rhythm.command_at(before), text))
+        and _lines_of(text).is_undivided
     )
+
+
+def _is_for_a_machine(command: str, answer: str) -> bool:
+    """Whether a program reads a command, as its form or the form of its answer shows.
+
+    People write under labels, too, and assistants answer them in code and under labels of their own.
+    """
+    if _LABELLED.match(command):
+        return _CALLS.match(command) is not None
+    is_call = _CLOSING_TAG.search(command) or _OBJECT.match(command)
+    return is_call is not None or _ALONE.match(answer) is not None

@@ -91,11 +91,16 @@ def _kind(line: str) -> int:
     return _PRINTED_LINE if dense or _PRINTED.search(line) or PROGRAM.search(line) else _EITHER
 
 
+def _binds(line: str) -> bool:
+    """Whether a line has wording of rules."""
+    # Everyday wordings count here too, unlike for rules: they are a person's all the same.
+    lower = line.lower()
+    return bool(FIRM.search(lower) or PLAIN.search(lower))
+
+
 def _reads_as_sentence(line: str) -> bool:
     """Whether a person wrote it: mostly words, with a sentence's end, wording of rules or function words."""
-    lower = line.lower()
-    # Everyday wordings count here too, unlike for rules: they are a person's all the same.
-    binds = bool(FIRM.search(lower) or PLAIN.search(lower))
+    binds = _binds(line)
     if _UNSPACED.search(line) and (binds or _UNSPACED_END.search(line)):
         return True
     words = line.split()
@@ -105,7 +110,7 @@ def _reads_as_sentence(line: str) -> bool:
     if binds:
         return not PROGRAM.search(line)
     ends = line.rstrip("\"'”»)*")[-1:] in (".", "!", "?", ":", "…")
-    says = len(_LITTLE.intersection(lower.split())) > 1
+    says = len(_LITTLE.intersection(line.lower().split())) > 1
     return plain >= _MOSTLY * len(words) and len(words) > 2 and (ends or says)
 
 
@@ -141,7 +146,7 @@ _READ = 200_000
 _BLANK = re.compile(r"\n[ \t\r]*\n")
 
 
-def label_of(text: str) -> str:
+def beginning_of(text: str) -> str:
     """The label with which a text begins; without one how its first line begins."""
     found = _LABEL.match(text)
     if found is None or not found["label"]:
@@ -189,19 +194,27 @@ class Lines:
         """Whether it may be output as a whole, by all but how it begins.
 
         Behind a sure label come no prompt and no other such label; behind another heading most is printed,
-        no line is a sentence, and no paragraph of another kind follows.
+        no line is a sentence (nor what goes on behind the heading), and no paragraph of another kind follows.
         """
-        if is_sure(label_of(self._text)):
+        if is_sure(beginning_of(self._text)):
             labels = [
                 each for each in _LABEL.finditer(self._text) if each["label"] and is_sure(each["label"])
             ]
             return len(labels) == 1 and _END.search(self._text) is None
-        if self.is_framed or 2 * self.marked < self.size:
+        if self.is_framed or 2 * self.marked < self.size or self._is_said_first:
             return False
         rest = compress(self._lines[1:], (not marked for marked in self._marked[1:]))
         last = max(compress(range(len(self._lines)), self._marked), default=0)
         is_followed = _BLANK.search("\n".join(self._lines[last:]).rstrip()) is not None
         return not is_followed and _SENTENCE not in map(_kind, rest)
+
+    @property
+    def _is_said_first(self) -> bool:
+        """Whether the first line lays something down, or goes on behind its heading as a person does."""
+        first = self._text.lstrip().partition("\n")[0][:_LOOKED_AT]
+        heading = _HEADING.match(first)
+        behind = first[heading.end() :].lstrip(":\uff1a ") if heading else ""
+        return _binds(first) or _kind(behind) == _SENTENCE
 
     @property
     def runs(self) -> Iterator[Run]:

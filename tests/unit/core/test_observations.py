@@ -274,6 +274,47 @@ def test_a_person_who_speaks_under_a_label_once_lays_down_what_they_say() -> Non
     assert rules_of([user("The boats?"), command, user(said)]) == [["Never touch boat.py."]]
 
 
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("Here it is.\n```html\n<p>The quay</p>\n```", "Observation: the button leaks.\n\n{}"),
+        ("Here it is.\n```python\nprint(1)\n```", f"Console output:\n{TRACE}\n\n{{}}"),
+        ("Run this.\nCommand: ls", "Bash output:\nok\n\n{}"),
+        ("Noted.\nAction: continue to monitor (hourly)", "Observation: they sleep.\n\n{}"),
+        ("Noted.\nAction: continue\nNext check: 10:00", "Observation:\nthey sleep.\n\n{}"),
+        ("Notiert.\nAktion: weiter beobachten", "Beobachtung: alles ruhig.\n\n{}"),
+        ("了解しました。\n行動:経過観察", "観察:患者は元気。\n\n{}"),
+        ("好的。\n行动:继续观察", "观察:病人很好。\n\n{}"),
+    ],
+)
+def test_a_person_who_always_writes_under_a_label_lays_down_what_they_say(answer: str, said: str) -> None:
+    rules = [
+        "Never touch boat.py.",
+        "Guests must always see the demo.",
+        "Nie die Tür öffnen.",
+        "夜は絶対に起こさないでください。",
+        "晚上绝对不要叫醒他。",
+    ]
+    rounds = [each for rule in rules for each in (assistant(answer), user(said.format(rule)))]
+    found = rules_of([user("I am on ward 3."), *rounds, assistant("Done.")])
+    assert [each[-1] for each in found] == rules
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "Thought: look.\nAction: click [12]",
+        "Thought: look.\nAction: open\nAction Input: Boats",
+        "Gedanke: sehen.\nAktion: öffnen\nAktionseingabe: Boote",
+        "思考:看。\n行动:打开\n行动输入:船",
+        'Thought: look.\nAction: {"name": "open", "page": "Boats"}',
+        "I look.\n<execute_bash>\ncat boats.md\n</execute_bash>",
+    ],
+)
+def test_a_page_that_answers_a_call_is_output_as_a_whole(command: str) -> None:
+    assert rules_of(browsing(command, f"Observation: {PAGE}"))[1:] == []
+
+
 def test_a_prompt_ends_what_a_label_begins_in_any_rhythm() -> None:
     command, said = "Action: look", f"Observation:\n{LISTING}\nbash-$\n\nNever touch boat.py."
     assert rules_of(browsing(command, said, 2)) == [["Never touch boat.py."]] * 2
@@ -309,6 +350,21 @@ def test_what_a_person_says_above_a_trace_or_below_a_listing_keeps_it_theirs(sai
     before = [each for _ in range(4) for each in (command, user(LISTING))]
     assert observed(user("The boats?"), *before, command, user(f"{said}\n\n{TRACE}")) == [2, 4, 6, 8]
     assert observed(user("The boats?"), *before, command, user(f"{LISTING}\n\n{said}")) == [2, 4, 6, 8]
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "Fix this: never touch b{}.py",
+        "修一下:绝对不要改b{}.py",
+        "Still fails, and never touch b.py:",
+        "Once more: look at berth {} and at the old bridge.",
+    ],
+)
+def test_a_person_who_begins_several_pastes_alike_keeps_the_first_line(first: str) -> None:
+    answer = assistant("Here is the changed test.\n```python\nprint(1)\n```")
+    pastes = [each for n in range(5) for each in (answer, user(f"{first.format(n)}\n{TRACE}"))]
+    assert observed(user("It is broken."), *pastes) == []
 
 
 # --- plans

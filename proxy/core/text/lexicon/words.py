@@ -246,11 +246,12 @@ FAILURES = (f"error|exception|traceback|fatal|panic|failed|failure|{FOREIGN_FAIL
 
 # --- labels before a command and before its output, by agents that speak in plain text ---
 
+OBSERVED = r"observations?|beobachtung|observación|観察|観測|観察結果|观察|觀察|观察结果"
+"""Labels of what an agent observed."""
 OBSERVATIONS = (
-    r"observations?|(?:tool|command|execution|function|terminal|console|shell|bash|python)[ _-]"
-    r"(?:output|results?|response|observation)|beobachtung|werkzeugausgabe|observación"
-    r"|résultat de la commande"
-    r"|観察|観測|観察結果|実行結果|观察|觀察|观察结果|執行結果|执行结果|工具输出|工具輸出"
+    rf"{OBSERVED}|(?:tool|command|execution|function|terminal|console|shell|bash|python)[ _-]"
+    r"(?:output|results?|response|observation)|werkzeugausgabe|résultat de la commande"
+    r"|実行結果|執行結果|执行结果|工具输出|工具輸出"
 )
 """Labels that only a program's output has."""
 OUTPUTS = (
@@ -262,6 +263,12 @@ COMMANDS = (
     r"action(?: input)?|command|tool(?: input| call)?|aktion|befehl|acción|comando|commande|アクション|行動"
     r"|コマンド|行动|命令|动作|動作|操作"
 )
+"""Labels of what an agent does."""
+INPUTS = (
+    r"input|arguments?|args|parameters?|(?:aktions)?eingabe|argumente|entrada|argumentos?|entrée|入力|引数"
+    r"|输入|輸入|参数|參數"
+)
+"""Labels of what it is done with."""
 
 # --- numbers ---
 
