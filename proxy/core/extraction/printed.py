@@ -6,7 +6,7 @@ lines look like. In doubt a line counts as a person's, so that nothing a person 
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, compress, groupby, pairwise
 from typing import NamedTuple
 
@@ -40,25 +40,38 @@ textbox time toolbar tooltip tree treegrid treeitem"""
 _STATES = """active checked clickable disabled editable expanded focusable focused hidden modal pressed
 readonly required selected visible"""
 _ELEMENT = (
-    r"(?:-\s+)?\w+ (?:\".*\" )?(?:\[[\w=-]+\] )*\[ref=\w+\]|\*?\[\d{1,6}\]\s?</?[a-zA-Z][\w-]*[\s/>]"
-    rf"|(?:\[[\w-]{{1,12}}\]\s+(?:{'|'.join(_ROLES.split())}|[A-Z]\w*[a-z][A-Z]\w*)|RootWebArea|StaticText"
-    r"|InlineTextBox|LabelText|ListMarker)\s+['\"](?:[^'\"\n]*+['\"])++"
+    r"(?:-\s+)?\w+ (?:\".*\" )?(?:\[[\w=-]+\] )*\[ref=\w+\](?: \[[\w=-]+\])*(?::|\s*$)"
+    r"|\*?\[\d{1,6}\]\s?</?[a-zA-Z][\w-]*(?:\s[^<>=]*=|>?\s*$|.*(?:/>|</[\w-]+>)\s*+$)"
+    rf"|(?:\[(?=[\w-]{{0,11}}\d)[\w-]{{1,12}}\]\s+(?:{'|'.join(_ROLES.split())}|(?=[A-Z]\w*?[a-z][A-Z])\w++)"
+    r"|RootWebArea|StaticText|InlineTextBox|LabelText|ListMarker)"
+    r"\s+(?P<quote>['\"])(?:(?!(?P=quote)).|(?P=quote)(?=\w))*+(?P=quote)"
     rf"(?:,?\s+(?:(?:{'|'.join(_STATES.split())})(?![\w:=-])|[\w-]+[:=]\s?[^\s,]++))*+\s*$"
 )
-"""An element of a page: its role (of ARIA) and name, or its tag. Behind the name no sentence may follow."""
-RECORD = re.compile(
-    rf"^\s*+(?:{_ELEMENT}|[-dlcbps](?:[r-][w-][xsStT-]){{3}}"
-    rf"|\[?(?:\d{{4}}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d.{{0,60}}?\b(?:{_LEVELS})\b|\[(?:{_LEVELS})\]"
-    r"|(?=[^\s:(]*[./])[^\s:(]++[:(]\d+(?:[:,]\d+)?\)?: (?:fatal )?(?:error|warning)\b"
-    r"|Traceback \(|File \".*\", line \d|at [\w.$<>/]+\([\w.: ]*\)"
-    r"|(?:Caused by: )?(?:(?:\w+\.)+\w*|[A-Z]\w+)(?:Error|Exception)(?:: |\s*$)"
-    r"|diff --git |index [0-9a-f]{6,}\.\.|@@ -\d|(?:\+\+\+|---) [ab]/)"
+"""An element of a page: its role (of ARIA) and name, or its tag. Behind either no sentence may follow."""
+_APART = r"[^\w:\[]*+"
+_THREAD = rf"(?:\[[^\]\n:]{{1,40}}\]{_APART})?"
+_LOGGED = (
+    r"\[?(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d(?:[.,]\d++)?(?:Z|[+-]\d\d:?\d\d)?"
+    rf"{_APART}{_THREAD}(?:[\w.$/-]++{_APART})?{_THREAD}\[?(?:{_LEVELS})\b"
+)
+"""A line of a log with its level; of the words before that one at most is no thread in brackets."""
+_RECORD = re.compile(
+    rf"^\s*+(?:{_ELEMENT}|[-dlcbps](?:[r-][w-][xsStT-]){{3}}[.+@]?\s+(?:\d|-\s|[\w-]+/[\w-]+\s)|{_LOGGED}"
+    r"|(?=[^\s:(]*[./])[^\s:(]++[:(]\d+(?:[:,]\d+)?\)?: (?:fatal )?(?:error|warning)(?: \w+\d|\[[\w-]+\])?:"
+    r"|Traceback \([\w ]+\):\s*$|File \".*\", line \d++(?:, in \S+)?\s*$"
+    r"|at [\w.$<>/]+\([\w.: ]*\)(?: ~?\[.*\])?\s*$"
+    r"|diff --git a/.* b/|index [0-9a-f]{6,}\.\.[0-9a-f]|@@ -\d+(?:,\d+)? \+\d|(?:\+\+\+|---) [ab]/\S+\s*$)"
 )
 """Lines that no person writes: of pages, directory listings, logs, compilers, stack traces and diffs."""
-_RECORD = re.compile(
-    rf"{RECORD.pattern}|^\s*(?:\[?\d{{4}}-\d\d-\d\d[T ]\d\d:|\[?\d\d:\d\d:\d\d"
+_FAULT = re.compile(
+    rf"^\s*(?:\[(?:{_LEVELS})\]|(?:Caused by: )?(?:(?:\w+\.)+\w*|[A-Z]\w+)(?:Error|Exception)(?:: |\s*$))"
+)
+"""What begins a line of a trace or a log, and what a person may lay down: `ValueError: never hide it.`"""
+_RECORD_OR_SENTENCE = re.compile(
+    rf"{_RECORD.pattern}|{_FAULT.pattern}|^\s*(?:\[?\d{{4}}-\d\d-\d\d[T ]\d\d:|\[?\d\d:\d\d:\d\d"
+    r"|[-dlcbps](?:[r-][w-][xsStT-]){3}|Traceback \(|File \".*\", line \d|diff --git |(?:\+\+\+|---) [ab]/"
     r"|[\w./@+-]*[./][\w./@+-]*[:-](?:\d+|\[\d+,\d+\])[: -]|(?:\w+\.)*\w*(?:Error|Exception)(?::|\b.*[:(]|$)"
-    r"|Caused by: |index [0-9a-f]{6,}|@@ -|\+\+\+ |--- [\w./])"
+    r"|at [\w.$<>/]+\([\w.: ]*\)|Caused by: |index [0-9a-f]{6,}|@@ -|\+\+\+ |--- [\w./])"
 )
 """Those, and lines with which a person may begin a sentence, as with a date or with the place in a file."""
 _PRINTED = re.compile(
@@ -83,12 +96,22 @@ _PRINTED_LINE, _EITHER, _SENTENCE = 1, 0, -1
 
 def _kind(line: str) -> int:
     line = line[:_LOOKED_AT]
-    if _RECORD.match(line):
+    if _RECORD_OR_SENTENCE.match(line):
         return _PRINTED_LINE
     if _reads_as_sentence(_BULLET.sub("", line).strip()):
         return _SENTENCE
     dense = 10 * len(SYMBOLS.findall(line)) > len(line) or sum(map(str.isdigit, line)) > _DIGITS * len(line)
     return _PRINTED_LINE if dense or _PRINTED.search(line) or PROGRAM.search(line) else _EITHER
+
+
+def is_record(lines: Sequence[str], place: int) -> bool:
+    """Whether no person wrote the line there, even if it has wording of rules."""
+    if _RECORD.match(lines[place]):
+        return True
+    beside = (*lines[max(place - 1, 0) : place], *lines[place + 1 : place + 2])
+    return _FAULT.match(lines[place]) is not None and any(
+        _kind(each) == _PRINTED_LINE and not (_FAULT.match(each) and _binds(each)) for each in beside
+    )
 
 
 def _binds(line: str) -> bool:

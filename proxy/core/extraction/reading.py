@@ -19,7 +19,7 @@ from proxy.core.conversation.messages import HEAD_ROLES, TOOL_ROLES, Message
 from proxy.core.dialects.dialect import Content, Dialect
 from proxy.core.extraction.facts import Fact, bounded, facts_of, quotes_in
 from proxy.core.extraction.observations import answered_commands, in_plain_text
-from proxy.core.extraction.printed import PROGRAM, RECORD, SYMBOLS
+from proxy.core.extraction.printed import PROGRAM, SYMBOLS, is_record
 from proxy.core.text.lexicon.binding import FIRM, IDLE, OFFER, PARTS, PLAIN, QUESTION, STATED
 from proxy.core.text.lexicon.rules import PERMITS, TELLS, WITHDRAWS
 from proxy.core.text.lexicon.words import ABBREVIATIONS
@@ -153,7 +153,8 @@ def _own_lines(text: str) -> Iterator[str]:
     they are the speaker's own, as a callout in a document is: losing a rule is worse.
     """
     in_fence = is_announced = False
-    for line in _STREAM.sub("\n", text).splitlines():
+    lines = _STREAM.sub("\n", text).splitlines()
+    for place, line in enumerate(lines):
         is_behind_mark = line.lstrip().startswith(">")
         if not is_behind_mark and line.strip():
             is_announced = _announces(line.rstrip())
@@ -161,7 +162,7 @@ def _own_lines(text: str) -> Iterator[str]:
         if _FENCE.match(line):
             in_fence = not in_fence
         elif not (
-            in_fence or is_quoted or len(line) < _SHORTEST or PROGRAM.search(line) or RECORD.match(line)
+            in_fence or is_quoted or len(line) < _SHORTEST or PROGRAM.search(line) or is_record(lines, place)
         ):
             yield line
 

@@ -7,7 +7,7 @@ import pytest
 
 from proxy.core.extraction.facts import facts_in, leaves_of
 from proxy.core.extraction.kinds import spaced_in
-from proxy.core.extraction.printed import RECORD
+from proxy.core.extraction.printed import is_record
 from proxy.core.extraction.reading import sentences_of
 from proxy.core.summaries.verification import Evidence, fault_in
 
@@ -52,8 +52,11 @@ def a_line_like_an_element(length: int) -> None:
         "[1] link ''" + " a='x\"" * (length // 6),
         'a "' + '" [a] ' * (length // 6),
         "a." * (length // 2),
+        "[1] " + "Aa" * (length // 2),
+        "[1]<a" + "</" * (length // 2) + " " * length,
+        "10:00:00 " + "[a] " * (length // 4),
     ):
-        RECORD.match(line)
+        is_record([line], 0)
 
 
 @pytest.mark.parametrize(

@@ -352,7 +352,12 @@ src/reader.c:10:5: error: type must be declared before use
 [12] textbox 'You must type here' required: True
 [a51] button 'Never ask again', clickable, visible, expanded=False
 *[33]<a aria-label='menu'>You must accept all cookies />
-- heading "Always wash your hands" [level=1] [ref=e4]"""
+- heading "Always wash your hands" [level=1] [ref=e4]
+[34]<button type=submit>You must log in
+10:11:12,345 [http worker 3] harbour.Pool - ERROR - you must never exceed 20
+Traceback (most recent call last):
+  File "quay.py", line 3, in moor
+ValueError: a berth must always have a name"""
 
 
 @pytest.mark.parametrize(
@@ -390,6 +395,27 @@ def test_a_rule_beside_a_pasted_log_is_a_rule_and_no_line_of_the_log_is(rule: st
         "v1.2-3 must never be deployed",
         "quay.py:10: never change this line",
         "--- never deploy on Fridays ---",
+        "[10:15:00] Anna: never log at INFO level in the harbour",
+        "2026-03-01T10:00:00 we decided: never log at DEBUG at sea",
+        "12:30:00 is when an ERROR must never appear",
+        "moor.sh:10: error messages must never go to stdout",
+        "at startup() never log the token",
+        'button "Save" [ref=e4] must never be disabled',
+        "[1] <table> elements must never be used for layout.",
+        "[1] status 'open' must be 'closed', never 'done'",
+        "[A] TypeScript \"never use 'any'\"",
+        "-rw------- must always be the mode of the key file.",
+        'File "quay.py", line 3 must never change',
+        "Traceback (most recent call last) must never be shown to users.",
+        "diff --git a/quay.py must always be shown in full",
+        "ValueError: never raise this one for user input, use DomainError.",
+        "[WARN] level must never be used for a failed login.",
+        "NotFoundError: always answer with a 404.\nSailError: always try again.",
+        "RuntimeException: nie fangen, immer weiterwerfen.",
+        "[ERROR] ne jamais afficher aux clients.",
+        "[ERROR] nunca mostrar a los clientes.",
+        "TypeError: 絶対に無視しないでください。",
+        "[ERROR] 绝对不要把这些内容显示给任何用户。",
     ],
 )
 def test_a_rule_that_begins_as_a_log_might_is_a_rule(line: str) -> None:
