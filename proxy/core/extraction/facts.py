@@ -66,7 +66,10 @@ _LABELS = re.compile(
 _IMPORT = re.compile(r"\bfrom ([\w.]+) import\b|\bimport ([\w.]+)[ \t;]*$", re.MULTILINE)
 """Names that are modules, also where they look like files: `django.db`."""
 _TAG = r"</?[A-Za-z][\w:-]*(?:\s[^<>]*|/)?>"
-_MARKUP = re.compile(rf"{_TAG}(?:.*{_TAG})?", re.DOTALL)
+_MARKUP = re.compile(rf"(?=.*(?:</|/>|=)){_TAG}(?:.*{_TAG})?", re.DOTALL)
+"""Elements. A lone `<none>` is none, but what programs write where a value is missing."""
+_ELEMENT = re.compile(r"<([A-Za-z][\w:-]*)(?:\s[^<>]*)?>([^<>]*)</\1>")
+"""An element around one text, which is the value."""
 _DIFFED = re.compile(r"^(?:diff --git|---|\+\+\+) [ab]/(?:(.*) b/)?", re.MULTILINE)
 """How a diff begins to name files: with `a/` for the old and `b/` for the new, which are no directories."""
 _MEMORY = re.compile(
@@ -296,7 +299,8 @@ def _is_label(key: str) -> bool:
 
 def _add_text(found: dict[str, Fact], value: str, key: str, thing: str) -> None:
     """Collect the facts of a string under a key: the string itself, if it is short, and those within it."""
-    text = value.strip()
+    element = _ELEMENT.fullmatch(value.strip())
+    text = element[2].strip() if element else value.strip()
     is_word = " " not in text
     is_one_thing = not (_CONTROL.search(text) or _MARKUP.fullmatch(text))
     if not text or len(text) > _SHORT or not is_one_thing:

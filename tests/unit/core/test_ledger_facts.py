@@ -278,6 +278,21 @@ def test_of_markup_in_json_the_values_are_told_without_tags() -> None:
     assert told == ["4711.183", "K47X", "4,711"]
 
 
+@pytest.mark.parametrize(
+    ("value", "fact"),
+    [
+        ("<b>moored</b>", Fact("text", "moored", "state", "quay\0state")),
+        ('<a href="/k">K47-113</a>', Fact("code", "K47-113", "state")),
+        ("<none>", Fact("text", "<none>", "state", "quay\0state")),
+        ("<pending>", Fact("text", "<pending>", "state", "quay\0state")),
+    ],
+)
+def test_a_value_in_an_element_stays_under_its_key_and_one_that_says_there_is_none_is_a_value(
+    value: str, fact: Fact
+) -> None:
+    assert facts_of(json.dumps({"state": value}), "quay") == [fact]
+
+
 def test_json_within_a_string_is_read_too() -> None:
     inner = json.dumps(
         {"boat_id": "K77", "note": "it waits below the bridge until the water has fallen again"}
