@@ -39,8 +39,9 @@ KINDS: Mapping[str, tuple[float, str]] = {
     "text": (-1.5, "texts"),
 }
 """By kind of fact, what it adds to the log odds, and the label of a line of such values."""
-_STAMP = re.compile(r"T\d\d?:\d\d:(?!00)")
-"""A moment to the second, as programs put on all that they record; what people arrange is on the minute."""
+_STAMP = re.compile(r"T(?!23:59:59)\d\d?:\d\d:(?!00)")
+"""A moment to the second, as programs put on all that they record; what people arrange is on the minute, or
+ends with the day."""
 _VOICE: dict[Voice, float] = {"argument": 1.4, "assistant": 1.1, "user": 0.6, "system": 0.0, "result": -1.2}
 RESULTS: frozenset[Voice] = frozenset({"result"})
 """The voices of a value that only tools have told."""
@@ -79,6 +80,6 @@ class Mentions(msgspec.Struct, gc=False):
         voices = fsum(_VOICE[voice] for voice in self.voices)
         keyed = _KEYED if self.fact.key else 0.0
         kind = self.fact.kind
-        if kind == "date" and "user" not in self.voices and _STAMP.search(self.fact.value):
+        if kind == "date" and self.voices <= RESULTS and _STAMP.search(self.fact.value):
             kind = "time"  # no day that anybody spoke of
         return KINDS[kind][0] + voices + keyed + _CROWD * log(1 + min(self.crowd, _CROWDED))

@@ -569,3 +569,13 @@ def test_a_number_before_a_value_is_no_part_of_it(text: str, value: str) -> None
 
 def test_a_number_of_thousands_is_no_phone_number() -> None:
     assert [(fact.kind, fact.value) for fact in facts_in("rows 3 000 000")] == [("number", "3 000 000")]
+
+
+def test_a_moment_that_only_tools_told_counts_less_but_for_the_end_of_a_day() -> None:
+    def odds(moment: str, *voices: Voice) -> float:
+        return Mentions(Fact("date", moment), 0, 0, 1, frozenset(voices)).odds
+
+    moment, evening, midnight = (f"2031-05-04T{time}Z" for time in ("12:17:45", "17:00:00", "23:59:59"))
+    assert odds(moment, "result") < odds(evening, "result") == odds(midnight, "result")
+    for voice in ("user", "assistant", "argument", "system"):
+        assert odds(moment, voice, "result") == odds(evening, voice, "result")
