@@ -77,7 +77,7 @@ _MEMORY = re.compile(
     r"[ (#:](?:(?<=[\w)\]]\()\{*0x[\da-fx?,.{} _]*\)(?=\n[ \t]+\S+:\d)|(?<=\d )\+0x[\da-f]+$"
     r"|(?<= )code=0x[\da-f]+ addr=0x[\da-f]+ pc=0x[\da-f]+\]|(?<= )at 0x[\da-fA-F]{6,16}(?=>)"
     # The frames of debuggers and sanitizers, and of Rust.
-    r"|(?<=#)\d{1,4} {1,4}0x[\da-f]+ in |(?<=\d:) {1,40}0x[\da-f]{9,16} - )",
+    r"|(?<=#)\d{1,4} {1,4}0x[\da-f]+ in (?=[^\s(]{1,200}(?: [(/]|\())|(?<=\d:) {2,40}0x[\da-f]{9,16} - )",
     re.MULTILINE,
 )
 """Addresses in memory, where nothing else can stand: each run has others, while a device keeps its own."""

@@ -43,8 +43,11 @@ _FLAGS = re.compile(r"-{1,2}[A-Za-z][\w-]*")
 _NUMBER = re.compile(r"\d{4,}(?:,\d)?|\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,3}(?:\.\d{3})+,\d+|\d+[.,]\d{2,}")
 """With a point or a comma before the decimals."""
 _OF_DOI = r"A-Za-z0-9._;:/-"
-DOI = rf"10\.(?<![A-Za-z0-9_./]10\.)\d{{4,9}}/(?:[{_OF_DOI}]|\([{_OF_DOI}]*\))++"
-"""The identifier of a publication."""
+DOI = (
+    rf"10\.(?<![A-Za-z0-9_./$€£¥₹+,-]10\.)\d{{4,9}}/(?![A-Za-z0-9]{{1,4}}[.;:]*(?![({_OF_DOI}]))"
+    rf"(?:[{_OF_DOI}]|\([{_OF_DOI}]*\))++"
+)
+"""The identifier of a publication; no price or fraction, as `10.2500/kg`."""
 _OWN_GRAMMARS = (
     ("email", r"[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.[^\W\d][\w-]*"),
     ("id", r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"),
@@ -61,8 +64,8 @@ _OWN_GRAMMARS = (
 )
 _OWN = re.compile("|".join(f"({pattern})" for _, pattern in _OWN_GRAMMARS))
 _ADDRESS = re.compile(
-    # An image and its tag or its digest; no line of a file on a host.
-    rf"(?!.*\.(?i:{_FILES}):)(?:localhost|(?:[\w-]+\.)+[a-z]{{2,}})(?::\d{{2,5}})?(?:/[\w.-]+)+:\w[\w.-]*"
+    # An image and its tag or its digest; no line of a file, or of a package, on a host.
+    rf"(?!.*\.(?i:{_FILES}):)(?:localhost|(?:[\w-]+\.)+[a-z]{{2,}})(?::\d{{2,5}})?(?:/[\w.-]+)+:(?!\d+$)\w[\w.-]*"
     r"|(?:[\w.-]+(?::\d{2,5})?/)*[\w.-]+(?::\w[\w.-]*)?@sha\d{3}:[\da-f]{32,}"
     # A host and a port, which is no line of a file; a network; the addresses of IPv6 and of hardware.
     rf"|(?:[\w.+-]+@)?(?!.*\.(?i:{_FILES}):)(?:localhost|(?:[\w-]+\.)+[A-Za-z][\w-]*"

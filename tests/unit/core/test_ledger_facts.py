@@ -147,8 +147,16 @@ def test_a_value_is_told_whole_and_no_part_of_it_beside_it(text: str, kind: str,
     assert not [each for each in found if each != value and each in value]
 
 
-def test_a_line_of_a_file_on_a_host_is_no_image() -> None:
+def test_a_line_of_a_file_or_a_package_on_a_host_is_no_image() -> None:
     assert kinds("at boats.example/quay/plan.go:42") == {"boats.example/quay/plan.go": "path"}
+    assert kinds("at boats.example/quay/plan:42") == {"boats.example/quay/plan": "path"}
+
+
+@pytest.mark.parametrize(
+    "text", ["€10.2500/kg", "-10.1234/5", "at 10.2500/kg", "10.2024/2025", "10.5000/100."]
+)
+def test_a_price_or_a_fraction_is_no_publication(text: str) -> None:
+    assert "code" not in kinds(text).values()
 
 
 DIFF = """diff --git a/quay/open_it.go b/quay/open_it.go
@@ -176,6 +184,8 @@ def test_of_a_diff_the_files_are_told_and_not_the_letters_for_old_and_new() -> N
         "[signal SIGSEGV: segmentation violation code=0x1 addr=0x18 pc=0xd02ca4]",
         "<Boat object at 0x7f2a90c1b2d3>",
         "    #1 0x4f3b2c in open /srv/quay.c:3:4",
+        "#12  0x00005574f2 in moor (boat=3) at quay.c:3",
+        "    #2 0x4f3b2c in moor(int, char) /srv/quay.cc:3",
         "   3:     0x55d0c8a3b0c4 - open",
     ],
 )
@@ -183,7 +193,16 @@ def test_an_address_in_memory_is_no_fact(trace: str) -> None:
     assert not [value for value in kinds(trace) if "0x" in value]
 
 
-@pytest.mark.parametrize("text", ["the sensor at 0x76", "it ended with code=0x80070005", "open(0x4711)\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the sensor at 0x76",
+        "it ended with code=0x80070005",
+        "open(0x4711)\n",
+        "step 3: 0x55d0c8a3b0c4 - the wallet",
+        "issue #12 0xdeadbeef in the log",
+    ],
+)
 def test_an_address_of_a_device_and_a_code_are_facts(text: str) -> None:
     assert [value for value in kinds(text) if "0x" in value]
 
