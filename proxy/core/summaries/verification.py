@@ -113,6 +113,11 @@ _COUNTED = re.compile(
 _PLAIN_WORDS = re.compile(r"[A-Z]{2,}|[A-Za-z]?[a-z]+(?:-[a-z]+)+|[A-Za-z]+\.[A-Z][a-z]+")
 """Words that only look exact: capitals, `state-of-the-art`, a missing space after a full stop."""
 _BARE_PATH = re.compile(r"[A-Za-z]+(?:/[A-Za-z]+)+")
+_JOINED = re.compile(
+    r"(?i:arxiv:)?(\d{4}\.\d{4,5}|[a-z.-]+/\d{7})(?:(v)(\d+))?"
+    r"|([^@]*/[^@:]*)(:)(\w[\w.-]*)|([^@]+)(@sha\d{3}:)([\da-f]+)"
+)
+"""What a summary may have joined: `quay/site` with the tag `main`, or the second version of a paper."""
 _HASH = re.compile(r"[0-9a-f]{7,}")
 _LONG_WORD = re.compile(rf"(?<!\S)[!-~]{{{LONGEST + 1},}}(?!\S)")
 _ROUNDED = re.compile(rf"(?:{ROUNDING})\s*[$€£¥]?\s*$", re.IGNORECASE)
@@ -147,13 +152,29 @@ def unfounded(summary: str, evidence: Evidence) -> Iterator[str]:
         if value in evidence.flat or _PLAIN_WORDS.fullmatch(fact.value):
             continue
         is_words = fact.kind == "path" and _BARE_PATH.fullmatch(fact.value)
-        if not (is_words and all(f" {word} " in evidence.flat for word in value.split())):
+        if is_words and all(f" {word} " in evidence.flat for word in value.split()):
+            continue
+        if not (fact.kind == "code" and _is_joined(fact.value, evidence)):
             yield fact.value
     yield from _unfounded_numbers(rest, evidence)
     for line in _MARKDOWN.sub(" ", _LABEL.sub("", plain)).splitlines():
         names = [name for name in unknown_names(line, evidence.words) if name.istitle()]
         is_title = 2 * len(_CAPITAL.findall(line)) > len(line.split())
         yield from (name for name in names if not is_title and _flat(name).strip() not in evidence.flat)
+
+
+def _is_joined(code: str, evidence: Evidence) -> bool:
+    """Whether a code joins what the source has apart: an image and its tag, a paper and its version.
+
+    Where the source joins the first of the two with something else, it must not be joined with this.
+    """
+    match = _JOINED.fullmatch(code)
+    parts = [*filter(None, match.groups())] if match else [code]
+    if _flat("".join(parts)) in evidence.flat:
+        return True
+    first, mark, second = parts if len(parts) > 1 else ("", "", "")
+    is_other = re.search(rf"{re.escape(first + mark)}\w", evidence.text) is not None
+    return bool(mark) and not is_other and all(_flat(part) in evidence.flat for part in (first, second))
 
 
 def unknown_names(sentence: str, known: frozenset[str]) -> Iterator[str]:

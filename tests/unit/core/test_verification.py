@@ -46,6 +46,38 @@ def test_an_honest_summary_passes(honest: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("source", "summary"),
+    [
+        ("repository: quay.example/quay/site\n  tag: 1.16.8", "The image is quay.example/quay/site:1.16.8."),
+        ("localhost:5000/quay/site has the tag main", "The image is localhost:5000/quay/site:main."),
+        (f"sha256:{'0a' * 32} of quay/site", f"The image is quay/site@sha256:{'0a' * 32}."),
+        ("quay.example/quay/plan fails at line 42", "It fails at quay.example/quay/plan:42."),
+        ("see https://arxiv.org/abs/2031.04711", "The paper is arXiv:2031.04711."),
+        ("see https://arxiv.org/abs/2031.04711v2", "The paper is arXiv:2031.04711v2."),
+        ("paper 2031.04711, version 2", "The paper is 2031.04711v2."),
+        ("it is 10.2500 EUR per kg", "It is €10.2500/kg, so 10.2500/kg."),
+    ],
+)
+def test_a_summary_may_join_what_the_source_has_apart(source: str, summary: str) -> None:
+    assert fault_in(summary, Evidence(source, "")) is None
+
+
+@pytest.mark.parametrize(
+    ("source", "summary"),
+    [
+        ("quay.example/quay/site and its tag 1.16.8", "The image is quay.example/quay/boat:1.16.8."),
+        ("quay.example/quay/site and its tag 1.16.8", "The image is quay.example/quay/site:1.16.9."),
+        ("quay.example/quay/site:1.16.8, tag 1.17.0 of mine", "The image is quay.example/quay/site:1.17.0."),
+        ("db.example:5432 and mail.example:6379", "It is at db.example:6379."),
+        ("2031.04711v1 of 2 papers", "The paper is 2031.04711v2."),
+        ("https://arxiv.org/abs/2031.04711", "The paper is arXiv:2031.04712."),
+    ],
+)
+def test_a_summary_joins_nothing_that_does_not_belong_together(source: str, summary: str) -> None:
+    assert fault_in(summary, Evidence(source, "")) == UNFOUNDED
+
+
+@pytest.mark.parametrize(
     "made_up",
     [
         "The cap is $1,600.",
