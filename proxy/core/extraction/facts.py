@@ -68,8 +68,8 @@ _IMPORT = re.compile(r"\bfrom ([\w.]+) import\b|\bimport ([\w.]+)[ \t;]*$", re.M
 _TAG = r"</?[A-Za-z][\w:-]*(?:\s[^<>]*|/)?>"
 _MARKUP = re.compile(rf"(?=.*(?:</|/>|=)){_TAG}(?:.*{_TAG})?", re.DOTALL)
 """Elements. A lone `<none>` is none, but what programs write where a value is missing."""
-_ELEMENT = re.compile(r"<([A-Za-z][\w:-]*)(?:\s[^<>]*)?>([^<>]*)</\1>")
-"""An element around one text, which is the value."""
+_ELEMENT = re.compile(r"<([A-Za-z][\w:-]*)>([^<>]*)</\1>")
+"""An element without attributes around one text, which is the value."""
 _DIFFED = re.compile(r"^(?:diff --git|---|\+\+\+) [ab]/(?:(.*) b/)?", re.MULTILINE)
 """How a diff begins to name files: with `a/` for the old and `b/` for the new, which are no directories."""
 _MEMORY = re.compile(

@@ -301,7 +301,8 @@ def test_of_markup_in_json_the_values_are_told_without_tags() -> None:
     ("value", "fact"),
     [
         ("<b>moored</b>", Fact("text", "moored", "state", "quay\0state")),
-        ('<a href="/k">K47-113</a>', Fact("code", "K47-113", "state")),
+        ("<td>K47-113</td>", Fact("code", "K47-113", "state")),
+        ('<a href="/quay/K77">boat</a>', Fact("path", "/quay/K77")),
         ("<none>", Fact("text", "<none>", "state", "quay\0state")),
         ("<pending>", Fact("text", "<pending>", "state", "quay\0state")),
     ],
