@@ -240,7 +240,8 @@ class Readings:
         """The reading of a message; ``content`` is called only if it is not cached."""
         found = self._readings.get(address)
         if found is None:
-            found = self._readings[address] = read(content(), *address[2:])
+            _, _, called, is_whole = address
+            found = self._readings[address] = read(content(), called, is_whole=is_whole)
             self._held += _size(found)
             if self._held > self._most:
                 # Threads may drop the older half at once: each step is atomic, and none must be exact.
@@ -299,7 +300,7 @@ class Read:
                 self.in_plain_text.add(place)
 
 
-def read(content: Content, called: Sequence[str] = (), is_whole: bool = False) -> Reading:  # noqa: FBT001, FBT002
+def read(content: Content, called: Sequence[str] = (), *, is_whole: bool = False) -> Reading:
     """Read a message; ``called`` has the call of each result in it, ``is_whole`` is of an observation."""
     is_in_plain_text = bool(called) and not content.result_of
     pieces = (in_plain_text(content, is_whole=is_whole) if is_in_plain_text else content).pieces()
