@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, cast
 
 import pytest
 
 from proxy.core.budget.budget import Budget, Stage
+from proxy.core.conversation.messages import Message
 from proxy.core.extraction.observations import Observation, answered_commands, command_in
 from proxy.core.extraction.printed import Lines
 from proxy.core.extraction.reading import Reading
@@ -264,6 +266,25 @@ def test_a_page_of_many_paragraphs_is_its_labels_where_others_had_the_label(
 
 def test_a_page_behind_a_result_that_nothing_called_for_is_the_users() -> None:
     assert observed(result("a", "done"), user("Observation: a page\n\nof two paragraphs")) == []
+
+
+def test_only_what_came_shortly_before_is_looked_at() -> None:
+    class Counted(list[Message]):
+        seen = 0
+
+        def __getitem__(self, place: Any) -> Any:
+            self.seen += 1
+            return cast("Message", super().__getitem__(place))
+
+    calls: list[Sent] = [
+        {"role": "assistant", "content": "I look.", "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "c1", "content": "A picture follows."},
+    ]
+    talk = [user(f"And number {n}?") for n in range(2_000)]
+    chain = chain_from([user("The boats?"), *talk, *calls, user(f"State of the page:\n{TREE}")])
+    messages = Counted(chain.messages)
+    answered_commands(messages, chain.content, len(chain) - 1)
+    assert 0 < messages.seen < 1_000
 
 
 def test_a_person_who_speaks_under_a_label_once_lays_down_what_they_say() -> None:
