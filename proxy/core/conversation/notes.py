@@ -25,7 +25,6 @@ class _Wording:
     above: str
     under_way: str
     quoted: str
-    quoted_under_way: str
     constraints: str
     identifiers: str
     results: str
@@ -44,7 +43,6 @@ _WORDINGS = {
         "The request above was handled in these messages.",
         "These were earlier steps of the work on the request above.",
         "Earlier requests that were handled: {text}",
-        "Earlier requests that were still being worked on: {text}",
         "What the user laid down, word for word, unless changed since:",
         "Exact details, newest first:",
         "Results of tools that were still fresh, whole:",
@@ -63,7 +61,6 @@ _WORDINGS = {
         "Die Anfrage darüber wurde in diesen Nachrichten erledigt.",
         "Dies waren frühere Schritte der Arbeit an der Anfrage darüber.",
         "Frühere Anfragen, die erledigt wurden: {text}",
-        "Frühere Anfragen, an denen noch gearbeitet wurde: {text}",
         "Was der Nutzer wörtlich festgelegt hatte, sofern nicht seither geändert:",
         "Genaue Angaben, neueste zuerst:",
         "Ergebnisse von Werkzeugen, die noch aktuell waren, vollständig:",
@@ -79,7 +76,6 @@ _WORDINGS = {
         "La demande ci-dessus a été traitée dans ces messages.",
         "C'étaient des étapes antérieures du travail sur la demande ci-dessus.",
         "Demandes précédentes qui ont été traitées : {text}",
-        "Demandes précédentes encore en cours de traitement : {text}",
         "Ce que l'utilisateur avait fixé, mot pour mot, sauf changement depuis :",
         "Détails exacts, les plus récents d'abord :",
         "Résultats d'outils encore à jour, en entier :",
@@ -95,7 +91,6 @@ _WORDINGS = {
         "La petición de arriba se atendió en estos mensajes.",
         "Eran pasos anteriores del trabajo sobre la petición de arriba.",
         "Peticiones anteriores que se atendieron: {text}",
-        "Peticiones anteriores que aún se estaban atendiendo: {text}",
         "Lo que el usuario había fijado, palabra por palabra, salvo cambios posteriores:",
         "Datos exactos, lo más reciente primero:",
         "Resultados de herramientas que aún eran actuales, completos:",
@@ -111,7 +106,6 @@ _WORDINGS = {
         "上の依頼はこれらのメッセージで対応済みです。",
         "これらは上の依頼に関する作業の以前の手順です。",
         "対応済みの以前の依頼: {text}",
-        "まだ対応中だった以前の依頼: {text}",
         "ユーザーが定めたこと(原文のまま、後の変更が優先):",
         "正確な情報(新しい順):",
         "まだ有効だったツールの結果(全文):",
@@ -127,7 +121,6 @@ _WORDINGS = {
         "上面的请求已在这些消息中处理。",
         "这些是处理上面请求的较早步骤。",
         "此前已处理的请求:{text}",
-        "此前仍在处理的请求:{text}",
         "用户此前定下的要求(原话,后有变更以变更为准):",
         "确切信息(由新到旧):",
         "此前仍然有效的工具结果(完整):",
@@ -156,9 +149,6 @@ class Note:
     under_way: bool = False
     """Whether that request is still being worked on."""
     quotes: tuple[str, ...] = ()
-    """Earlier requests that were handled."""
-    quotes_under_way: tuple[str, ...] = ()
-    """Earlier requests that are still being worked on."""
 
     @property
     def text(self) -> str:
@@ -174,10 +164,8 @@ class Note:
             lines.append(notice[others > 1].format(n=others))
         if self.answers_above:
             lines.append(wording.under_way if self.under_way else wording.above)
-        quoted = (wording.quoted, self.quotes), (wording.quoted_under_way, self.quotes_under_way)
-        for line, quotes in quoted:
-            if quotes:
-                lines.append(line.format(text=" · ".join(f"“{quote}”" for quote in quotes)))
+        if self.quotes:
+            lines.append(wording.quoted.format(text=" · ".join(f"“{quote}”" for quote in self.quotes)))
         return _fenced(b"note\0" + self.seal, lines)
 
 

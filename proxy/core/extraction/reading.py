@@ -20,7 +20,7 @@ from proxy.core.dialects.dialect import Content, Dialect
 from proxy.core.extraction.facts import Fact, bounded, facts_of, quotes_in
 from proxy.core.extraction.observations import answered_commands, in_plain_text
 from proxy.core.extraction.printed import PROGRAM, SYMBOLS, is_record
-from proxy.core.text.lexicon.binding import FIRM, IDLE, OFFER, PARTS, PLAIN, QUESTION, STATED
+from proxy.core.text.lexicon.binding import FIRM, IDLE, PARTS, PLAIN, QUESTION, STATED
 from proxy.core.text.lexicon.rules import PERMITS, TELLS, WITHDRAWS
 from proxy.core.text.lexicon.words import ABBREVIATIONS
 
@@ -175,12 +175,6 @@ def _announces(line: str) -> bool:
 def is_question(text: str) -> bool:
     """Whether all that a text says in sentences is asked."""
     return all(map(QUESTION.search, sentences_of(text)))
-
-
-def asks_back(text: str) -> bool:
-    """Whether a text ends with a question about the request that it answers, not with an offer of more."""
-    *_, last = "", *sentences_of(text)
-    return bool(QUESTION.search(last)) and not OFFER.search(last)
 
 
 # --- messages ---

@@ -163,6 +163,13 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
         return units
 
     @cached_property
+    def users(self) -> list[int]:
+        """Positions of user messages."""
+        if self.whole is not None:
+            return self.whole.users[: bisect_left(self.whole.users, len(self))]
+        return [place for place, message in enumerate(self.messages) if message.role == "user"]
+
+    @cached_property
     def begun(self) -> list[int]:
         """Positions of the messages that begin an exchange."""
         if self.whole is not None:

@@ -163,7 +163,7 @@ def noted_gap(
     notes_above = {gap.end: gap.start for gap in situation.plan.gaps if gap.end <= start}
     while above >= 0 and (above + 1 in notes_above or chain.messages[above].role in HEAD_ROLES):
         above = notes_above.get(above + 1, above) - 1
-    is_answer, going = above >= 0 and situation.role(above) == "user", situation.under_way
+    is_answer = above >= 0 and situation.role(above) == "user"
     note = Note(
         count=end - start,
         seal=chain.hashes[end - 1],
@@ -171,9 +171,8 @@ def noted_gap(
         summaries=tuple((anchor.count, anchor.text) for anchor in anchors),
         failed=failed,
         answers_above=is_answer,
-        under_way=is_answer and above in going,
-        quotes=tuple([each for each in quotes if each not in going.values()]),
-        quotes_under_way=tuple([each for each in quotes if each in going.values()]),
+        under_way=is_answer and above == situation.users[-1],
+        quotes=quotes,
     ).text
     return Gap(
         *span,

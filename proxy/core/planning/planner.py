@@ -75,7 +75,7 @@ def draft(situation: Situation, stage: Stage, *, growth: int = 0, ledger: int | 
         newest = int(situation.policy.keep.recent * situation.view_tokens)
         stage, situation = Stage.TRIM, replace(situation, newest=newest)
     stage = _planned_at(situation, stage)
-    decided = nearest_to_goal(_with_first_users(situation, stage), stage, strategy, growth, ledger)
+    decided = nearest_to_goal(_with_first_user(situation, stage), stage, strategy, growth, ledger)
     if not all(_holds(gate, decided, situation) for gate in decided.gates):
         return None
     if Gate.FREES not in decided.gates:
@@ -84,30 +84,29 @@ def draft(situation: Situation, stage: Stage, *, growth: int = 0, ledger: int | 
     return replace(decided, has_room=freed >= LEAST_FREED * situation.budget.room)
 
 
-def _with_first_users(situation: Situation, stage: Stage) -> Situation:
-    """Return the situation with the first user messages uncut, if they had to yield and have room again.
+def _with_first_user(situation: Situation, stage: Stage) -> Situation:
+    """Return the situation with the first user message uncut, if it had to yield and has room again.
 
-    They have room if it stays below the trim line with the ledger and all that does not yield to them.
+    It has room if it stays below the trim line with the ledger and all that does not yield to it.
     """
     policy, plan, chain, budget = situation.policy, situation.plan, situation.chain, situation.budget
     is_wanted = policy.keep.first_user and stage.is_pressing and acts_by_usage(policy.strategy.name)
-    firsts = situation.first_users if is_wanted else []
-    gap = next((gap for gap in plan.gaps if gap.start in firsts), None)
+    if not (is_wanted and situation.users) or (first := situation.users[0]) == chain.last_user:
+        return situation
+    gap = next((gap for gap in plan.gaps if gap.start == first), None)
     if gap is None:
         return situation
-    back = [place for place in firsts if gap.start <= place < gap.end]
-    span = (back[-1] + 1, gap.end)
     yielding, levels = RECENT if stage is Stage.EMERGENCY else FREE, situation.protection.items()
     beside = details_room(situation, budget.limit)
     beside += sum(situation.size(each) for each, level in levels if level > yielding)
-    tokens = chain.tokens.between(gap.start, span[0])
+    tokens = chain.tokens[first]
     if tokens > budget.share(policy.keep.first_user_share):
         tokens = budget.share(policy.keep.first_user_clipped)
     if beside + tokens > budget.share(policy.stages.trim):
         return situation
-    own = [quote(situation.content(place).text) for place in back]
-    rest = part_of(situation, gap, span, tuple(each for each in gap.quotes if each not in own))
-    if rest is None and span[0] < gap.end:
+    own, span = quote(situation.content(first).text), (first + 1, gap.end)
+    rest = part_of(situation, gap, span, tuple(each for each in gap.quotes if each != own))
+    if rest is None and gap.count > 1:
         return situation
     gaps = (rest if each is gap else each for each in plan.gaps)
     return situation.under(Plan(tuple(each for each in gaps if each is not None), plan.replacements))

@@ -5,7 +5,7 @@ placeholder is a pure function of the result and of the reason (law 3).
 
 A first user message that takes more than its share of the room is clipped when an epoch begins. Otherwise
 clipping is the last resort, if nothing is left to cut and the view still exceeds its budget (law 4). The
-order is: a first user message, if its protection had to yield; tool results, the largest most; user
+order is: the first user message, if its protection had to yield; tool results, the largest most; user
 messages except the last; results that the model has still to answer, which keep at least half of what
 the budget has room for; and last, the pictures in results, the oldest first. Assistant messages are never
 clipped (law 2). Head and tail of a text are kept, cut between code points.
@@ -197,28 +197,22 @@ def _picture_line(size: Size | None) -> str:
 # --- clipping ---
 
 
-def first_user_clips(situation: Situation) -> Iterator[Clearing]:
-    """Yield clips of the largest first user messages, if all exceed their share (``keep.first_user_share``).
+def first_user_clip(situation: Situation) -> Iterator[Clearing]:
+    """Yield the clip of the first user message, if it exceeds its share (``keep.first_user_share``).
 
-    The last user message, and those protected for another reason, are not clipped.
+    The last user message, and one protected for another reason, are not clipped.
     """
-    budget, keep = situation.budget, situation.policy.keep
-    if budget.tokens is None:
+    budget, first = situation.budget, situation.users[0] if situation.users else None
+    if first is None or first == situation.chain.last_user or budget.tokens is None:
         return
-    units = {place: situation.unit_at(place) for place in situation.first_users}
-    levels = situation.protection
-    places = [place for place, index in units.items() if levels.get(index) == FIRST_USER]
-    sizes = {place: situation.size_at(place) for place in places if place != situation.chain.last_user}
-    total = sum(sizes.values())
-    if total <= max(budget.share(keep.first_user_share), FIRST_USER_LEAST):
+    index, keep = situation.unit_at(first), situation.policy.keep
+    most = max(budget.share(keep.first_user_share), FIRST_USER_LEAST)
+    if situation.protection.get(index) != FIRST_USER or situation.size_at(first) <= most:
         return
-    each = _level([*sizes.values()], total - budget.share(keep.first_user_clipped))
-    allowed = max(each, FIRST_USER_LEAST)
-    for place in (place for place, size in sizes.items() if size > allowed):
-        found = clip(situation.content(place), situation.chain.tokens[place], allowed, situation.count)
-        if found is not None:
-            edit = Replacement(place, *found)
-            yield from Clearing.if_worthwhile(situation, units[place], edit, needs_note=True)
+    allowed = max(budget.share(keep.first_user_clipped), FIRST_USER_LEAST)
+    found = clip(situation.content(first), situation.chain.tokens[first], allowed, situation.count)
+    if found is not None:
+        yield from Clearing.if_worthwhile(situation, index, Replacement(first, *found), needs_note=True)
 
 
 _MARK = "\n[… {n} characters left out …]\n"

@@ -6,7 +6,7 @@ the trim line, so that the next turn does not exceed the budget at once.
 """
 
 from bisect import bisect_left
-from collections.abc import Collection, Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from proxy.core.budget.budget import Stage
 from proxy.core.conversation.messages import HEAD_ROLES
@@ -98,15 +98,14 @@ _QUOTED_SHARE = 0.06
 """Share of the room that quotes of one gap may fill."""
 
 
-def _fitting(quotes: Sequence[str], under_way: Collection[str], most: int, count: Count) -> tuple[str, ...]:
+def _fitting(quotes: Sequence[str], most: int, count: Count) -> tuple[str, ...]:
     """Return those of a note's quotes that fit into ``most`` counted tokens, each once.
 
-    Requests ``under_way`` come first, then the newest of those that say something: of a mere question little
-    is lost with its words.
+    The newest of those that say something come first: of a mere question little is lost with its words.
     """
     newest = dict.fromkeys(reversed(quotes))
     chosen: set[str] = set()
-    for text in sorted(newest, key=lambda each: (each not in under_way, is_question(each))):
+    for text in sorted(newest, key=is_question):
         most -= count(text)
         if most < 0:
             break
@@ -129,11 +128,11 @@ class Selection:
         self.stage = stage
         self._ledger = ledger
         self._clearings = clearings
-        self._clips = [each for each in clearings if situation.protection[each.unit] == FIRST_USER]
-        """Clips of the first user messages, if these take more than their share."""
+        self._clip = next((each for each in clearings if situation.protection[each.unit] != FREE), None)
+        """The clip of the first user message, if that takes more than its share; else None."""
         self.cut: set[int] = set()
         self._cleared: dict[int, list[Clearing]] = {}
-        """Edits by unit: cleared tool results, and clipped first user messages."""
+        """Edits by unit: cleared tool results, and the clipped first user message."""
         self._answers: dict[int, list[int]] = {}
         """By user unit, the units of its answer that may still be uncut, newest first."""
         self.quoted: list[int] = []
@@ -144,7 +143,7 @@ class Selection:
         self.yielded = FREE
         """The firmest protection that had to yield."""
         self.to_clip = 0
-        """Counted tokens that clipping a first user message will free, instead of cutting it."""
+        """Counted tokens that clipping the first user message will free, instead of cutting it."""
         self.view_tokens = situation.view_tokens + set_aside + ledger
         """Counted tokens of the view, including what is set aside for notes and the ledger."""
 
@@ -173,7 +172,7 @@ class Selection:
             for index in batch:
                 if situation.protection.get(index, FIXED) < FIXED:  # FIXED stays whatever a strategy says
                     take(index)
-        self._note_clips(order)
+        self._note_clip(order)
         if is_counting:
             answers = (
                 each
@@ -192,12 +191,12 @@ class Selection:
 
         If nothing is cut yet, the first result's unit is cut, so that a note exists for what they held.
         """
-        for clip in self._clips:
-            self._clear_one(clip)
+        if self._clip is not None:
+            self._clear_one(self._clip)
         for clearing in self._clearings:
             if self.view_tokens <= goal:
                 break
-            if clearing in self._clips:
+            if clearing is self._clip:
                 continue
             if clearing.needs_note and not (self.cut or self.situation.plan.gaps):
                 for index in batches(self.situation).get(clearing.unit, (clearing.unit,)):
@@ -209,26 +208,25 @@ class Selection:
         self._cleared.setdefault(clearing.unit, []).append(clearing)
         self.view_tokens -= clearing.saves
 
-    def _note_clips(self, order: Sequence[int]) -> None:
-        """Ensure that a note exists for what clips leave out: cut a unit if nothing is cut yet.
+    def _note_clip(self, order: Sequence[int]) -> None:
+        """Ensure that a note exists for what a clip leaves out: cut a unit if nothing is cut yet.
 
-        If no unit is large enough to be worth a note, drop the clips.
+        If no unit is large enough to be worth a note, drop the clip.
         """
         situation = self.situation
-        if not self._clips or self.cut or situation.plan.gaps:
+        if self._clip is None or self.cut or situation.plan.gaps:
             return
         recent = (index for index in situation.standing if situation.protection[index] == RECENT)
         host = next((index for index in (*order, *recent) if situation.size(index) > NOTICE_TOKENS), None)
         if host is not None:
             self.take(host)
         else:
-            for clip in self._clips:
-                del self._cleared[clip.unit]
-                self.view_tokens += clip.saves
+            del self._cleared[self._clip.unit]
+            self.view_tokens += self._clip.saves
 
     @property
     def edits(self) -> list[Replacement]:
-        """The new replacements (cleared results, clipped first user messages) in units that are not cut."""
+        """The new replacements (cleared results, clipped first user message) in units that are not cut."""
         cleared = (found for unit, found in self._cleared.items() if unit not in self.cut)
         return [each.edit for found in cleared for each in found]
 
@@ -237,7 +235,7 @@ class Selection:
         if index in self.cut:
             return
         situation = self.situation
-        if situation.is_user(index) and self._needs_quote(index):
+        if situation.is_user(index) and self._is_answered_before(index):
             self._take_request(index)
         else:
             self._take(index)
@@ -254,11 +252,9 @@ class Selection:
             return
         self._take_request(request)
 
-    def _needs_quote(self, request: int) -> bool:
-        """Whether the model still works on a request, or an epoch, when it did, cut part of its answer."""
+    def _is_answered_before(self, request: int) -> bool:
+        """Whether an epoch cut part of its answer, as it does of the newest request's."""
         situation, units = self.situation, self.situation.units
-        if units[request].start in situation.under_way:
-            return True
         return any(situation.plan.covers(units[each].start) for each in answer_to(situation, request))
 
     def _take_request(self, request: int) -> None:
@@ -347,16 +343,14 @@ class Selection:
         pieces = [(units[index].start, units[index].end) for index in self.cut]
         pieces += [gap.span for gap in situation.plan.gaps]
         found: dict[Span, tuple[str, ...]] = {}
-        most, going = int(situation.budget.room * _QUOTED_SHARE), situation.under_way.values()
         for span in joined_spans(pieces, standing):
             # The quotes of earlier notes, then requests cut now; only the newest that fit.
             quotes = [text for gap in situation.plan.gaps_within(*span) for text in gap.quotes]
             first, last = (bisect_left(went, place, key=lambda each: units[each].start) for place in span)
             quotes += filter(None, map(self._quote, went[first:last]))  # a picture alone has no words
             if quotes and is_short(situation):
-                # Not every rule has room, and rules matter more than requests that were answered.
-                quotes = [text for text in quotes if text in going]
-            found[span] = _fitting(quotes, going, most, situation.count)
+                quotes = []  # not every rule has room, and rules matter more than requests that were answered
+            found[span] = _fitting(quotes, int(situation.budget.room * _QUOTED_SHARE), situation.count)
         return found
 
     def _quote(self, index: int) -> str:

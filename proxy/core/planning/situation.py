@@ -16,14 +16,13 @@ from msgspec.structs import replace
 
 from proxy.core.budget.budget import Budget
 from proxy.core.budget.prices import Prices
-from proxy.core.conversation.messages import HEAD_ROLES, TOOL_ROLES
-from proxy.core.conversation.notes import quote
+from proxy.core.conversation.messages import HEAD_ROLES
 from proxy.core.conversation.retention import Classes
 from proxy.core.conversation.units import Unit, joined, open_from, units_of
 from proxy.core.dialects.dialect import Content
 from proxy.core.extraction.constraints import Rule, in_force
 from proxy.core.extraction.observations import in_plain_text
-from proxy.core.extraction.reading import Read, Reading, asks_back
+from proxy.core.extraction.reading import Read, Reading
 from proxy.core.lazy import lazy
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.importance import Score, score
@@ -44,7 +43,7 @@ FREE, RECENT, FIRST_USER, CRITICAL, PINNED, FIXED = range(6)
 _SAMPLE = 8
 """Number of messages from which the conversation's language is detected."""
 FIRST_USER_LEAST = 100
-"""Counted tokens that each of the first user messages keeps when it is clipped."""
+"""Counted tokens that the first user message keeps when it is clipped."""
 
 
 class Conditions(msgspec.Struct, frozen=True):
@@ -140,41 +139,6 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
         """Positions of user messages, without observations."""
         found = self.read.users if self._readings else []
         return found[: bisect_left(found, len(self.chain))]
-
-    @lazy
-    def first_users(self) -> list[int]:
-        """The first user message, and those that follow before any answer, as a task follows a demonstration.
-
-        Of many, the newest: as many as can be clipped to what ``keep.first_user`` lets them fill.
-        """
-        roles = ("user", *HEAD_ROLES)
-        first = next((place for place in self.users if self.is_user(self.unit_at(place))), len(self.chain))
-        answer = next((at for at in range(first, len(self.chain)) if self.role(at) not in roles), None)
-        run = self.users[bisect_left(self.users, first) :]
-        if answer is not None:
-            run = run[: bisect_left(run, answer)]
-        room = self.budget.share(self.policy.keep.first_user_clipped)
-        found = [place for place in run if self.is_user(self.unit_at(place))]
-        return found[-max(room // FIRST_USER_LEAST, 1) :]
-
-    @lazy
-    def under_way(self) -> dict[int, str]:
-        """The requests still being worked on, as notes quote them, by the position of the user's message.
-
-        The newest one is; and so is one before it if it was followed by another without an answer, or if its
-        answer only asked something back. In a chat, where no tool is called, that goes back one request.
-        """
-        found = dict[int, str]()
-        after, has_worked = len(self.chain), False
-        for place in reversed(self.users):
-            roles = {at: self.role(at) for at in range(place + 1, after)}
-            said = max((at for at, role in roles.items() if role == "assistant"), default=None)
-            has_worked = has_worked or not TOOL_ROLES.isdisjoint(roles.values())
-            is_done = said is not None and not asks_back(self.content(said).text)
-            if found and (is_done or (len(found) > 1 and not has_worked)):
-                break
-            found[place], after = quote(self.content(place).text), place
-        return found
 
     def language_before(self, end: int) -> str:
         """The language of most of the newest user messages before a position; without any, of other ones."""
@@ -331,7 +295,8 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
             if left < 0:
                 break
             recent.append(index)
-        firsts = map(self.unit_at, self.first_users if self.policy.keep.first_user else ())
+        users = map(self.unit_at, self.users if self.policy.keep.first_user else ())
+        first_user = next((index for index in users if self.is_user(index)), None)
         # What the model has still to answer: the open units, and the last user message.
         fixed = [*range(open_from(self.chain.messages, self.units), len(self.units))]
         asking = list[int]()
@@ -342,7 +307,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
                 asking += map(self.unit_at, self.users[-1:])
         for level, members in (
             (RECENT, recent),
-            (FIRST_USER, (*firsts, *asking)),
+            (FIRST_USER, asking if first_user is None else (first_user, *asking)),
             (CRITICAL, self._critical()),
             (PINNED, map(self.unit_at, self.pinned)),
             (FIXED, fixed),

@@ -148,18 +148,18 @@ class Keep(Section):
     recent: Share = 0.25
     """Share of the budget up to which the newest units are not cut."""
     first_user: StrictBool | Share = True
-    """Whether the user messages before any answer are kept, or their share of the room; `true`: a third."""
+    """Whether the first user message is kept, or the share of the room it may fill; `true` is a third."""
     pins: tuple[Regex, ...] = ()
     """Messages are kept if any of these regular expressions is found in their text."""
 
     @property
     def first_user_share(self) -> float:
-        """The share of the room above which they are clipped, the largest first; 0 if they are not kept."""
+        """The share of the room above which the first user message is clipped; 0 if it is not kept."""
         return _THIRD if self.first_user is True else float(self.first_user)
 
     @property
     def first_user_clipped(self) -> float:
-        """The share to which they are clipped then: so much that a cut can still meet its target."""
+        """The share to which it is clipped then: so much that a cut can still meet its target."""
         return _FIFTH if self.first_user is True else float(self.first_user)
 
 

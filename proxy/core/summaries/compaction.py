@@ -86,14 +86,11 @@ def dated(units: Sequence[GapUnit], arrivals: Mapping[int, float]) -> tuple[GapU
 
 
 def goal_of(situation: Situation) -> str:
-    """Return the goal of a conversation: what the user said last before any answer.
-
-    "" if that may not be summarised.
-    """
-    firsts = situation.first_users
-    if not firsts or not situation.classes.may_be_summarised(firsts[-1]):
+    """Return the goal of a conversation: its first user message; "" if that may not be summarised."""
+    users = situation.chain.users
+    if not users or not situation.classes.may_be_summarised(users[0]):
         return ""
-    return situation.content(firsts[-1]).text
+    return situation.content(users[0]).text
 
 
 def progress_of(situation: Situation, span: Span) -> str:

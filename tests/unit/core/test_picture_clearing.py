@@ -41,7 +41,7 @@ def situation(messages: list[Sent], plan: Plan = EMPTY, keep: Keep | None = None
     images = [json.dumps(message).count('image_url": {') for message in messages]
     tokens = [size + IMAGE_TOKENS * number for size, number in zip(chain.tokens, images, strict=True)]
     priced = Chain(chain.messages, chain.raws, Sizes.of(tokens), chain.hashes, chain.dialect)
-    policy = Policy(keep=keep or Keep(recent=0.0, first_user=False))
+    policy = Policy(keep=keep or Keep(recent=0.0))
     return Situation(priced, plan, policy, Budget(int(sum(tokens) / 0.95), 1.0, 0), count)
 
 

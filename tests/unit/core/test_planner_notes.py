@@ -16,7 +16,7 @@ from proxy.core.planning.plan import EMPTY, Gap, Plan
 from proxy.core.planning.planner import draft, finish
 from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
-from proxy.core.policy.sections import Importance, Keep, Stages, Summary
+from proxy.core.policy.sections import Keep, Stages, Summary
 from tests.support.conversations import (
     Sent,
     Turn,
@@ -261,92 +261,12 @@ def test_a_ledger_waits_for_a_gap_with_a_note():
     assert add_ledger(situation, plan) == plan
 
 
-TASK = "Build the bridge over the northern river."
-
-
-def working(name: str, rounds: int = 14) -> list[Sent]:
-    """Tool rounds of an agent."""
-    return [m for n in range(rounds) for m in (calling(f"{name}{n}"), result(f"{name}{n}", text(n, 80)))]
-
-
-@pytest.mark.parametrize("closing", ["Done. Anything else?", "The bridge stands."])
-def test_a_request_whose_answer_asked_nothing_about_it_is_handled(closing: str):
-    after = [user("Now paint it."), *working("b")]
-    told = notes(at(0.95, [user(TASK), *working("a"), assistant(closing), *after]).plan)
-    assert "The request above was handled" in told[0]
-
-
-@pytest.mark.parametrize(
-    "asked",
-    [
-        "The pillars stand. Shall I use the old stones?",
-        "Die Pfeiler stehen. Soll ich die alten Steine nehmen?",
-        "Les piliers sont là. Dois-je prendre les vieilles pierres ?",
-        "Los pilares están. ¿Uso las piedras viejas?",
-        "柱は立ちました。古い石を使いますか\uff1f",
-        "桥墩已经立好。要用旧石头吗\uff1f",
-    ],
-)
-def test_a_request_about_which_the_model_only_asked_is_not_said_to_be_handled(asked: str):
-    again = [assistant("And the new rails?"), user("Them, too."), *working("c")]
-    for after in (working("b"), [*working("b"), *again]):
-        told = notes(at(0.95, [user(TASK), *working("a"), assistant(asked), user("Yes."), *after]).plan)
-        assert told
-        assert not any("handled" in note for note in told)
-
-
-def test_a_request_that_the_user_went_on_from_is_handled_though_it_was_asked_about():
-    said = [assistant("Shall I use the old stones?"), user("Yes."), *working("b"), assistant("It stands.")]
-    told = notes(at(0.95, [user(TASK), *working("a"), *said, user("Paint it."), *working("c")]).plan)
-    assert "The request above was handled" in told[0]
-
-
-def test_a_chat_in_which_each_answer_asks_something_has_no_request_under_way_but_the_last_two():
-    said = [m for n in range(20) for m in (user(text(n)), assistant(f"{text(n)}. And how are you?"))]
-    situation = Situation(chain_from([*said, user("Well.")]), EMPTY, Policy(), Budget(900, 1.0, 0), count)
-    assert sorted(situation.under_way) == [38, 40]
-
-
-def test_a_request_under_way_that_is_cut_is_quoted_as_one_that_is_worked_on():
-    messages = [
-        user("Hello"),
-        assistant("Good day."),
-        user("Name a river."),
-        assistant("The Po."),
-        user(TASK),
-    ]
-    messages += [*working("a"), assistant("Shall I use the old stones?"), user("Yes."), *working("b")]
-    chain = chain_from(messages)
-    situation = Situation(chain, EMPTY, BALANCED, Budget(1_500, 1.0, 0), count)
-    told = Content.of(noted_gap(situation, (2, 30), (), ("Name a river.", TASK)).note).text
-    assert f"Earlier requests that were still being worked on: “{TASK}”" in told
-    assert "Earlier requests that were handled: “Name a river.”" in told
-
-
 def test_a_request_whose_answer_was_cut_while_it_was_the_newest_is_quoted_once_it_is_cut():
     steps = [m for n in range(60) for m in (calling(f"c{n}"), result(f"c{n}", text(n, 80)))]
     talked = [m for n in range(20) for m in (user(f"And now stone {n}?"), assistant(text(n, 80)))]
-    messages = [user("Hello"), assistant("Good day."), user(TASK), *steps, assistant("Done."), *talked]
+    task = "Build the bridge over the northern river."
+    messages = [user("Hello"), assistant("Good day."), user(task), *steps, assistant("Done."), *talked]
     done = [*session(chain_from([*messages, user("last")]), BALANCED, Budget(1_500, 1.0, 0))]
     views = [[Content.of(raw).text for raw in each.view] for each in done[2:]]
-    assert TASK not in views[-1]
-    assert all(any(TASK in each for each in view) for view in views)
-
-
-def test_a_request_under_way_that_is_cut_before_its_answer_is_quoted():
-    before = [user("Hello"), assistant("Good day."), user(TASK), *(assistant(text(n)) for n in range(20))]
-    after = [user("Yes."), *(assistant(text(n)) for n in range(20, 40))]
-    policy = BALANCED.model_copy(update={"importance": Importance(roles={"user": 0.0})})
-    done = at(0.95, [*before, assistant("Shall I use the old stones?"), *after], policy)
-    assert done.plan.covers(2)
-    assert not done.plan.covers(22)
-    assert any(TASK in each for each in notes(done.plan))
-
-
-def test_a_request_of_a_chat_that_is_cut_before_its_answer_is_not_quoted():
-    talked = [m for n in range(20) for m in (user(text(n, 40)), assistant(text(n, 60)))]
-    policy = BALANCED.model_copy(update={"importance": Importance(roles={"user": 0.0})})
-    done = at(0.95, [user("Hello"), assistant("Good day."), *talked, user("last")], policy)
-    cut = [place for place in range(2, 42, 2) if done.plan.covers(place)]
-    assert len(cut) > 5
-    assert not any(gap.quotes for gap in done.plan.gaps)
+    assert task not in views[-1]
+    assert all(any(task in each for each in view) for view in views)

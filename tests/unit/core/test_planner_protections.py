@@ -9,7 +9,6 @@ import pytest
 from proxy.core.budget.budget import UNKNOWN_WINDOW, Budget, Window, WindowSource
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.planning.plan import EMPTY, view_tokens
-from proxy.core.planning.situation import FIRST_USER
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Keep, Stages
 from tests.support.conversations import (
@@ -65,50 +64,6 @@ def test_a_first_user_message_within_its_share_is_left_as_it_is():
     policy = BALANCED.model_copy(update={"keep": Keep(first_user=1.0)})
     assert first_of(at(0.85, demonstrated(), policy)) == demonstrated()[0]["content"]
     assert first_of(at(0.85, demonstrated(100))) == demonstrated(100)[0]["content"]
-
-
-TASK = "Build the bridge over the northern river."
-
-
-def shown_first(words: int) -> list[Sent]:
-    """An agent's work on a task that follows a demonstration of so many words, and the user's later word."""
-    return [
-        demonstrated(words)[0],
-        user(TASK),
-        *agent(14)[1:],
-        assistant("Both ends?"),
-        user("Yes."),
-        *agent(14)[1:],
-    ]
-
-
-@pytest.mark.parametrize("usage", [0.85, 0.95])
-def test_a_task_that_follows_a_demonstration_is_kept_beside_it(usage: float):
-    done = at(usage, shown_first(100))
-    assert done.plan.gaps
-    assert done.view[:2] == done.chain.raws[:2]
-
-
-def test_of_the_first_user_messages_the_largest_is_clipped_when_they_take_more_than_their_share():
-    messages = shown_first(1_200)
-    messages[1] = user(f"{TASK} {prose('en', 120)}")
-    done = at(0.95, messages)
-    assert done.begun is not None
-    assert first_of(done).startswith("This is how it is done. ")
-    assert first_of(done).endswith(" Now do it.")
-    assert done.view[1] == done.chain.raws[1]
-    room = done.begun.situation.budget.share(1 / 5)
-    assert 0.8 * room <= sum(count(Content.of(each).text) for each in done.view[:2]) <= room
-    assert "K-4711" in notes(done.plan)[-1]
-
-
-def test_of_very_many_first_user_messages_the_newest_are_kept_as_far_as_their_share_goes():
-    begun = at(0.95, [*(user(text(n)) for n in range(200)), user(TASK), *talk(10)[1:]]).begun
-    assert begun is not None
-    levels = begun.situation.protection
-    kept = [index for index, level in levels.items() if level == FIRST_USER]
-    assert kept == [*range(201 - len(kept), 201)]
-    assert 0 < sum(map(begun.situation.size, kept)) <= begun.situation.budget.share(1 / 3)
 
 
 def test_a_last_user_message_is_never_clipped_even_when_it_is_the_first():
@@ -250,21 +205,6 @@ def test_a_first_user_message_that_had_to_yield_comes_back_at_the_next_epoch_wit
         ).begun
         is None
     )
-
-
-def test_all_first_user_messages_that_had_to_yield_come_back():
-    messages, *_ = yielding()
-    messages.insert(1, user(TASK))
-    chain = chain_from(messages)
-    budget = Budget(chain.tokens[-1] + 100, 1.0, 0, last_user_tokens=chain.last_user_tokens)
-    done = turn(chain, EMPTY, Policy(), budget)
-    assert done.plan.covers(0)
-    assert done.plan.covers(1)
-    longer = chain_from([*messages, assistant("Read."), user("And now?")])
-    after = turn(longer, done.plan, Policy(), budget)
-    assert after.view[:2] == longer.raws[:2]
-    assert after.plan.spans == ((2, len(messages)),)
-    assert TASK not in notes(after.plan)[0]
 
 
 def test_it_stays_away_as_long_as_there_is_no_room_for_it_or_the_policy_does_not_keep_it():

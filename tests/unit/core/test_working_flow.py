@@ -54,10 +54,6 @@ def test_what_an_earlier_summary_is_about_is_not_compacted_again() -> None:
     assert goal_of(situation(AGENT, plan)) == "Build it."
 
 
-def test_the_goal_is_the_task_behind_a_demonstration() -> None:
-    assert goal_of(situation([user("This is how others did it: …"), *AGENT])) == "Build it."
-
-
 def test_the_prompt_has_the_goal_the_progress_and_an_entry_a_step() -> None:
     steps = dated(units(AGENT), {1: 1_700_000_000.0})
     ask = ask_for_report(steps, ABOUT, "German", 5_000, 8_000, count)

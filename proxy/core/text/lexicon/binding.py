@@ -141,19 +141,6 @@ STATED = _folded(
     foreign.STATED,
 )
 QUESTION = re.compile(r"[?\uff1f][\"”»」』)\]]*$|か。?$|[吗呢嗎]。?$")
-OFFER = re.compile(
-    r"\b(?:any|some|what)\w* else\b"
-    r"|\b(?:other|further|more|additional) (?:questions?|help|assistance|requests?)\b"
-    r"|\bi (?:help|assist)\b|\bwhat (?:can|could|may) i do for\b"
-    r"|\bsonst noch|\bnoch (?:et)?was\b|\bweitere\w* (?:fragen?|hilfe|wünsche|anliegen)"
-    r"|\b(?:helfen|behilflich)\b"
-    r"|\bautre chose|\bd['\u2019]autres? (?:questions?|demandes?)|\b(?:vous |t['\u2019])aider\b"
-    r"|\balgo más|\botras? (?:cosas?|preguntas?|consultas?)\b|\bayudar(?:te|les?|l[oa]s?|os)?\b"
-    r"|(?:他|ほか)に(?:も)?(?:何|なに|ご)|お手伝い|お力に|ご質問"
-    r"|(?:还有|還有|还需要|還需要|需要)[^?\uff1f]{0,6}(?:其他|其它|别的|別的|什么|什麼)|[帮幫](?:[您你到助])|[协協]助[您你]",
-    re.IGNORECASE,
-)
-"""Questions that offer help beyond a request that is done, as a chat's answers end."""
 IDLE = _folded(
     (
         r"""no (?:worries|problems?|wonder|doubt|matter how)|never (?:mind|say never|knew|thought|been)
