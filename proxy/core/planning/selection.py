@@ -165,6 +165,7 @@ class Selection:
                 break
             self.take(index)
         self._clear(goal)
+        # By count a request goes before its answer, and a running summary tells it in its own way.
         order, take = strategy.order(situation, self.stage), self._take if is_counting else self.take
         for batch in ((each,) for each in order) if is_counting else _cut_order(situation, order):
             if strategy.is_enough(situation, self.view_tokens, goal):

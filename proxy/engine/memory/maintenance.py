@@ -27,7 +27,7 @@ from proxy.engine.foreground import Credentials
 from proxy.engine.intake.homes import MemoryHome
 from proxy.engine.memory.model import ModelAccess, logged_failure
 from proxy.engine.memory.scope_cache import CachedScope
-from proxy.engine.memory.writer import MemoryWriter, claimed, done_once
+from proxy.engine.memory.writer import MemoryWriter, claimed
 from proxy.engine.models.asking import Caller
 from proxy.errors import StoreUnavailable
 from proxy.ports import Changes, UnreadableRecord
@@ -214,7 +214,7 @@ class Maintenance:
                 if not copy.version or copy.about is None:
                     return
                 store, work = self.writer.scopes.store, f"made up {day}"
-                async with done_once(store, home.scope, work, _KEPT) as is_ours:
+                async with claimed(store, home.scope, work, _KEPT) as is_ours:
                     if is_ours:
                         await self._maintain(home.scope, copy.about, access, before=last)
 
@@ -248,9 +248,7 @@ class Maintenance:
                 if scope.kind is ScopeKind.CHANNEL:  # a skipped one, too: who claimed it may have died since
                     tag = await store.workspace_of(scope)
                     workspaces |= {tag: Scope(ScopeKind.WORKSPACE, tag)} if tag else {}
-                once = (
-                    done_once(store, scope, f"daily {due}", _KEPT) if due else nullcontext(enter_result=True)
-                )
+                once = claimed(store, scope, f"daily {due}", _KEPT) if due else nullcontext(enter_result=True)
                 async with once as is_ours:
                     if not is_ours:
                         continue

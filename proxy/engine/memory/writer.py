@@ -40,31 +40,19 @@ _MOST_THREADS = 200
 
 
 @asynccontextmanager
-async def done_once(store: MemoryStore, scope: Scope, work: str, kept: float) -> AsyncGenerator[bool]:
-    """Claim ``work`` that nobody is to do again for ``kept`` seconds; yields whether nobody has claimed it.
+async def claimed(store: MemoryStore, scope: Scope, work: str, done_for: float = 0.0) -> AsyncGenerator[bool]:
+    """Claim ``work`` in a scope; yields whether this worker got it, and holds it until the context ends.
 
-    It counts as done at the end of the context. If that fails, or the worker dies, others may do it. Raises
-    StoreUnavailable.
+    With ``done_for`` nobody is to do it again for so many seconds then. If it fails, or the worker dies,
+    others may. Raises StoreUnavailable.
     """
-    claim = partial(store.claim_work, scope, work, longest=kept)
+    claim = partial(store.claim_work, scope, work, longest=done_for)
     lease = Lease(claim, partial(store.release_work, scope, work))
-    if not await lease.take():
-        yield False
-        return
-    try:
-        yield True
-        await lease.hold(kept)
-    finally:
-        await lease.give_up()
-
-
-@asynccontextmanager
-async def claimed(store: MemoryStore, scope: Scope, work: str) -> AsyncGenerator[bool]:
-    """Claim ``work`` in a scope; yields whether this worker got it, and holds it until the context ends."""
-    lease = Lease(partial(store.claim_work, scope, work), partial(store.release_work, scope, work))
     is_ours = await lease.take()
     try:
         yield is_ours
+        if done_for:
+            await lease.hold(done_for)
     finally:
         await lease.give_up()
 

@@ -226,8 +226,7 @@ class MemoryOperations:
 
 def _names(ids: Iterable[str]) -> dict[SessionKey, str]:
     """Return the keys of a session, each with its tenant, from its ids: its own and those of old secrets."""
-    parts = [each.split(".") for each in ids]
-    return {SessionKey(tag, sid): tenant for tenant, tag, sid in parts}
+    return {SessionKey.of_id(each): each.partition(".")[0] for each in ids}
 
 
 def _as_bytes(name: str) -> str:
