@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from proxy.core.text.lexicon.binding import FIRM, PLAIN
 from proxy.core.text.lexicon.words import (
+    ENDS,
+    EXAMPLES,
     FUNCTION_WORDS,
     LIGHT_WORDS,
     MODAL_WORDS,
@@ -324,3 +326,34 @@ class Lines:
             if all(_kind(self._lines[number]) != _SENTENCE for number in between):
                 for number in between:
                     self._marked[number] = True
+
+
+# --- what a text only shows ---
+
+_FRAMES = (
+    re.compile(rf"<(?P<ends>/)?(?:{EXAMPLES})(?:[_-]\w{{1,40}})?>", re.IGNORECASE),
+    re.compile(
+        rf"^[ \t]*[-=*#~]{{2,}}+(?=[ \t\w'\u2019]{{0,40}}(?:{EXAMPLES}))"
+        rf"(?P<ends>(?=[ \t\w'\u2019]{{0,40}}(?:{ENDS})))?[ \t\w'\u2019]{{1,80}}[-=*#~]{{2,}}[ \t\r]*$",
+        re.IGNORECASE | re.MULTILINE,
+    ),
+)
+"""Tags around an example, and lines such as `--- DEMONSTRATION ---` before it and behind it."""
+
+
+def examples_in(text: str) -> tuple[str, str]:
+    """A text without its examples and their frames, and the examples. What nothing closes is no frame."""
+    shown = list[str]()
+    for frame in _FRAMES:
+        own, done, opened = list[str](), 0, list[re.Match[str]]()
+        for each in frame.finditer(text):
+            if each["ends"] is None:
+                opened.append(each)
+            elif opened:
+                first = opened.pop()
+                if not opened:
+                    own.append(text[done : first.start()])
+                    shown.append(text[first.end() : each.start()])
+                    done = each.end()
+        text = "\n".join([*own, text[done:]])
+    return text, "\n".join(shown)

@@ -19,7 +19,7 @@ from proxy.core.conversation.messages import HEAD_ROLES, TOOL_ROLES, Message
 from proxy.core.dialects.dialect import Content, Dialect
 from proxy.core.extraction.facts import Fact, bounded, facts_of, quotes_in
 from proxy.core.extraction.observations import answered_commands, in_plain_text
-from proxy.core.extraction.printed import PROGRAM, SYMBOLS, is_record
+from proxy.core.extraction.printed import PROGRAM, SYMBOLS, examples_in, is_record
 from proxy.core.text.lexicon.binding import FIRM, IDLE, PARTS, PLAIN, QUESTION, STATED
 from proxy.core.text.lexicon.rules import PERMITS, TELLS, WITHDRAWS
 from proxy.core.text.lexicon.words import ABBREVIATIONS
@@ -190,6 +190,8 @@ _VOICES: Mapping[str, Voice] = {
 _REMEMBERED = 200_000
 """Number of facts, of some 150 bytes each, that a process caches."""
 _LONGEST_ARGUMENTS = 200
+_SHOWS = 4
+"""How many times longer than the rest the examples are of a message that does little but show them."""
 _TINY = 60
 """Largest length in bytes of a message that is its own key: its digest would be hardly shorter."""
 
@@ -203,6 +205,8 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
     """Sentences of users and systems that bind, or may withdraw a rule."""
     is_rule: bool = False
     """Whether it is a user's or system's message with nothing but explicit rules: a rule, and no request."""
+    is_example: bool = False
+    """Whether it is a user's or system's message that does little but show an example."""
     is_in_plain_text: bool = False
     """Whether it is a command in plain text, or an observation."""
     is_whole: bool = False
@@ -306,8 +310,8 @@ def read(content: Content, called: Sequence[str] = (), *, is_whole: bool = False
         tuple(voiced for reading in each for voiced in reading.facts),
         tuple(sentence for reading in each for sentence in reading.sentences),
         each[-1].is_rule,
-        is_in_plain_text,
-        is_whole,
+        is_in_plain_text=is_in_plain_text,
+        is_whole=is_whole,
     )
 
 
@@ -315,6 +319,10 @@ def _read(content: Content, thing: str) -> Reading:
     voice, texts = _VOICES.get(content.role, "assistant"), content.texts()
     called = ((arguments, _called(name, arguments)) for _, name, arguments in content.calls)
     used = _by_value([fact for arguments, call in called for fact in facts_of(arguments, call)])
+    examples = list[str]()
+    if voice in ("user", "system"):
+        apart = list(map(examples_in, texts))
+        texts, examples = [own for own, _ in apart], [shown for _, shown in apart]
     told = [fact for text in texts for fact in facts_of(text, thing)]
     if voice == "user":
         told += (fact for text in texts for fact in quotes_in(text))
@@ -323,9 +331,19 @@ def _read(content: Content, thing: str) -> Reading:
         sentences += (each for text in texts for each in weighed(bounded(text)))
     found = _by_value(told)
     new = tuple([fact for value, fact in found.items() if value not in used] if used else found.values())
-    facts: list[tuple[Voice, tuple[Fact, ...]]] = [("argument", tuple(used.values())), (voice, new)]
+    shown = _by_value([fact for text in examples for fact in facts_of(text, thing)])
+    facts: list[tuple[Voice, tuple[Fact, ...]]] = [
+        ("argument", tuple(used.values())),
+        (voice, new),
+        ("result", tuple([fact for value, fact in shown.items() if value not in found])),  # nobody said it
+    ]
     is_rule = bool(sentences) and all(each.strength == OUTRIGHT for each in sentences)
-    return Reading(tuple(filter(itemgetter(1), facts)), tuple(binding(sentences)), is_rule)
+    return Reading(
+        tuple(filter(itemgetter(1), facts)),
+        tuple(binding(sentences)),
+        is_rule,
+        is_example=sum(map(len, examples)) > _SHOWS * sum(map(len, texts)),
+    )
 
 
 def _by_value(facts: Sequence[Fact]) -> dict[str, Fact]:

@@ -295,8 +295,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
             if left < 0:
                 break
             recent.append(index)
-        users = map(self.unit_at, self.users if self.policy.keep.first_user else ())
-        first_user = next((index for index in users if self.is_user(index)), None)
+        first = self._first_users() if self.policy.keep.first_user else []
         # What the model has still to answer: the open units, and the last user message.
         fixed = [*range(open_from(self.chain.messages, self.units), len(self.units))]
         asking = list[int]()
@@ -307,13 +306,23 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
                 asking += map(self.unit_at, self.users[-1:])
         for level, members in (
             (RECENT, recent),
-            (FIRST_USER, asking if first_user is None else (first_user, *asking)),
+            (FIRST_USER, (*first, *asking)),
             (CRITICAL, self._critical()),
             (PINNED, map(self.unit_at, self.pinned)),
             (FIXED, fixed),
         ):
             levels.update(dict.fromkeys((index for index in members if index in levels), level))
         return levels
+
+    def _first_users(self) -> list[int]:
+        """The unit of the first user message; if that shows an example, also of the first that does not."""
+        found = list[int]()
+        for place in self.users:
+            if self.is_user(index := self.unit_at(place)):
+                found[1:] = [index]
+                if not self._readings[place].is_example:
+                    return found
+        return found[:1]
 
     def unit_at(self, position: int) -> int:
         """Return the index of the unit that contains a message."""

@@ -7,7 +7,7 @@ import pytest
 
 from proxy.core.extraction.facts import facts_in, leaves_of
 from proxy.core.extraction.kinds import spaced_in
-from proxy.core.extraction.printed import is_record
+from proxy.core.extraction.printed import examples_in, is_record
 from proxy.core.extraction.reading import sentences_of
 from proxy.core.summaries.verification import Evidence, fault_in
 
@@ -59,6 +59,16 @@ def a_line_like_an_element(length: int) -> None:
         is_record([line], 0)
 
 
+def frames_that_nothing_closes(length: int) -> None:
+    for text in (
+        "<example>" * (length // 9),
+        "--- example\n" * (length // 12),
+        "-" * length,
+        "--- " + "a " * length,
+    ):
+        examples_in(text)
+
+
 @pytest.mark.parametrize(
     ("work", "length"),
     [
@@ -71,6 +81,7 @@ def a_line_like_an_element(length: int) -> None:
         (a_publication_with_brackets, 10_000),
         (a_letter_of_many_words, 40_000),
         (a_line_like_an_element, 40_000),
+        (frames_that_nothing_closes, 40_000),
     ],
 )
 def test_time_grows_as_the_text_does(work: Callable[[int], None], length: int) -> None:

@@ -60,6 +60,19 @@ def test_a_first_user_message_has_its_share_of_the_room_and_is_clipped_to_it(
     assert "K-4711" in notes(done.plan)[-1]
 
 
+def test_behind_a_demonstration_the_first_message_that_says_what_to_do_is_kept_too():
+    shown = user(f"This is how.\n--- DEMONSTRATION ---\n{prose('en', 900)}\n--- END OF DEMONSTRATION ---")
+    task = user("Mend the bridge K-7. " + prose("en", 20))
+    steps = [m for n in range(30) for m in (assistant(text(n)), user(f"Go on {n}."))]
+    for before in ([shown], [shown, assistant("I see."), shown]):
+        messages = [*before, task, *steps]
+        done, raws = at(0.95, messages), chain_from(messages).raws
+        assert first_of(done).startswith("This is how.\n--- DEMONSTRATION")
+        assert raws[len(before)] in done.view
+    plain = [user(prose("en", 90)), task, *steps]
+    assert chain_from(plain).raws[1] not in at(0.95, plain).view
+
+
 def test_a_first_user_message_within_its_share_is_left_as_it_is():
     policy = BALANCED.model_copy(update={"keep": Keep(first_user=1.0)})
     assert first_of(at(0.85, demonstrated(), policy)) == demonstrated()[0]["content"]

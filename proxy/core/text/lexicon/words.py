@@ -259,6 +259,12 @@ OUTPUTS = (
     r"|出力|結果|结果|输出|輸出"
 )
 """Labels of output that people also write before their own text."""
+EXAMPLES = (
+    r"demonstrations?|démonstrations?|demostraci(?:ón|ones)|examples?|beispiele?s?|exemples?|ejemplos?"
+    r"|例|示範|示范|実演|デモ"
+)
+ENDS = r"\b(?:end|ende|fin)\b|終|终|結束|结束"
+"""Titles of what is only shown, and what makes of such a title the line behind it."""
 COMMANDS = (
     r"action(?: input)?|command|tool(?: input| call)?|aktion|befehl|acción|comando|commande|アクション|行動"
     r"|コマンド|行动|命令|动作|動作|操作"
