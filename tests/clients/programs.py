@@ -72,6 +72,7 @@ PROGRAMS = (
     Program("llm_command.py", ("llm",)),
     Program("openai.mjs", ("openai",)),
     Program("ai_sdk.mjs", ("ai", "@ai-sdk/openai-compatible")),
+    Program("langchain.mjs", ("langchain", "@langchain/openai")),
 )
 """Those that speak to chat completions."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import zlib
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -92,10 +93,15 @@ def refusal(words: str, prompt: int, window: int) -> Message:
 # --- what the model answers ---
 
 
+def _id_of(message: Message) -> str:
+    """The id of an answer: clients take two answers with one id for the same."""
+    return f"chatcmpl-{zlib.crc32(json.dumps(message, sort_keys=True).encode()):08x}"
+
+
 def completion(message: Message, prompt: int | None = 10, finish: str | None = None) -> Message:
     usual = "tool_calls" if message.get("tool_calls") else "stop"
     answer: Message = {
-        "id": "chatcmpl-1",
+        "id": _id_of(message),
         "object": "chat.completion",
         "created": 1_700_000_000,
         "model": "gpt-test",
@@ -133,17 +139,18 @@ def events(message: Message, prompt: int | None = None) -> list[Message]:
             for at in range(0, len(arguments), 5)
         ]
     finish = "tool_calls" if message.get("tool_calls") else "stop"
-    chunks = [_chunk([{"index": 0, "delta": delta, "finish_reason": None}]) for delta in deltas]
-    chunks.append(_chunk([{"index": 0, "delta": {}, "finish_reason": finish}]))
+    told = _id_of(message)
+    chunks = [_chunk(told, [{"index": 0, "delta": delta, "finish_reason": None}]) for delta in deltas]
+    chunks.append(_chunk(told, [{"index": 0, "delta": {}, "finish_reason": finish}]))
     if prompt is not None:
         usage = {"prompt_tokens": prompt, "completion_tokens": 5, "total_tokens": prompt + 5}
-        chunks.append({**_chunk([]), "usage": usage})
+        chunks.append({**_chunk(told, []), "usage": usage})
     return chunks
 
 
-def _chunk(choices: list[Message]) -> Message:
+def _chunk(told: str, choices: list[Message]) -> Message:
     return {
-        "id": "chatcmpl-1",
+        "id": told,
         "object": "chat.completion.chunk",
         "created": 1_700_000_000,
         "model": "gpt-test",

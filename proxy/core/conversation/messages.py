@@ -129,7 +129,9 @@ def _identity(exact: Content, content: Sequence[Mapping[str, Any]]) -> bytes:
         if text:
             parts.append(text)
     result_of: object = exact.result_of[0] if len(exact.result_of) == 1 else exact.result_of
-    identifying = [exact.role, exact.name, parts, made, result_of or None]
+    # No API names its answers; agent frameworks put a name on those that they send back.
+    name = "" if exact.role == "assistant" else exact.name
+    identifying = [exact.role, name, parts, made, result_of or None]
     if not (parts or made) and (said := exact.refusal.strip() or exact.audio):
         identifying.append(said)
     return hashlib.sha256(dumps(identifying)).digest()

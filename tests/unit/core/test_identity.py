@@ -108,6 +108,7 @@ def test_arguments_that_a_javascript_client_parsed_and_printed_are_the_same(writ
         {"timestamp": 17},
         {"name": ""},
         {"name": None},
+        {"name": "model"},
         {"tool_call_id": None},
         {"tool_call_id": ""},
         {"refusal": ""},
@@ -188,7 +189,6 @@ def test_an_image_part_keeps_its_identity_through_reordering_and_cache_control()
         {"content": "Looked."},
         {"content": "Look ing."},
         {"content": "looking."},
-        {"name": "ada"},
         {"tool_calls": None},
         {"tool_calls": ANSWER["tool_calls"] * 2},
         {"content": [{"type": "text", "text": "Look"}, {"type": "text", "text": "ing."}]},
@@ -196,6 +196,11 @@ def test_an_image_part_keeps_its_identity_through_reordering_and_cache_control()
 )
 def test_a_message_that_says_something_else_is_another(change: dict[str, Any]):
     assert identity(ANSWER | change) != identity(ANSWER)
+
+
+def test_what_two_users_say_are_two_messages():
+    said = {"role": "user", "content": "Hello there"}
+    assert len({identity(said | {"name": name}) for name in ("ada", "jo", "")}) == 3
 
 
 @pytest.mark.parametrize("field", ["id", "name", "arguments"])
