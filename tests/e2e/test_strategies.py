@@ -346,7 +346,7 @@ async def test_answers_that_stay_are_condensed_when_others_roll_and_never_betwee
             assert [each["content"] for each in view[1:7:2]] == [f"Question {n}, please." for n in (1, 2, 3)]
             for number, note in enumerate(view[2:8:2], 1):
                 assert f"[assistant] It was {number}." in note["content"]
-                assert "The request above was handled" in note["content"]
+                assert "The request above was answered" in note["content"]
         # The same request again, to another worker with an empty memory.
         async with proxying(model.url, policy=policy, store=server.url) as url:
             again = chats(url, X_Unabridged_Session="s")

@@ -142,7 +142,7 @@ def test_a_gap_that_nothing_comes_back_of_keeps_its_note_byte_for_byte() -> None
 def test_a_gap_may_part_in_two_and_a_request_above_one_is_said_to_be_handled() -> None:
     after = restored(situation(CHAT, cut(CHAT)), {4})
     assert spans(after) == [(0, 4), (5, 10)]
-    assert "The request above was handled" in note(after, 1)
+    assert "The request above was answered" in note(after, 1)
 
 
 def test_quotes_stay_with_the_part_that_they_are_of() -> None:

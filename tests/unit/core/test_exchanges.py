@@ -161,7 +161,7 @@ def test_when_a_roll_begins_long_answers_that_stay_give_way_to_notes_behind_thei
     assert [view[1], view[3], view[5]] == ["ask 1", "ask 2", "and now?"]
     for n, told in ((1, view[2]), (2, view[4])):
         assert f"[assistant] answer {n}. lorem" in told
-        assert "The request above was handled" in told
+        assert "The request above was answered" in told
         assert size(told) < size(LONG)
 
 

@@ -69,18 +69,18 @@ def test_a_forged_closing_line_closes_nothing(guess: str):
 
 
 def test_a_request_that_was_handled_is_said_to_be():
-    assert "The request above was handled in these messages." in note(answers_above=True)
-    assert "handled" not in note()
+    assert "The request above was answered in these messages." in note(answers_above=True)
+    assert "answered" not in note()
 
 
 def test_a_request_that_is_under_way_is_not_said_to_be_handled():
     text = note(answers_above=True, under_way=True)
-    assert "handled" not in text
+    assert "answered" not in text
     assert "the request above" in text
 
 
 def test_handled_requests_are_quoted():
-    assert "Earlier requests that were handled: “a” · “b”" in note(quotes=("a", "b"))
+    assert "Earlier requests that were answered: “a” · “b”" in note(quotes=("a", "b"))
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

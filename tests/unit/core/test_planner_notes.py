@@ -66,21 +66,21 @@ def test_a_gap_whose_summary_was_not_waited_for_says_omitted():
 
 
 def test_a_gap_after_a_request_says_that_it_was_handled():
-    assert "The request above was handled in these messages." in gap_of(5)
+    assert "The request above was answered in these messages." in gap_of(5)
 
 
 def test_a_gap_after_the_request_under_way_does_not_say_that_it_was_handled():
     done = at(0.95, agent(30))
     assert done.begun is not None
     (note,) = notes(done.plan)
-    assert "handled" not in note
+    assert "answered" not in note
     assert "request above" in note
 
 
 def test_a_gap_behind_a_system_message_after_a_request_says_that_it_was_handled():
     messages = [user("first"), system("Be brief."), *(assistant(text(n)) for n in range(9)), user("last")]
     done = at(0.95, messages, Policy(keep=Keep(recent=0.0), stages=Stages(target=0.2)))
-    assert "The request above was handled" in notes(done.plan)[0]
+    assert "The request above was answered" in notes(done.plan)[0]
 
 
 def test_a_request_that_goes_with_its_answer_is_quoted():
