@@ -37,6 +37,7 @@ class Policy(sections.Section):
 
     name: SkipJsonSchema[str] = "default"
     extends: str | None = None
+    """The policy that this one builds on; without it, the defaults."""
     budget: sections.Budget = sections.Budget()
     stages: sections.Stages = sections.Stages()
     importance: sections.Importance = sections.Importance()

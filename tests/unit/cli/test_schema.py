@@ -86,6 +86,24 @@ def test_an_editor_is_told_what_a_key_is_for(schema: Path) -> None:
     assert keep["properties"]["recent"]["default"] == 0.25
 
 
+def test_an_editor_is_told_of_every_key(schema: Path) -> None:
+    told = json.loads(schema.read_text(encoding="utf-8"))
+    tables = told["$defs"] | {"": told}
+    untold = {
+        f"{name}.{key}"
+        for name, table in tables.items()
+        for key, it in table["properties"].items()
+        if not (it.get("description") or _table_of(it, told).get("description"))
+    }
+    assert untold == set()
+
+
+def _table_of(key: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
+    """The table that is the value of a key, or of which it is a list; nothing if it has another value."""
+    name = key.get("items", key).get("$ref", "")
+    return told["$defs"].get(name.removeprefix("#/$defs/"), {})
+
+
 def test_the_schema_speaks_no_word_that_no_schema_knows(schema: Path) -> None:
     text = schema.read_text(encoding="utf-8")
     assert not [word for word in ("ge", "gt", "le", "lt") if f'"{word}":' in text]
