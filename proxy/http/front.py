@@ -23,7 +23,7 @@ from proxy.http.asgi import send_error, with_headers
 from proxy.http.drain import Drain
 from proxy.http.limits import Policies
 from proxy.http.origins import EXEMPT, Origins, is_preflight, readable, send_preflight
-from proxy.http.request_head import HEAD, Heads, check_path, request_id
+from proxy.http.request_head import HEAD, Heads, asks_for_websocket, check_path, request_id
 from proxy.ports import SessionStore
 from proxy.telemetry import Metrics, log_event, log_request
 
@@ -108,7 +108,8 @@ class Front:
         if not path.startswith(_API) or path.startswith(_TWICE):
             return self.own, send
         route = route_of(path)
-        if route not in self._relayed and len(self._relayed) < _MOST_ROUTES:
+        is_new = route not in self._relayed and len(self._relayed) < _MOST_ROUTES
+        if is_new and not asks_for_websocket(scope["headers"]):
             self._relayed.add(route)
             log_event("relayed, not managed", method=scope["method"], route=route)
         if warning := self.heads.warning(scope["headers"]):

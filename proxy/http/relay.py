@@ -17,12 +17,13 @@ from proxy.http.asgi import CLIENT, ClientDisconnected, Upload, send_error
 from proxy.http.limits import Admission, Permit
 from proxy.http.request_head import (
     announces_body,
+    asks_for_websocket,
     check_credentials,
     to_client,
     to_upstream,
     upstream_target,
 )
-from proxy.ports import Upstream, UpstreamResponse, header_of
+from proxy.ports import Upstream, UpstreamResponse
 from proxy.telemetry import log_warning
 
 _NO_LENGTH = 304
@@ -52,7 +53,7 @@ class Relay:
         target = upstream_target(scope["raw_path"], scope["query_string"])
         headers = scope["headers"]
         check_credentials(headers)
-        if (header_of(headers, b"upgrade") or b"").lower() == b"websocket":
+        if asks_for_websocket(headers):
             raise NotBuilt("WebSockets are not relayed.")
         response: UpstreamResponse | None = None
         try:

@@ -66,6 +66,11 @@ def announces_body(headers: Sequence[Header]) -> bool:
     return length.strip(b"0") != b"" or header_of(headers, b"transfer-encoding") is not None
 
 
+def asks_for_websocket(headers: Sequence[Header]) -> bool:
+    """Whether a connection is to become a WebSocket, which is not relayed."""
+    return (header_of(headers, b"upgrade") or b"").lower() == b"websocket"
+
+
 def check_credentials(headers: Sequence[Header]) -> None:
     """Refuse two credentials in one request: nobody can say which one counts (raises InvalidHeader)."""
     if [name.lower() for name, _ in headers].count(b"authorization") > 1:

@@ -26,7 +26,7 @@ from proxy.engine.sessions.attachments import MOST
 from proxy.engine.sessions.recognition import Recognition
 from proxy.engine.summaries.jobs import Owner, SummaryJobs
 from proxy.engine.summaries.pool import GapSummaries
-from proxy.errors import InvalidType, NotFound, NothingToChange, SessionBusy
+from proxy.errors import InvalidValue, NotFound, NothingToChange, SessionBusy
 from proxy.ports import COMPACTOR, Clock, Header, SessionKey, SessionStore
 
 _RACES = 4
@@ -83,13 +83,13 @@ class Edits:
     async def pin(self, found: Inspected, messages: Ranges) -> list[int]:
         """Pin messages: they are cut only when nothing else is left to cut. Return the numbers of all pins.
 
-        Raises InvalidType for messages that do not exist, and if the session would have too many pins.
+        Raises InvalidValue for messages that do not exist, and if the session would have too many pins.
         """
         nodes = (await self.inspection.branch(found)).nodes
         before = frozenset(found.session.pins)
         wanted = {nodes[place].hash for place in numbered(messages, len(nodes))} - before
         if len(before) + len(wanted) > MOST:
-            raise InvalidType(f"A session has at most {MOST} pins.", param="messages")
+            raise InvalidValue(f"A session has at most {MOST} pins.", param="messages")
         if wanted:
             ttl = self.inspection.policy_of(found.session).store.ttl
             await self.store.pin(found.key, sorted(wanted), ttl)
@@ -102,7 +102,7 @@ class Edits:
     ) -> Epoch:
         """Undo cuts: those of ``messages``, those that the epoch of number ``epoch`` made, or all.
 
-        Raises NothingToChange if none of it is cut, InvalidType for messages that do not exist, and NotFound
+        Raises NothingToChange if none of it is cut, InvalidValue for messages that do not exist, and NotFound
         for an epoch that is not in force.
         """
         return await self._change(found, Verb.RESTORE, partial(_restored, messages, epoch))
@@ -112,7 +112,7 @@ class Edits:
 
         Returns the epoch, and in words what becomes of its summary. Raises NothingToChange if nothing would
         become smaller, SessionBusy if others hold the session for longer than the policy lets a turn wait,
-        and InvalidType for messages that do not exist.
+        and InvalidValue for messages that do not exist.
         """
         summary = ""
 
@@ -228,7 +228,7 @@ async def _restored(messages: Ranges | None, epoch: int | None, branch: Branch) 
 
 
 def numbered(messages: Ranges, count: int) -> frozenset[int]:
-    """Return the message numbers in these ranges. Raises InvalidType if one is not below ``count``."""
+    """Return the message numbers in these ranges. Raises InvalidValue if one is not below ``count``."""
     if any(each.stop > count for each in messages) or not count:
-        raise InvalidType(f"The messages are 0 to {count - 1}.", param="messages")
+        raise InvalidValue(f"The messages are 0 to {count - 1}.", param="messages")
     return frozenset(place for each in messages for place in each)

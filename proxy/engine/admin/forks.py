@@ -19,7 +19,7 @@ from proxy.core.dialects.dialect import Dialect
 from proxy.core.planning.plan import Epoch
 from proxy.engine.admin.inspection import Branch, Inspected, Inspection
 from proxy.engine.intake.naming import SESSION_HEADER, Naming, readable, session_header
-from proxy.errors import InvalidSessionId, InvalidType, InvalidValue, NothingToChange, SessionExists
+from proxy.errors import InvalidSessionId, InvalidValue, NothingToChange, SessionExists
 from proxy.ports import NAMED, Clock, SessionKey, SessionStore
 
 
@@ -39,7 +39,7 @@ class Forks:
     ) -> Inspected:
         """Create a session with the messages of a branch up to number ``at`` inclusive (default: all).
 
-        Raises NotFound for an unknown tip, InvalidType for a number that does not exist, InvalidValue for one
+        Raises NotFound for an unknown tip, InvalidValue for a number that does not exist or
         that parts the results of parallel calls, InvalidSessionId for a name that no header can carry,
         SessionExists if the name is taken, and NothingToChange if the session has no messages.
         """
@@ -150,7 +150,7 @@ class Forks:
 def _up_to(dialect: Dialect, branch: Sequence[Node], at: int | None) -> Sequence[Node]:
     """Return the part of a branch that is copied. An incomplete answer at its end is left out.
 
-    Raises NothingToChange if no message is left, InvalidType if there is no message ``at``, and InvalidValue
+    Raises NothingToChange if no message is left, and InvalidValue if there is no message ``at``, or
     if some of the results of parallel calls stand before its end and others after it.
     """
     if branch and not branch[-1].complete:
@@ -160,7 +160,7 @@ def _up_to(dialect: Dialect, branch: Sequence[Node], at: int | None) -> Sequence
     if at is None:
         return branch
     if at >= len(branch):
-        raise InvalidType(f"The messages are 0 to {len(branch) - 1}.", param="at")
+        raise InvalidValue(f"The messages are 0 to {len(branch) - 1}.", param="at")
     messages = [read_message(dialect.read(node.raw)) for node in branch]
     unit = next(each for each in units_of(messages) if at < each.end)
     # Calls of the last message may be open: whoever goes on with the fork answers them.

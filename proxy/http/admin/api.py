@@ -153,6 +153,10 @@ class AdminAPI:
         return Document(**document(self._operations))
 
 
+_OUT_OF_RANGE = ("greater_than_equal", "less_than")
+"""How pydantic calls the faults of numbers that the limits of a member exclude."""
+
+
 async def raw_body(request: Request) -> bytes:
     """Return a request's body, which must be short. Raises RequestTooLarge."""
     raw = bytearray()
@@ -183,16 +187,21 @@ async def _body(request: Request, shape: type[Body]) -> Body:
 
 
 def validated(shape: type[Body], value: object) -> Body:
-    """Return a request's values as a model. Raises InvalidType, which names the first wrong member."""
+    """Return a request's values as a model.
+
+    Raises InvalidType, InvalidValue or UnknownParameter, which names the first wrong member.
+    """
     try:
         return shape.model_validate(value)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         member = str(first["loc"][0]) if first["loc"] else None
+        if member and first["type"] == "extra_forbidden":
+            hint = did_you_mean(member, shape.model_fields) or "."
+            raise errors.UnknownParameter(f"There is no parameter `{member}`{hint}", param=member) from None
         why = first["msg"][:1].lower() + first["msg"][1:]
-        raise errors.InvalidType(
-            f"`{member}`: {why}." if member else f"The body: {why}.", param=member
-        ) from None
+        kind = errors.InvalidValue if first["type"] in _OUT_OF_RANGE else errors.InvalidType
+        raise kind(f"`{member}`: {why}." if member else f"The body: {why}.", param=member) from None
 
 
 # --- the document ---

@@ -17,7 +17,7 @@ from proxy.engine.admin.forks import Forks
 from proxy.engine.admin.inspection import Branch, Inspected, Inspection, NewestExchange
 from proxy.engine.admin.stats import Stats
 from proxy.engine.state import State, Summarised, spoken
-from proxy.errors import InvalidType, InvalidValue, NotFound
+from proxy.errors import InvalidType, InvalidValue, MissingParameter, NotFound
 from proxy.http.admin import memory_schemas, schemas
 from proxy.http.admin.api import Query, number, operation
 from proxy.http.admin.bills import BilledSession, BillReport
@@ -165,7 +165,7 @@ class SessionOperations:
         """Pin messages: they are cut only when nothing else is left to cut."""
         found, messages = await self._found(request), ranges(body.messages)
         if not messages:
-            raise InvalidType("Name the messages.", param="messages")
+            raise MissingParameter("Name the messages.", param="messages")
         return schemas.Pinned(id=found.id, pins=await self.edits.pin(found, messages))
 
     @operation("POST", f"{_ONE}/pause")

@@ -47,10 +47,11 @@ class TestTheDoor:
             (b"{", (400, "invalid_json")),
             (b"\xff", (400, "invalid_encoding")),
             (b"[]", (400, "invalid_type")),
-            (b'{"mesages": "1-2"}', (400, "invalid_type")),
+            (b'{"mesages": "1-2"}', (400, "unknown_parameter")),
             (b'{"messages": "4-"}', (400, "invalid_type")),
             (b'{"messages": [-1]}', (400, "invalid_type")),
-            (b'{"messages": "0-999999"}', (400, "invalid_type")),
+            (b'{"messages": "0-999999"}', (400, "invalid_value")),
+            (b'{"epoch": -1}', (400, "invalid_value")),
             (b'{"messages": "0", "epoch": 1}', (400, "invalid_type")),
             (b'{"epoch": %b}' % (b"1" * 5_000), (400, "invalid_type")),
             (b"[" * 60_000, (400, "json_too_deep" if sys.version_info < (3, 14) else "invalid_json")),
@@ -65,6 +66,14 @@ class TestTheDoor:
         async with httpx2.AsyncClient(base_url=url, headers=headers) as client:
             response = await client.post("/unabridged/v1/sessions/chat/restore", content=body)
         assert code(response) == expected
+
+    @pytest.mark.parametrize("body", [None, {}])
+    async def test_without_messages_nothing_can_be_pinned(
+        self, url: str, chat: Chat, body: dict[str, Any] | None
+    ) -> None:
+        answer = await ask(url, "POST", "sessions/chat/pin", body)
+        assert code(answer) == (400, "missing_required_parameter")
+        assert answer.json()["error"]["param"] == "messages"
 
     async def test_a_form_is_no_body(self, url: str, chat: Chat) -> None:
         headers = {**ADMIN, "Content-Type": "application/x-www-form-urlencoded"}

@@ -185,7 +185,7 @@ class TestFork:
         assert copied[1:] == entries[1:5], "times and counts included"
         assert (fork["turns"], fork["exchanges"]) == (2, 2)
         assert fork["full_tokens"] < (await admin(url, "sessions/chat"))["full_tokens"]
-        assert code(await ask(url, "POST", "sessions/chat/fork", {"at": 12})) == (400, "invalid_type")
+        assert code(await ask(url, "POST", "sessions/chat/fork", {"at": 12})) == (400, "invalid_value")
 
     async def test_it_does_not_part_the_results_of_parallel_calls(
         self, url: str, chats: Chats, model: Model

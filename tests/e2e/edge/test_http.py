@@ -12,6 +12,7 @@ from contextlib import suppress
 import httpx2
 import pytest
 
+from tests.support.canaries import logged
 from tests.support.clients import CHAT, HELLO, admin, user
 from tests.support.servers import PATIENCE, RawClient
 from tests.support.upstreams import DONE, EVENTS, JSON, Model, completion, in_pieces, plainly, said, sse
@@ -95,15 +96,17 @@ async def test_other_methods_on_the_path_of_chats_are_relayed(
 
 
 async def test_a_websocket_is_refused_in_clear_words(raw: RawClient, model: Model) -> None:
-    await raw.send(
-        b"GET /v1/realtime?model=m HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n"
-        b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
-        b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-    )
-    head, _, body = (await raw.rest()).partition(b"\r\n\r\n")
+    with logged() as lines:
+        await raw.send(
+            b"GET /v1/realtime?model=m HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n"
+            b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+            b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        )
+        head, _, body = (await raw.rest()).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 501 ")
     assert json.loads(body)["error"]["code"] == "not_implemented"
     assert not model.others
+    assert not [line for line in lines if "relayed, not managed" in line]
 
 
 # --- answers that are compressed, though nobody asked for it ---
