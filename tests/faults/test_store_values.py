@@ -131,6 +131,22 @@ class TestValuesThatAreNotOurs:
         assert await store.record(KEY, whole, DAY) is Recorded.KEPT
         assert len(await store.nodes(KEY)) == 6
 
+    async def test_lost_messages_are_written_again_although_something_else_was_written_first(
+        self, store: RedisStore, valkey: Server
+    ) -> None:
+        await store.record(KEY, turn("u1", "a1"), DAY)
+        valkey.run("DEL", PLANTED["nodes"])
+        await store.record(KEY, turn("Make a title.", "A title"), DAY)
+        assert await store.record(KEY, turn("u1", "a1", "u2", "a2", known=2), DAY) is Recorded.TORN
+        assert (await found(store, "u1", "a1", "u2", "a2", "u3")).known is None
+        texts = "u1", "a1", "u2", "a2", "u3", "a3"
+        assert await store.record(KEY, turn(*texts), DAY) is Recorded.KEPT
+        assert await store.record(KEY, turn(*texts, "u4", "a4", known=6), DAY) is Recorded.KEPT
+        stored = await store.history(KEY)
+        assert stored.session is not None
+        assert stored.session.tip == chain(*texts, "u4", "a4")[-1]
+        assert stored.nodes.keys() >= {*chain(*texts, "u4", "a4")}
+
     async def test_messages_whose_session_is_lost_are_of_one_that_was_here(
         self, store: RedisStore, valkey: Server
     ) -> None:

@@ -45,8 +45,9 @@ end
 local continues = ARGV[14] == '1'     -- whether the turn continues what is known: here, found by a joint
 for i = parents, noted - 1 do
   if redis.call('HEXISTS', session .. NODES, ARGV[i]) == 0 then
-    -- A server that was full may have dropped all of them; their counts would go on to say that they are there.
-    if redis.call('EXISTS', session .. NODES) == 0 then redis.call('DEL', session .. COUNTS) end
+    -- A server that was full may have dropped the messages, and kept their counts, which would go on to say that
+    -- they are there, also once something else was written: without counts the next turn brings all of them.
+    if redis.call('HEXISTS', session .. COUNTS, ARGV[i]) == 1 then redis.call('DEL', session .. COUNTS) end
     return {'torn', false, {}}
   end
   continues = continues or is_of_main_branch(ARGV[i])
