@@ -177,6 +177,37 @@ async def test_the_embedded_store_is_started_for_a_look_and_found_where_a_server
         assert "where a server runs it" in told.of("store")[1]
 
 
+async def test_an_embedded_store_of_another_secret_is_told_also_once_a_server_has_started_with_it(
+    doctor: Doctor, model: Model, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    for secret in ("", "another secret of nobody's\n".replace(" ", "-")):
+        if secret:
+            (data / "secret").write_text(secret)
+            told = await doctor(upstream=model.url, store="")
+            assert (told.code, told.worst) == (1, [("store secret", "fail")])
+        async with serving_proxy(data, "--upstream", model.url) as server:
+            await server.end()
+    told = await doctor(upstream=model.url, store="")
+    assert (told.code, told.worst) == (1, [("store secret", "fail")])
+
+
+async def test_a_secret_of_the_embedded_store_that_is_gone_is_told_and_none_is_made(
+    doctor: Doctor, model: Model, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    async with serving_proxy(data, "--upstream", model.url) as server:
+        await server.end()
+    (data / "secret").unlink()
+    told = await doctor(upstream=model.url, store="")
+    state, message = told.of("store secret")
+    assert (told.code, state) == (1, "fail")
+    assert f"{data / 'secret'} is gone" in message
+    assert not (data / "secret").exists()
+
+
 def test_a_clock_that_is_minutes_off_is_told() -> None:
     assert of_clock("store clock", 2.0).state == "ok"
     assert of_clock("store clock", -60.0)[1:3] == ("warn", "60 s behind ours")

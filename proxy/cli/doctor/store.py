@@ -12,6 +12,9 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
+from pydantic import SecretStr
+
+from proxy.adapters.files.settings import KEPT_SECRETS, kept_secret
 from proxy.adapters.stores.redis import RedisStore, keys
 from proxy.adapters.stores.redis.cluster import Word
 from proxy.adapters.stores.redis.codec import Keyring
@@ -148,12 +151,26 @@ async def _of_use(settings: Settings, url: str) -> list[Finding]:
     ]
     if not refusals:
         findings.append(ok("store scripts", "it writes, and runs scripts, for us"))
-    ids = Keyring(settings.secrets, lambda: False).ids if settings.secrets else ()
-    if written and ids and written.isdisjoint(ids):
-        lost = "it was written with another UNABRIDGED_SECRET: no session of it would be found"
-        advice = "set the secret of the other servers, or both while rotating"
-        findings.append(fail("store secret", lost, advice))
-    return findings
+    return [*findings, *_of_secret(settings, written)]
+
+
+def _of_secret(settings: Settings, written: set[bytes]) -> Iterator[Finding]:
+    """Check that the store was ``written`` with one of our secrets, by their ids, or with none yet."""
+    check, lost = "store secret", "no session of it would be found"
+    file = settings.data_dir / KEPT_SECRETS["secret"]
+    try:
+        if settings.secret is None and file.exists():
+            settings = settings.model_copy(update={"secret": SecretStr(kept_secret(file))})
+    except (SettingsError, OSError):
+        return  # the settings' line has it
+    if not written:
+        return
+    if not settings.secrets:
+        advice = "put the file back from a copy, or set the secret: a start would make another one"
+        yield fail(check, f"it was written with a secret, and {file} is gone: {lost}", advice)
+    elif written.isdisjoint(Keyring(settings.secrets, lambda: False).ids):
+        stands = f"it was written with another UNABRIDGED_SECRET: {lost}"
+        yield fail(check, stands, "set that of before, or of the other servers; both while rotating")
 
 
 def _of_disk(info: _Info, saves: Mapping[Any, str] | None) -> Finding:
