@@ -295,15 +295,8 @@ class Settings(BaseModel):
     @field_validator("secret")
     @classmethod
     def _is_whole_and_no_guess(cls, secret: SecretStr | None) -> SecretStr | None:
-        if not secret:
-            return secret
-        parts = secret.get_secret_value().split(",")
-        if len(parts) > 2 or not all(part and part == part.strip() for part in parts):
-            raise ValueError('must be one secret, or "new,old" while rotating, without spaces')
-        if len(parts[0]) < _LEAST_SECRET:
-            raise ValueError(
-                f"must be at least {_LEAST_SECRET} characters long: `openssl rand -hex 32` makes one"
-            )
+        if secret and (fault := fault_of_secret(secret.get_secret_value())):
+            raise ValueError(fault)
         return secret
 
     @field_validator("admin_token", "upstream_key")
@@ -351,6 +344,16 @@ FLAGS: Mapping[str, Flag] = {
 
 PORTS: Mapping[str, int] = {"http": 80, "https": 443}
 """The ports of URLs that name none, by scheme."""
+
+
+def fault_of_secret(secret: str) -> str:
+    """Return why this cannot be the secret of names, or `new,old` while it is rotated; else an empty text."""
+    parts = secret.split(",")
+    if len(parts) > 2 or not all(part and part == part.strip() for part in parts):
+        return 'must be one secret, or "new,old" while rotating, without spaces'
+    if len(parts[0]) < _LEAST_SECRET:
+        return f"must be at least {_LEAST_SECRET} characters long: `openssl rand -hex 32` makes one"
+    return ""
 
 
 def is_loopback(host: str) -> bool:

@@ -18,7 +18,7 @@ from pydantic import SecretStr, ValidationError
 
 from proxy.adapters.files.policies import PolicyLibrary, Stamp, is_path, stamp_of
 from proxy.adapters.files.toml_file import FileError, Location, TomlFile, complaints
-from proxy.config import ONE_WORD, Settings
+from proxy.config import ONE_WORD, Settings, fault_of_secret
 from proxy.core.policy.policy import Rule
 from proxy.environment import ADMIN_TOKEN_FILE, decided_by, default_config, variables
 from proxy.errors import SettingsError
@@ -192,7 +192,14 @@ def kept_secret(path: Path) -> str:
         secret = path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
+    is_of_names, fault = path.name == KEPT_SECRETS["secret"], ""
+    mend = "delete it, and the next start makes a new one"
+    if is_of_names:  # whoever deletes it loses every session
+        mend = "put it back from a copy: with another secret no stored session is found"
     if not ONE_WORD.fullmatch(secret):
         fault = "holds more than visible ASCII characters" if secret else "is empty"
-        raise SettingsError(f"{path} {fault}; delete it, and the next start makes a new one")
+    elif is_of_names and (fault := fault_of_secret(secret)):
+        mend = "to keep what was stored with this one, write a new one and a comma before it"
+    if fault:
+        raise SettingsError(f"{path} {fault}; {mend}")
     return secret

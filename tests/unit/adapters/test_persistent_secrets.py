@@ -71,3 +71,21 @@ def test_what_is_no_secret_is_an_error_that_says_what_to_do(tmp_path: Path, cont
     said = "token holds more than visible ASCII characters; delete it, and the next start makes a new one"
     with pytest.raises(SettingsError, match=said):
         persistent_secret(tmp_path / "token")
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"\xff\xfe" * 20])
+def test_who_has_a_damaged_secret_of_names_is_not_told_to_delete_it(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "secret").write_bytes(content)
+    with pytest.raises(SettingsError) as raised:
+        persistent_secret(tmp_path / "secret")
+    assert "put it back from a copy: with another secret no stored session is found" in str(raised.value)
+    assert "delete" not in str(raised.value)
+
+
+def test_a_kept_secret_of_names_may_be_no_shorter_than_one_that_is_set(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("short\n")
+    with pytest.raises(SettingsError, match=r"must be at least 16 characters long: .*; to keep what"):
+        persistent_secret(tmp_path / "secret")
+    rotated = "a-long-and-new-secret,short"
+    (tmp_path / "secret").write_text(rotated + "\n")
+    assert persistent_secret(tmp_path / "secret") == rotated
