@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -148,6 +149,43 @@ class TestItsData:
         with owned(directory) as valkey:
             assert holds(valkey.url, "one")
             assert not holds(valkey.url, "two")
+
+    @pytest.mark.parametrize("zeros", [1, 5_000, 70_000])
+    def test_of_a_file_with_zeros_at_its_end_is_read_up_to_there(
+        self, directory: Path, zeros: int, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with owned(directory) as valkey:
+            put(valkey.url, "one")
+            put(valkey.url, "two")
+        (log,) = (directory / "appendonlydir").glob("*.incr.aof")
+        whole = log.read_bytes()
+        log.write_bytes(whole[:-7] + bytes(zeros))  # as a power cut leaves it on some file systems
+        with owned(directory) as valkey:
+            assert holds(valkey.url, "one")
+            assert not holds(valkey.url, "two")
+            put(valkey.url, "three")
+        with owned(directory) as valkey:
+            assert holds(valkey.url, "three")
+        assert "zeros at the end of the append-only file are cut off" in caplog.text
+
+    def test_of_a_file_with_anything_else_at_its_end_is_whole_again_by_the_documented_commands(
+        self, directory: Path
+    ) -> None:
+        with owned(directory) as valkey:
+            put(valkey.url, "one")
+        (log,) = (directory / "appendonlydir").glob("*.incr.aof")
+        log.write_bytes(log.read_bytes() + b"nonsense")
+        with (
+            pytest.raises(EmbeddedStoreError, match="says how to repair"),
+            owned(directory),
+        ):
+            pass
+        page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+        (commands,) = re.findall(r"```sh\n(cd [^\n]*appendonlydir\n.*?)```", page, re.DOTALL)
+        commands = commands.partition("\n")[2].replace("python -c", f"{sys.executable} -c")
+        subprocess.run(["sh", "-ec", commands], cwd=log.parent, input="y\n", text=True, check=True)
+        with owned(directory) as valkey:
+            assert holds(valkey.url, "one")
 
     def test_that_is_damaged_in_its_middle_is_refused_and_left_alone(self, directory: Path) -> None:
         with owned(directory) as valkey:

@@ -36,6 +36,7 @@ STOP: Final = 10.0
 _OWNER: Final = "owner.lock"
 _LONGEST_PATH: Final = 103  # bytes; sockaddr_un.sun_path is 104 on macOS, its zero byte included
 _LARGEST_LOG: Final = 1024 * 1024  # bytes
+_BLOCK: Final = 64 * 1024  # bytes that are read at a time from the end of a file
 _GLANCE: Final = 0.05  # seconds between two checks of the server
 _REST: Final = (0.05, 5.0)  # seconds before a restart: at first, and at most after repeated doubling
 _STEADY: Final = 10.0  # seconds of running after which the time before a restart is reset
@@ -132,8 +133,9 @@ class EmbeddedValkey:
         except OSError:
             tail = "without a log"
         raise EmbeddedStoreError(
-            f"The embedded store on {self._directory} does not start ({tail}). Its log is valkey.log there; "
-            "name another store with --store (redis://…, memory://)."
+            f"The embedded store on {self._directory} does not start ({tail}). Its log is valkey.log there, "
+            "and docs/operations.md says how to repair a damaged file; or name another store with --store "
+            "(redis://…, memory://)."
         )
 
     def _keep_running(self, binary: Path) -> None:
@@ -175,10 +177,12 @@ class EmbeddedValkey:
         command = [str(binary), *(word for name, value in options.items() for word in (f"--{name}", value))]
         silence, directory, inherited = subprocess.DEVNULL, self._directory, [lock.fileno()]
         running = tethered(command, STOP, out=silence, err=silence, cwd=directory, pass_fds=inherited)
-        with lock, running as process:
-            self._process = process
-            while process.poll() is None and not self._stopping.wait(_GLANCE):
-                pass
+        with lock:
+            _cut_off_zeros(self._directory / "appendonlydir")
+            with running as process:
+                self._process = process
+                while process.poll() is None and not self._stopping.wait(_GLANCE):
+                    pass
 
 
 def running_on(directory: Path) -> str | None:
@@ -204,6 +208,31 @@ def server_binary() -> Path:
         raise EmbeddedStoreError(
             "There is no embedded store on this platform: name one with --store (redis://…, memory://)."
         ) from error
+
+
+def _cut_off_zeros(directory: Path) -> None:
+    """Cut off the zeros at the end of the newest append-only file.
+
+    A power cut leaves some there on some file systems. No command ends with one, and the server would not
+    start. Raises OSError.
+    """
+    files = directory.glob("appendonly.aof.*.incr.aof")  # with a number in each name
+    newest = max(files, key=lambda file: (len(file.name), file.name), default=None)
+    if newest is None:
+        return
+    with newest.open("r+b") as file:
+        end = size = file.seek(0, os.SEEK_END)
+        block = b""
+        while end and not block:
+            begin = max(end - _BLOCK, 0)
+            file.seek(begin)
+            block = file.read(end - begin).rstrip(b"\0")
+            end = begin + len(block)
+        if end < size:
+            file.truncate(end)
+            log_warning(
+                "zeros at the end of the append-only file are cut off", file=str(newest), bytes=size - end
+            )
 
 
 def _locked(path: Path, patience: float) -> IO[bytes] | None:
