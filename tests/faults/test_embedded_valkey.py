@@ -15,6 +15,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
+from typing import cast
 
 import pytest
 import redis
@@ -86,6 +87,12 @@ def holds(url: str, name: str) -> bool:
         return False
 
 
+def whys(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return the reasons that the log gives for ends of the server."""
+    ends = [each for each in caplog.records if each.getMessage().startswith("the embedded store ended")]
+    return [cast("dict[str, str]", vars(each)["fields"])["why"] for each in ends]
+
+
 class TestItsData:
     def test_is_there_again_after_a_stop(self, directory: Path) -> None:
         with owned(directory) as valkey:
@@ -100,6 +107,21 @@ class TestItsData:
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: holds(valkey.url, "one"))
         assert valkey.pid not in (None, pid)
+
+    @linux
+    def test_is_said_to_be_why_the_server_does_not_come_back(
+        self, valkey: EmbeddedValkey, directory: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        assert valkey.pid is not None
+        put(valkey.url, "one")
+        (log,) = (directory / "appendonlydir").glob("*.incr.aof")
+        log.write_bytes(log.read_bytes() + b"nonsense")
+        (directory / "valkey.log").write_bytes(b"x" * 2**21)  # it is not left to grow meanwhile
+        os.kill(valkey.pid, signal.SIGKILL)
+        wait_until(lambda: len(whys(caplog)) >= 2)
+        assert whys(caplog)[0] == "killed by signal 9"
+        assert "Bad file format reading the append only file" in whys(caplog)[1]
+        assert (directory / "valkey.log").stat().st_size < 2**20
 
     @linux
     def test_survives_a_killed_owner_and_no_server_is_left(self, directory: Path) -> None:

@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 from proxy.adapters.stores.redis.tether import tethered
 from proxy.errors import OperatorError
-from proxy.telemetry import log_error, log_warning
+from proxy.telemetry import log_warning
 
 if sys.platform != "win32":
     import fcntl
@@ -55,6 +55,7 @@ class EmbeddedValkey:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory.absolute()
+        self._log = self._directory / "valkey.log"
         self._socket: Path | None = None
         self._lock: IO[bytes] | None = None
         self._stopping = Event()
@@ -114,9 +115,6 @@ class EmbeddedValkey:
             )
         self._socket = _socket_path(self._directory)
         self._socket.unlink(missing_ok=True)
-        log_file = self._directory / "valkey.log"
-        if log_file.exists() and log_file.stat().st_size > _LARGEST_LOG:
-            log_file.replace(log_file.with_suffix(".log.1"))
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + START
@@ -127,15 +125,10 @@ class EmbeddedValkey:
                 break
             time.sleep(_GLANCE)
         self.stop()
-        try:
-            lines = (self._directory / "valkey.log").read_text(errors="replace").split("\n")
-            tail = next((line for line in reversed(lines) if line.strip()), "with an empty log").strip()
-        except OSError:
-            tail = "without a log"
         raise EmbeddedStoreError(
-            f"The embedded store on {self._directory} does not start ({tail}). Its log is valkey.log there, "
-            "and docs/operations.md says how to repair a damaged file; or name another store with --store "
-            "(redis://…, memory://)."
+            f"The embedded store on {self._directory} does not start ({self._last_words()}). Its log is "
+            "valkey.log there, and docs/operations.md says how to repair a damaged file; or name another "
+            "store with --store (redis://…, memory://)."
         )
 
     def _keep_running(self, binary: Path) -> None:
@@ -144,28 +137,38 @@ class EmbeddedValkey:
         while not self._stopping.is_set():
             began = time.monotonic()
             try:
-                self._run(binary)
+                why = self._run(binary)
             except OSError as error:  # no process or file available: may be temporary, so try again
-                log_error("the embedded store cannot be started", why=str(error))
+                why = str(error)
             if time.monotonic() - began > _STEADY:
                 rest = _REST[0]
             if not self._stopping.is_set():
-                log_warning("the embedded store ended; it is started again", seconds=rest)
+                log_warning("the embedded store ended; it is started again", seconds=rest, why=why)
             self._stopping.wait(rest)
             rest = min(2 * rest, longest)
 
-    def _run(self, binary: Path) -> None:
-        """Run the server once. It holds a lock of its own, so that the next run waits for its end."""
+    def _last_words(self) -> str:
+        """Return the last line of the server's log, which says why it ended, if it ended by itself."""
+        try:
+            lines = self._log.read_text(errors="replace").split("\n")
+        except OSError:
+            return "without a log"
+        return next((line for line in reversed(lines) if line.strip()), "with an empty log").strip()
+
+    def _run(self, binary: Path) -> str:
+        """Run the server once, and return why it ended.
+
+        It holds a lock of its own, so that the next run waits for its end. Raises OSError.
+        """
         lock = _locked(self._directory / "server.lock", patience=STOP)
         if lock is None:
-            log_error("an older embedded store still runs", directory=str(self._directory))
-            return
+            return "an older one still runs"
         options = {
             "port": "0",
             "unixsocket": str(self._socket),
             "unixsocketperm": "600",
             "dir": str(self._directory),
-            "logfile": "valkey.log",
+            "logfile": self._log.name,
             "daemonize": "no",
             "databases": "1",
             "appendonly": "yes",
@@ -178,11 +181,15 @@ class EmbeddedValkey:
         silence, directory, inherited = subprocess.DEVNULL, self._directory, [lock.fileno()]
         running = tethered(command, STOP, out=silence, err=silence, cwd=directory, pass_fds=inherited)
         with lock:
+            if self._log.exists() and self._log.stat().st_size > _LARGEST_LOG:
+                self._log.replace(self._log.with_suffix(".log.1"))
             _cut_off_zeros(self._directory / "appendonlydir")
             with running as process:
                 self._process = process
                 while process.poll() is None and not self._stopping.wait(_GLANCE):
                     pass
+        killed_by = -process.returncode
+        return f"killed by signal {killed_by}" if killed_by > 0 else self._last_words()
 
 
 def running_on(directory: Path) -> str | None:
