@@ -21,9 +21,9 @@ LEASE = 15.0
 """Seconds of a lease on work: others take over a dead worker's work after that."""
 _RENEWALS = 3
 """How often a lease is renewed before it would expire."""
-_LONG = 20_000
-"""Counted tokens of a chain from which on planning runs in a thread."""
-_MANY = 200
+_LONG = 1_000
+"""Counted tokens of a chain from which on planning runs in a thread: it takes 10 to 25 ms for so many."""
+_MANY = 20
 """Messages of a chain from which on planning runs in a thread."""
 
 
@@ -116,7 +116,10 @@ class Lease:
 
 
 async def off_loop(chain: Chain, work: Callable[[], T]) -> T:
-    """Run planning of a chain, in a thread if it is so long that it would hold up other requests."""
+    """Run planning of a chain, in a thread if it is so long that it would hold up other requests.
+
+    Handing work to a thread takes some 0.1 ms: what every turn does, and does quickly, is not for this.
+    """
     if chain.tokens.total < _LONG and len(chain) < _MANY:
         return work()
     return await asyncio.to_thread(work)

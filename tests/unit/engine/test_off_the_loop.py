@@ -1,0 +1,72 @@
+"""Law 7: planning holds up no other request, and a turn that plans nothing is not handed to a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from proxy.app import assembled
+from proxy.cache import Memory
+from proxy.config import Settings
+from proxy.core.policy.policy import Policy
+from proxy.engine.flow import Exchange, Incoming
+from proxy.engine.intake.naming import Envelope, Naming
+from tests.support.conversations import Sent, assistant, user
+from tests.support.upstreams import COUNTER
+from tests.support.world import outside
+
+SOME = "The ferry to the island leaves at nine, and it takes bicycles. "
+
+
+@pytest.fixture
+def handed(monkeypatch: pytest.MonkeyPatch) -> list[Callable[..., Any]]:
+    """What was handed to a thread."""
+    found, to_thread = list[Callable[..., Any]](), asyncio.to_thread
+
+    async def noted(work: Callable[..., Any], *given: Any) -> Any:
+        found.append(work)
+        return await to_thread(work, *given)
+
+    monkeypatch.setattr(asyncio, "to_thread", noted)
+    return found
+
+
+def talk(exchanges: int, words: str) -> list[Sent]:
+    said = [each(f"{place}. {words}") for place in range(exchanges) for each in (user, assistant)]
+    return [*said, user("and now?")]
+
+
+async def prepared(turns: list[list[Sent]], policy: Policy, budget: int) -> list[Exchange]:
+    """Several turns of one session."""
+    headers = {b"x-unabridged-budget": b"%d" % budget, b"x-unabridged-session": b"s"}
+    envelope = Envelope.read(Naming("secret", Memory()), "/chat/completions", headers, [])
+    pipeline = assembled(Settings(upstream="http://127.0.0.1:9/v1"), outside(COUNTER)).pipeline
+    bodies = [json.dumps({"model": "gpt-4o", "messages": messages}).encode() for messages in turns]
+    return [await pipeline.prepare(Incoming(envelope, body, policy, 0.0)) for body in bodies]
+
+
+@pytest.mark.parametrize(("exchanges", "words"), [(5, SOME * 12), (15, SOME)], ids=["long", "many"])
+async def test_a_conversation_of_a_thousand_tokens_or_twenty_messages_is_planned_in_a_thread(
+    handed: list[Callable[..., Any]], exchanges: int, words: str
+) -> None:
+    (exchange,) = await prepared([talk(exchanges, words)], Policy(), 400)
+    assert exchange.decision.plan.cut > 0
+    assert handed
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [{}, {"stages": {"max_units": 90}}, {"strategy": {"name": "exchanges", "exchanges": 60, "roll_to": 50}}],
+    ids=["by usage", "by units", "by exchanges"],
+)
+async def test_a_turn_for_which_nothing_is_planned_is_not(
+    handed: list[Callable[..., Any]], policy: dict[str, Any]
+) -> None:
+    turns = [talk(exchanges, SOME * 2) for exchanges in (30, 31, 32)]
+    exchanges = await prepared(turns, Policy.model_validate(policy), 100_000)
+    assert not any(exchange.decision.plan.cut for exchange in exchanges)
+    assert handed == []
