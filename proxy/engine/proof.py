@@ -24,7 +24,7 @@ from proxy.core.planning.plan import EMPTY
 from proxy.core.planning.situation import Situation
 from proxy.core.proof.comparison import compared, strings_of, used
 from proxy.core.proof.evidence import OUTCOMES, Arm, Evidence, Kind, Signal, Unproven
-from proxy.core.proof.regret import Regret, asked_again, cut_texts, newly_cut, regret_of
+from proxy.core.proof.regret import Regret, asked_again, called_again, cut_texts, newly_cut, said_again
 from proxy.engine.answers.recall import Recaller
 from proxy.engine.background import Background
 from proxy.engine.billing import BETWEEN, Billing
@@ -140,17 +140,18 @@ class Proofs:
     # --- regret ---
 
     async def _count_regret(self, exchange: Exchange, turn: Turn) -> None:
-        """Count what the turn asked for again: the user in new messages, the model in its answer."""
+        """Count what the turn asked for again: users in its newest messages, the model in its answer."""
 
         def regret() -> Evidence:
             request, plan = exchange.request, exchange.decision.plan
             chain, before = request.chain, plan_before(exchange)
-            found, newest = list[Regret](), chain.sent_before
+            found, new = list[Regret](), range(chain.sent_before + 1, len(chain))
             for node in turn.nodes:
                 if node.answer:
-                    found += regret_of(chain.dialect.read(node.raw), chain, plan, len(chain))
-                elif newest < node.sequence < len(chain) and chain.messages[node.sequence].role == "user":
-                    found += regret_of(chain.content(node.sequence), chain, before, node.sequence)
+                    found += called_again(chain.dialect.read(node.raw), chain, plan, len(chain))
+            places = [node.sequence for node in turn.nodes if not node.answer and node.sequence in new]
+            users = [place for place in places if chain.messages[place].role == "user"]
+            found += said_again(users, chain, before)
             for each in exchange.answerers:
                 if isinstance(each, Recaller):
                     found += (Regret(Signal.RECALLED, place, is_cut=True) for place in sorted(each.found))

@@ -25,7 +25,7 @@ from proxy.core.planning.situation import Count
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Retention, RetentionClass
 from proxy.core.proof.evidence import Signal
-from proxy.core.proof.regret import Regret, regret_of
+from proxy.core.proof.regret import Regret, called_again, said_again
 
 _LEAST_CUT = 5
 """Fewest cut results of a tool for proposing a change for it."""
@@ -131,12 +131,10 @@ def play(
         bill += turn.bill(prices, writer)
         plan = turn.plan
         cut |= plan.edited
-        found = list[Regret]()
-        for place in range(end, turn.messages):
-            if chain.messages[place].role == "user":
-                found += regret_of(chain.content(place), chain, before, place)
+        users = [place for place in range(end, turn.messages) if chain.messages[place].role == "user"]
+        found = said_again(users, chain, before)
         if plan != EMPTY and turn.messages < len(chain):
-            found += regret_of(chain.content(turn.messages), chain, plan, turn.messages)
+            found += called_again(chain.content(turn.messages), chain, plan, turn.messages)
             found += _used(recording.needs.get(turn.messages, []), plan)
         for each in found:
             if each.is_cut:

@@ -2,12 +2,13 @@
 
 No model is needed for that: a tool runs again with the same arguments, a file is read again, a user says the
 same again. This also happens with messages that are still in the view, so both cases are reported. Keeps law
-8 (O(new)): only the newest messages are searched, and of these only those with a common word are decoded.
+8 (O(new)): only the newest messages of a turn ask, only the newest before them are searched, and of these
+only those with a common word are decoded.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from proxy.core.conversation.messages import HEAD_ROLES, TOOL_ROLES, Message
@@ -20,8 +21,10 @@ from proxy.core.proof.evidence import AskedAgain, Kind, Signal
 from proxy.core.text.similarity import likeness
 from proxy.core.tool_cache.cache import key_of
 
+_ASKING = 8
+"""Most user messages of a turn, the newest, that are taken as asking for something."""
 _MOST = 400
-"""Most messages that are searched, the newest before the one that asks."""
+"""Most messages that are searched: the newest."""
 _FURTHEST = 40
 """Most messages before a result that are searched for its call."""
 _SAME = 0.85
@@ -41,26 +44,57 @@ class Regret(NamedTuple):
     """Whether the view lacked it, all or in part."""
 
 
-def regret_of(asking: Content, chain: Chain, plan: Plan, end: int) -> list[Regret]:
-    """Return the messages before ``end`` that a message asks for again; ``plan`` says which were cut."""
-    if asking.role != "user" or asking.result_of:
-        calls = (_called_again(name, arguments, chain, plan, end) for _, name, arguments in asking.calls)
-        return [found for found in calls if found is not None]
-    text = asking.text
-    if len(_ANY_WORD.findall(text)) < _LEAST_WORDS:
-        return []
-    numbers, size = {*_NUMBER.findall(text)}, len(text.encode(errors="replace"))
-    word = max(_WORD.findall(text), key=len, default="").encode()
-    for position, message in _newest(chain, end):
+class _Asking(NamedTuple):
+    """A user's message that may say again what was said before."""
+
+    text: str
+    numbers: set[str]
+    size: int
+    """Bytes of the text."""
+    word: bytes
+    """The longest word."""
+
+    @classmethod
+    def of(cls, text: str) -> "_Asking":
+        word = max(_WORD.findall(text), key=len, default="")
+        return cls(text, {*_NUMBER.findall(text)}, len(text.encode(errors="replace")), word.encode())
+
+    def may_repeat(self, raw: bytes) -> bool:
+        """Whether an earlier message, not decoded, may say the same."""
+        return len(raw) / 3 <= self.size <= 3 * len(raw) and self.word in raw
+
+    def repeats(self, earlier: "_Asking") -> bool:
+        return self.numbers == earlier.numbers and likeness(self.text, earlier.text) >= _SAME
+
+
+def said_again(new: Sequence[int], chain: Chain, plan: Plan) -> list[Regret]:
+    """Return the messages that users say again in a turn; ``plan`` says which were cut.
+
+    ``new`` are the positions of the turn's user messages, in order. Only the newest are what a person asks
+    now: a history that is seen for the first time also brings those asked long ago.
+    """
+    asking, sought, found = new[-_ASKING:], list[_Asking](), list[Regret]()
+    for position, message in _newest(chain, asking[-1] + 1) if asking else ():
         if message.role != "user" or message.result_of:
             continue
-        raw = chain.raws[position]
-        if not len(raw) / 3 <= size <= 3 * len(raw) or word not in raw:
+        is_asking, raw = position in asking, chain.raws[position]
+        alike = [each for each in sought if each.may_repeat(raw)]
+        if not (is_asking or alike):
             continue
-        earlier = chain.content(position).text
-        if {*_NUMBER.findall(earlier)} == numbers and likeness(text, earlier) >= _SAME:
-            return [Regret(Signal.SAID_AGAIN, position, not plan.shows(position))]
-    return []
+        said = _Asking.of(chain.content(position).text)
+        for each in alike:
+            if each.repeats(said):
+                found.append(Regret(Signal.SAID_AGAIN, position, not plan.shows(position)))
+                sought.remove(each)
+        if is_asking and len(_ANY_WORD.findall(said.text)) >= _LEAST_WORDS:
+            sought.append(said)
+    return found
+
+
+def called_again(answer: Content, chain: Chain, plan: Plan, end: int) -> list[Regret]:
+    """Return the results before ``end`` that an answer asks for again; ``plan`` says which were cut."""
+    calls = (_called_again(name, arguments, chain, plan, end) for _, name, arguments in answer.calls)
+    return [found for found in calls if found is not None]
 
 
 def _called_again(name: str, arguments: str, chain: Chain, plan: Plan, end: int) -> Regret | None:

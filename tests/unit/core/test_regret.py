@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
+import pytest
+
+from proxy.core.dialects.dialect import Content
+from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import EMPTY, Gap, Plan, Replacement
 from proxy.core.proof.evidence import Signal
-from proxy.core.proof.regret import Regret, regret_of
+from proxy.core.proof.regret import Regret, called_again, said_again
 from tests.support.clients import user
 from tests.support.conversations import chain_from
 from tests.support.upstreams import Message, calling, said
@@ -27,8 +32,10 @@ def talk(*calls: tuple[str, str]) -> list[Message]:
 
 
 def asked(messages: list[Message], plan: Plan, by: Message) -> list[Regret]:
+    if by["role"] == "user":
+        return said_again([len(messages)], chain_from([*messages, by]), plan)
     chain = chain_from(messages)
-    return regret_of(chain.dialect.read(json.dumps(by).encode()), chain, plan, len(chain))
+    return called_again(chain.dialect.read(json.dumps(by).encode()), chain, plan, len(chain))
 
 
 CUT = Plan((Gap(1, 3),))
@@ -78,3 +85,28 @@ def test_a_user_who_says_the_same_again() -> None:
 def test_a_user_who_says_something_else_or_hardly_anything() -> None:
     for text in (WISH.replace("nine", "10:45"), "Go on, please.", "What did the bridge cost us in the end?"):
         assert asked(talk(LOOK), Plan((Gap(0, 1),)), user(text)) == []
+
+
+def test_two_users_who_say_the_same_again_in_one_turn_both_ask() -> None:
+    other = "Does the ferry to the island also take my bicycle on Sundays?"
+    talked = [user(WISH), user(other), said("So it is."), user(other), user(WISH)]
+    found = said_again([3, 4], chain_from(talked), Plan((Gap(0, 2),)))
+    assert found == [Regret(Signal.SAID_AGAIN, place, is_cut=True) for place in (1, 0)]
+
+
+def test_of_a_long_history_that_comes_at_once_only_the_newest_messages_ask() -> None:
+    wishes = [user(f"{WISH} That is my wish number {place // 2}.") for place in range(100)]
+    assert len(said_again(range(100), chain_from(wishes), EMPTY)) == 4
+
+
+def test_no_message_is_decoded_twice_however_many_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded, content = Counter[int](), Chain.content
+
+    def noted(chain: Chain, position: int) -> Content:
+        decoded[position] += 1
+        return content(chain, position)
+
+    monkeypatch.setattr(Chain, "content", noted)
+    wishes = [user(f"{WISH} That is my wish number {place}.") for place in range(100)]
+    assert said_again(range(100), chain_from(wishes), EMPTY) == []
+    assert set(decoded.values()) == {1}
