@@ -151,7 +151,7 @@ class Edits:
 
         plan = partial(_restored, messages, epoch) if asked is Verb.RESTORE else cut
         now, change = await self._decided(found, asked, plan)
-        return now, change.epoch(self.clock.now())
+        return now, await asyncio.to_thread(change.epoch, self.clock.now())
 
     async def _compacted(
         self, branch: Branch, messages: Ranges | None, owner: Owner
@@ -181,7 +181,8 @@ class Edits:
         await self.recorder.written(found.key)
         for _ in range(_RACES):
             now, change = await self._decided(found, asked, plan)
-            epoch, ttl = change.epoch(self.clock.now()), change.before.policy.store.ttl
+            epoch = await asyncio.to_thread(change.epoch, self.clock.now())
+            ttl = change.before.policy.store.ttl
             written = await self.store.begin_epoch(found.key, epoch, len(now.found.epochs), ttl)
             if written and written[0].id == epoch.id:
                 self.epochs.tell(found.id, change.before.plan, epoch)

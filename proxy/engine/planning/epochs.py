@@ -122,7 +122,8 @@ class Epochs:
 
         It is written as an epoch, so that later turns leave out the same reasoning.
         """
-        refused, epoch = signed_in(request.chain), decision.epoch
+        refused = await off_loop(request.chain, partial(signed_in, request.chain))
+        epoch = decision.epoch
         plan, already = decision.plan, epoch.without_reasoning if epoch is not None else ()
         if decision.is_unsigned or all(plan.covers(place) or place in already for place in refused):
             return None
@@ -309,7 +310,7 @@ class Epochs:
             account=account,
             by_units=by_units,
         )
-        epoch = change.epoch(self._clock.now())
+        epoch = await off_loop(request.chain, partial(change.epoch, self._clock.now()))
         log = replace(log, epochs=(*log.epochs, epoch))
         view = view_tokens(decision.plan, request.chain.tokens)
         begun = replace(decision, view_tokens=view, epoch=epoch, number=epoch.number, log=log)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from proxy.app import assembled
 from proxy.cache import Memory
 from proxy.config import Settings
+from proxy.core.dialects.chat.dialect import ChatCompletions
 from proxy.core.policy.policy import Policy
 from proxy.engine.flow import Exchange, Incoming
 from proxy.engine.intake.naming import Envelope, Naming
@@ -70,3 +72,19 @@ async def test_a_turn_for_which_nothing_is_planned_is_not(
     exchanges = await prepared(turns, Policy.model_validate(policy), 100_000)
     assert not any(exchange.decision.plan.cut for exchange in exchanges)
     assert handed == []
+
+
+async def test_all_messages_are_looked_through_for_signed_reasoning_in_a_thread_when_an_epoch_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads, holds = list[int](), ChatCompletions.holds_signed_reasoning
+
+    def noted(raw: bytes) -> bool:
+        threads.append(threading.get_ident())
+        return holds(raw)
+
+    monkeypatch.setattr(ChatCompletions, "holds_signed_reasoning", staticmethod(noted))
+    (exchange,) = await prepared([talk(15, SOME)], Policy(), 400)
+    assert exchange.decision.epoch is not None
+    assert len(threads) >= 31
+    assert threading.get_ident() not in threads
