@@ -1,9 +1,28 @@
-"""Attributes that take long to compute, and are computed when they are first read."""
+"""Values that take long to compute: computed when they are first read, or remembered for a while."""
 
 from collections.abc import Callable
+from functools import lru_cache, wraps
 from typing import Any, Generic, TypeVar, overload
 
 T = TypeVar("T")
+
+
+def remembered(most: int, longest: int = 1_000) -> Callable[[Callable[[str], T]], Callable[[str], T]]:
+    """Cache a function of a text for the last ``most`` texts that have at most ``longest`` characters.
+
+    A plain :func:`functools.lru_cache` keeps texts of any length, beyond any ceiling on memory.
+    """
+
+    def decorate(compute: Callable[[str], T]) -> Callable[[str], T]:
+        cached = lru_cache(most)(compute)
+
+        @wraps(compute)
+        def computed(text: str) -> T:
+            return (cached if len(text) <= longest else compute)(text)
+
+        return computed
+
+    return decorate
 
 
 class lazy(Generic[T]):  # noqa: N801 - a decorator is written in lower case

@@ -5,7 +5,6 @@ of an object (a status, a balance) records which object it belongs to, so that a
 """
 
 import re
-from functools import lru_cache
 from itertools import filterfalse
 from typing import cast
 
@@ -14,6 +13,7 @@ import msgspec
 from proxy.core.extraction.kinds import DOI, LETTERS, LONGEST, NO_NAMES, kind_of, spaced_in
 from proxy.core.extraction.outlines import definitions_in
 from proxy.core.formats.json import loads_writable
+from proxy.core.lazy import remembered
 from proxy.core.text.lexicon.words import OPENINGS
 
 MOST_CHARACTERS = 48_000
@@ -111,7 +111,7 @@ def facts_of(text: str, thing: str) -> list[Fact]:
         if kind is not None and not NO_NAMES.fullmatch(key):
             # A key in quotation marks is a member of an object, of which nothing else is known.
             is_state = not match[1] or (thing and kind in _STATES)
-            pairs.append(Fact(kind, value, key, _state_of(thing, key.lower()) if is_state else ""))
+            pairs.append(Fact(kind, value, key, _shared(f"{thing}\0{key.lower()}") if is_state else ""))
     things = _things_in(text)
     if not pairs:
         return things
@@ -144,8 +144,7 @@ def _with_facts_in(found: dict[str, Fact], text: str) -> list[Fact]:
         _add(found, kind, words)
     read = f"{others}\n{read}" if others else read
     for written in filterfalse(_FACTLESS.__contains__, dict.fromkeys(_WORD.findall(read))):
-        exact = _exact_in_word if len(written) <= LONGEST else _exact_in_word.__wrapped__
-        for fact in exact(written):
+        for fact in _exact_in_word(written):
             found.setdefault(fact.value, fact)
     for match in _IMPORT.finditer(read) if "import" in read else ():
         module = match[1] or match[2]
@@ -198,7 +197,7 @@ _FACTLESS: set[str] = set()
 _MOST_FACTLESS = 1 << 15
 
 
-@lru_cache(maxsize=1 << 15)
+@remembered(1 << 15, longest=LONGEST)
 def _exact_in_word(written: str) -> tuple[Fact, ...]:
     """The facts in one written word."""
     pieces, is_called = [written], written.endswith("(")
@@ -269,7 +268,7 @@ def _walk(found: dict[str, Fact], value: object, key: str, thing: str, deeper: i
         if _is_label(key):
             found[written] = Fact("id", written, key)
         elif 1 < len(written) <= _SHORT:
-            found[written] = Fact("number", written, key, _state_of(thing, key))
+            found[written] = Fact("number", written, key, _shared(f"{thing}\0{key}"))
 
 
 def _walk_object(
@@ -291,7 +290,7 @@ def _walk_object(
             _walk(found, each, member, named, deeper - 1)
 
 
-@lru_cache(maxsize=1 << 12)
+@remembered(1 << 12)
 def _is_label(key: str) -> bool:
     """Whether values under a key are identifiers."""
     return _LABELS.search(key) is not None
@@ -314,21 +313,21 @@ def _add_text(found: dict[str, Fact], value: str, key: str, thing: str) -> None:
     kind = kind_of(text) if is_word else None
     if kind is not None or _is_label(key):
         if text not in found:
-            found[text] = Fact(kind or "id", text, key, _state_of(thing, key) if kind in _STATES else "")
+            found[text] = Fact(kind or "id", text, key, _shared(f"{thing}\0{key}") if kind in _STATES else "")
         return
     within = _facts_in_short(text)
     if text not in found and len(text.split()) <= _FEW_WORDS:
-        found[text] = Fact("text", text, key, _state_of(thing, key))
+        found[text] = Fact("text", text, key, _shared(f"{thing}\0{key}"))
     for fact in within:
         found.setdefault(fact.value, fact)
 
 
-@lru_cache(maxsize=1 << 12)
+@remembered(1 << 12)
 def _facts_in_short(text: str) -> tuple[Fact, ...]:
     return tuple(facts_in(text))
 
 
-@lru_cache(maxsize=1 << 12)
-def _state_of(thing: str, key: str) -> str:
-    """The name of a thing's property; cached, so that all messages share one string."""
-    return f"{thing}\0{key}"
+@remembered(1 << 12)
+def _shared(name: str) -> str:
+    """The same name; remembered, so that all messages share one string."""
+    return name

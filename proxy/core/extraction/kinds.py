@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 
+from proxy.core.lazy import remembered
 from proxy.core.text.lexicon.words import (
     CLOCKS,
     CURRENCIES,
@@ -91,7 +91,7 @@ _NUMERIC = re.compile(r"[\d.,%]+")
 _ABBREVIATION = re.compile(r"(?:[A-Za-z]\.)+[A-Za-z]?\.?")
 
 
-@lru_cache(maxsize=1 << 15)
+@remembered(1 << 15)
 def kind_of(word: str) -> str | None:
     """The kind of fact that a word without white space is; None where it is none."""
     if word.isalpha() and (word.islower() or word.istitle()):

@@ -7,14 +7,14 @@ in plain text"). All of this is a pure function of the history up to the message
 
 import re
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from itertools import islice
 from typing import NamedTuple, Self
 
 from proxy.core.conversation.messages import HEAD_ROLES, Message
 from proxy.core.dialects.dialect import Call, Content, Size
 from proxy.core.extraction.printed import Lines, Run, beginning_of, is_sure
-from proxy.core.lazy import lazy
+from proxy.core.lazy import lazy, remembered
 from proxy.core.text.lexicon.words import COMMANDS, INPUTS, OBSERVED
 
 # --- commands ---
@@ -82,7 +82,7 @@ class Command(Content):
 
 # --- observations ---
 
-_lines_of = lru_cache(16)(Lines)
+_lines_of = remembered(16, longest=50_000)(Lines)
 """A text is looked through to see whether it is output, and soon again for its sides."""
 
 

@@ -9,7 +9,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from operator import itemgetter
 from typing import Literal
 
@@ -20,6 +20,7 @@ from proxy.core.dialects.dialect import Content, Dialect
 from proxy.core.extraction.facts import Fact, bounded, facts_of, quotes_in
 from proxy.core.extraction.observations import answered_commands, in_plain_text
 from proxy.core.extraction.printed import PROGRAM, SYMBOLS, examples_in, is_record
+from proxy.core.lazy import remembered
 from proxy.core.text.lexicon.binding import FIRM, IDLE, PARTS, PLAIN, QUESTION, STATED
 from proxy.core.text.lexicon.rules import PERMITS, TELLS, WITHDRAWS
 from proxy.core.text.lexicon.words import ABBREVIATIONS
@@ -85,12 +86,12 @@ def binding(sentences: Sequence[Sentence]) -> list[Sentence]:
     return firm + withdrawing[:_MOST_SENTENCES]
 
 
-@lru_cache(_SENTENCES)
+@remembered(_SENTENCES)
 def _may_withdraw(sentence: str) -> bool:
     return bool(_EASES.search(sentence.lower())) and not QUESTION.search(sentence)
 
 
-@lru_cache(_SENTENCES)
+@remembered(_SENTENCES)
 def strength_of(sentence: str) -> int:
     """How firmly a sentence binds; 0 where it does not."""
     if QUESTION.search(sentence):

@@ -11,10 +11,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
+from proxy.core.lazy import remembered
 from proxy.core.text.lexicon import words as lexicon
 
-_REMEMBERED, _REMEMBERED_LENGTH = 4_096, 512
-"""Number of texts whose words a process caches, and the largest length of each in characters."""
+_REMEMBERED = 4_096
+"""Number of texts whose words a process caches."""
 _STEM = 5
 """Leading characters of a word that count: `deploy`, `deploying` and `deployment` are the same."""
 _END = re.compile(r"(?<=[.!?;…])[\"”»)\]]*\s+|(?<=[。\uff01\uff1f\uff1b])|\n+")
@@ -32,23 +33,17 @@ def shape_of(text: str) -> str:
     return text.translate(_ZEROS)
 
 
+@remembered(_REMEMBERED, longest=512)
 def words_of(text: str) -> frozenset[str]:
     """The content words of a text, cut to their stems."""
-    return (_words_of_sentence if len(text) <= _REMEMBERED_LENGTH else _words_of)(text)
-
-
-def _words_of(sentence: str) -> frozenset[str]:
     found: set[str] = set()
-    for word in _STEM_WORD.findall(unicodedata.normalize("NFKC", sentence).lower()):
+    for word in _STEM_WORD.findall(unicodedata.normalize("NFKC", text).lower()):
         if _IS_PAIRED.match(word):
             found.update(word[at : at + 2] for at in range(len(word) - 1))
         elif word not in _STOP and (len(word) > 1 or word.isdigit()):
             stem = _SUFFIX.sub("", word) if len(word) > 4 else word.rstrip("sd") or word
             found.add(_DOUBLED.sub(r"\1", stem)[:_STEM])
     return frozenset(found - lexicon.CLAIM_PAIRS)
-
-
-_words_of_sentence = lru_cache(_REMEMBERED)(_words_of)
 
 
 def sentences_in(text: str) -> list[str]:
