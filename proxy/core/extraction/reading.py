@@ -277,6 +277,8 @@ class Read:
     """Messages that were decoded, by position."""
     plain_text: dict[int, Content] = field(default_factory=dict[int, Content])
     """Commands and observations, by position, read as calls and results."""
+    languages: dict[int, str] = field(default_factory=dict[int, str])
+    """The language of the newest of so many user messages, the first of the chain."""
 
     def forget(self, most: int) -> None:
         """Forget what was decoded, if that is more than ``most`` messages."""

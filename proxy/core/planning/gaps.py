@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from proxy.core.budget.budget import MESSAGE_TOKENS
-from proxy.core.conversation.messages import HEAD_ROLES
 from proxy.core.conversation.notes import Note
 from proxy.core.formats.json import dumps
 from proxy.core.planning.ledger import noted
@@ -75,7 +74,10 @@ def _worthwhile(
     is_written = writer is not None and writer.words(situation, *span, None)
     if is_written and (texts is None or texts.get(span)):
         return gap_of(situation, span, texts or {}, quotes)
-    ways: list[tuple[NewTexts, tuple[str, ...]]] = [(texts or {}, quotes), (texts or {}, ()), ({}, ())]
+    own: NewTexts = {span: texts[span]} if texts and span in texts else {}
+    ways: list[tuple[NewTexts, tuple[str, ...]]] = [(own, quotes)]
+    ways += [(own, ())] if quotes else []
+    ways += [({}, ())] if own else []
     made = (gap_of(situation, span, each, quoted) for each, quoted in ways)
     return next((gap for gap in made if is_no_longer(situation, gap)), None)
 
@@ -159,10 +161,7 @@ def noted_gap(
     ``failed``: a summary of the gap was requested and could not be obtained.
     """
     chain, (start, end) = situation.chain, span
-    above = start - 1  # the user request whose answer is cut; notes and system messages may stand between
-    notes_above = {gap.end: gap.start for gap in situation.plan.gaps if gap.end <= start}
-    while above >= 0 and (above + 1 in notes_above or chain.messages[above].role in HEAD_ROLES):
-        above = notes_above.get(above + 1, above) - 1
+    above = situation.spoken_before(start)  # the user request whose answer is cut
     is_answer = above >= 0 and situation.role(above) == "user"
     note = Note(
         count=end - start,

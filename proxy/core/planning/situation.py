@@ -6,7 +6,7 @@ view: planning is rare, and a view is never larger than its budget.
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from collections.abc import Set as AbstractSet
 from operator import attrgetter
 from typing import Self
@@ -142,9 +142,39 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
 
     def language_before(self, end: int) -> str:
         """The language of most of the newest user messages before a position; without any, of other ones."""
-        users = self.users[: bisect_left(self.users, end)]
-        sample = users[-_SAMPLE:] or range(max(end - _SAMPLE, 0), end)
-        return common_language(self.content(place).text for place in reversed(sample))
+        count = bisect_left(self.users, end)
+        if not count:
+            return self._language_of(range(max(end - _SAMPLE, 0), end))
+        found = self.read.languages.get(count)
+        if found is None:
+            sample = self.users[max(count - _SAMPLE, 0) : count]
+            found = self.read.languages[count] = self._language_of(sample)
+        return found
+
+    def _language_of(self, places: Sequence[int]) -> str:
+        return common_language(self.content(place).text for place in reversed(places))
+
+    def spoken_before(self, position: int) -> int:
+        """Return the last message before a position that no gap right above ends with and no system sent.
+
+        -1 where there is none.
+        """
+        known, passed, place = self._spoken, list[int](), position - 1
+        while place >= 0 and place not in known:
+            ending = (gap for gap in self.plan.gaps_within(place, place + 1) if gap.end == place + 1)
+            gap = next(ending, None)
+            if gap is None and self.chain.messages[place].role not in HEAD_ROLES:
+                break
+            passed.append(place)
+            place = (place if gap is None else gap.start) - 1
+        place = known.get(place, place)
+        known.update(dict.fromkeys(passed, place))
+        return place
+
+    @lazy
+    def _spoken(self) -> dict[int, int]:
+        """What :meth:`spoken_before` has found, by each place that it passed."""
+        return {}
 
     def role(self, position: int) -> str:
         """Return the role of a message; that of an observation is "tool"."""

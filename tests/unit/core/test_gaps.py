@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from cProfile import Profile
+from typing import SupportsIndex, overload
 
 import pytest
 from msgspec.structs import replace
@@ -10,13 +12,13 @@ from msgspec.structs import replace
 from proxy.core.budget.budget import Budget, Stage
 from proxy.core.planning.draft import Draft
 from proxy.core.planning.gaps import generation_upon, new_texts, noted_gap
-from proxy.core.planning.plan import EMPTY, Anchor, Plan, Span
+from proxy.core.planning.plan import EMPTY, Anchor, Gap, Plan, Span
 from proxy.core.planning.planner import finish
 from proxy.core.planning.situation import Situation
 from proxy.core.planning.strategies import ByImportance
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Ledger
-from tests.support.conversations import assistant, chain_from, count, prose, user
+from tests.support.conversations import assistant, chain_from, count, prose, system, user
 
 FIRST, SECOND = (2, 10), (14, 20)
 LATE = Anchor(*FIRST, "They built a bridge of stone.")
@@ -107,3 +109,70 @@ def test_a_summary_that_no_note_tells_yet_takes_the_place_of_those_that_it_was_m
     given = situation(Anchor(*before, "told before"))
     informed = replace(given, prepared=(Anchor(*ready, "ready"),))
     assert {each.text for each in informed.anchors_within(START, END)} == told
+
+
+# --- many notes ---
+
+
+class Seen(tuple[Gap, ...]):
+    """Gaps that know how often one of them was looked at."""
+
+    __slots__ = ()
+
+    looks = 0
+
+    def __iter__(self) -> Iterator[Gap]:
+        for gap in super().__iter__():
+            Seen.looks += 1
+            yield gap
+
+    @overload
+    def __getitem__(self, at: SupportsIndex) -> Gap: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Gap, ...]: ...
+    def __getitem__(self, at: SupportsIndex | slice) -> Gap | tuple[Gap, ...]:
+        Seen.looks += 1
+        return super().__getitem__(at)
+
+
+def with_a_gap_behind_each_system_message(notes: int) -> Situation:
+    said = [each for n in range(notes) for each in (user(prose("en", 30, n)), system(f"Rule {n}."))]
+    cut = Plan(Seen(Gap(place, place + 1) for place in range(1, 2 * notes, 2)))
+    chain = chain_from([assistant("Hello."), *said, user("and now?")])
+    return Situation(chain, cut, Policy(), Budget(20_000, 1.0, 100), count)
+
+
+def test_three_times_as_many_notes_take_some_three_times_as_many_looks_at_gaps():
+    def looks(notes: int) -> int:
+        given = with_a_gap_behind_each_system_message(notes)
+        Seen.looks = 0
+        for span in given.plan.spans:
+            noted_gap(given, span, (), ())
+        return Seen.looks
+
+    assert looks(300) <= 2 * 3 * looks(100)
+
+
+def times(function: Callable[..., object], work: Callable[[], object]) -> int:
+    """How often a function was called."""
+    profile = Profile()
+    profile.runcall(work)
+    return sum(each.callcount for each in profile.getstats() if each.code is function.__code__)
+
+
+def test_a_note_that_has_neither_quote_nor_summary_to_lose_is_tried_once():
+    given = with_a_gap_behind_each_system_message(20)
+    quotes: dict[Span, tuple[str, ...]] = dict.fromkeys(given.plan.spans, ())
+    assert times(noted_gap, lambda: Draft.of(replace(given, plan=EMPTY), Stage.TRIM, quotes)) == 20
+
+
+def test_notes_behind_the_same_request_are_in_its_language_without_reading_it_again():
+    said = [user(prose("de", 40)), *(assistant(prose("en", 60, n)) for n in range(8))]
+    given = Situation(chain_from([*said, user("?")]), EMPTY, Policy(), Budget(20_000, 1.0, 100), count)
+    notes: list[bytes] = []
+
+    def write() -> None:
+        notes.extend(noted_gap(given, (start, start + 2), (), ()).note for start in (1, 3, 5))
+
+    assert times(Situation.content, write) == 1
+    assert all("Nachrichten" in note.decode() for note in notes)
