@@ -379,7 +379,8 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
 
     @lazy
     def classes(self) -> Classes:
-        return Classes(self.policy.retention, self.chain.messages, self.units, self.content, self.role)
+        other = replace(self)  # this one would be in a circle, and keep its texts until the next collection
+        return Classes(self.policy.retention, self.chain.messages, self.units, other.content, other.role)
 
     @lazy
     def pinned(self) -> list[int]:

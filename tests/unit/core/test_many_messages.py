@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from cProfile import Profile
 from functools import partial
@@ -31,6 +32,7 @@ from tests.support.conversations import (
     result,
     user,
 )
+from tests.support.planned import at, talk
 
 FEW, MANY = 1_500, 4_500
 """Of fewer, some kinds leave nothing exact for a ledger, and the step to the first is no growth."""
@@ -177,3 +179,20 @@ def test_four_times_as_many_rules_of_the_same_words_take_some_four_times_the_wor
         return calls(lambda: in_force(said))
 
     assert work(1_000) <= SLACK * 4 * work(250)
+
+
+def test_what_is_planned_is_freed_at_once_and_not_by_the_garbage_collector() -> None:
+    """Its texts may be large, and collections are rare."""
+    at(1.2, talk(60), Policy(), summary="They met.")
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        at(1.2, talk(60), Policy(), summary="They met.")
+        gc.collect()
+        left = {type(each).__name__ for each in gc.garbage}
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert not left & {"Situation", "Chain", "Content"}
