@@ -114,8 +114,7 @@ def settle() -> None:
     """Tune the process once its parts are built: garbage collection, thread switching, and freed memory.
 
     What was built so far is left out of all later collections. With Python's default thresholds collections
-    would cost a twentieth of all work and find next to nothing: only a turn that begins an epoch leaves any
-    cyclic garbage.
+    would cost a twentieth of all work and find next to nothing.
     """
     gc.collect()
     gc.freeze()
