@@ -104,14 +104,15 @@ async def test_of_a_deleted_session_memory_keeps_its_name_only_with_what_it_lear
 
     async with remembering(model, tmp_path, store=server.url, memory_rest=DAY) as url:
         await person(chats, url, X_Unabridged_Session="unread").ask(OSLO)
+        await eventually(lambda: memory_of(server))
         (unread,) = (await admin(url, "sessions"))["sessions"]
         await eventually(lambda: named(unread["id"]))
         await ask(url, "DELETE", f"sessions/{unread['id']}")
         assert not named(unread["id"])
     async with remembering(model, tmp_path, store=server.url) as url:
         await person(chats, url, X_Unabridged_Session="read").ask(OSLO)
-        (session,) = (await admin(url, "sessions"))["sessions"]
         await read(model)
+        (session,) = (await admin(url, "sessions"))["sessions"]
         await ask(url, "DELETE", f"sessions/{session['id']}")
         assert named(session["id"]), "by it, what was learned from the session is forgotten"
         assert (await ask(url, "DELETE", "memory?session=read")).json()["items"] == 2
