@@ -381,7 +381,7 @@ def _admin_routes(settings: Settings, outside: Outside, inside: Inside, drain: D
         turn_queue=inside.turn_queue,
         clock=clock,
         recorder=pipeline.recorder,
-        forget_deleted=forgetting.deleted,
+        forget_own_scope=forgetting.own_scope,
         credentials=settings.operator_credentials,
     )
     forks = Forks(store, inspection, naming, clock, pipeline.recorder.written)

@@ -7,7 +7,9 @@ have further rules (:mod:`proxy.engine.foreground`).
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import copy_context
 from functools import partial
 from typing import Any, TypeVar
 
@@ -21,10 +23,13 @@ LEASE = 15.0
 """Seconds of a lease on work: others take over a dead worker's work after that."""
 _RENEWALS = 3
 """How often a lease is renewed before it would expire."""
-_LONG = 1_000
-"""Counted tokens of a chain from which on planning runs in a thread: it takes 10 to 25 ms for so many."""
-_MANY = 20
-"""Messages of a chain from which on planning runs in a thread."""
+_LONG, _MANY = 1_000, 20
+"""Counted tokens and messages of a chain from which on planning runs in a thread: it takes 10 to 25 ms for so
+many tokens."""
+_SLOW, _VERY_MANY = 20_000, 200
+"""Those from which on it may take seconds."""
+_QUICK = ThreadPoolExecutor(2, thread_name_prefix="planning")
+"""The threads of what takes less, which does not wait behind what may take seconds."""
 
 
 def is_being_cancelled() -> bool:
@@ -120,6 +125,9 @@ async def off_loop(chain: Chain, work: Callable[[], T]) -> T:
 
     Handing work to a thread takes some 0.1 ms: what every turn does, and does quickly, is not for this.
     """
-    if chain.tokens.total < _LONG and len(chain) < _MANY:
+    tokens, messages = chain.tokens.total, len(chain)
+    if tokens < _LONG and messages < _MANY:
         return work()
+    if tokens < _SLOW and messages < _VERY_MANY:
+        return await asyncio.get_running_loop().run_in_executor(_QUICK, copy_context().run, work)
     return await asyncio.to_thread(work)

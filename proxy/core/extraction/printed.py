@@ -331,14 +331,18 @@ class Lines:
 # --- what a text only shows ---
 
 _FRAMES = (
-    re.compile(rf"<(?P<ends>/)?(?:{EXAMPLES})(?:[_-]\w{{1,40}})?>", re.IGNORECASE),
+    re.compile(
+        rf"(?:^[ \t]*<|<(?P<ends>/))(?:{EXAMPLES})(?:_\w{{1,40}})?>(?(ends)[ \t\r]*$)",
+        re.IGNORECASE | re.MULTILINE,
+    ),
     re.compile(
         rf"^[ \t]*[-=*#~]{{2,}}+(?=[ \t\w'\u2019]{{0,40}}(?:{EXAMPLES}))"
         rf"(?P<ends>(?=[ \t\w'\u2019]{{0,40}}(?:{ENDS})))?[ \t\w'\u2019]{{1,80}}[-=*#~]{{2,}}[ \t\r]*$",
         re.IGNORECASE | re.MULTILINE,
     ),
 )
-"""Tags around an example, and lines such as `--- DEMONSTRATION ---` before it and behind it."""
+"""Tags around an example, of which one begins a line and the other ends one, unlike those that a sentence
+names; and lines such as `--- DEMONSTRATION ---`."""
 
 
 def examples_in(text: str) -> tuple[str, str]:

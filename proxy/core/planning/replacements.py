@@ -198,21 +198,22 @@ def _picture_line(size: Size | None) -> str:
 
 
 def first_user_clip(situation: Situation) -> Iterator[Clearing]:
-    """Yield the clip of the first user message, if it exceeds its share (``keep.first_user_share``).
+    """Yield the clips of first user messages that exceed their share (``keep.first_user_share``).
 
     The last user message, and one protected for another reason, are not clipped.
     """
-    budget, first = situation.budget, situation.users[0] if situation.users else None
-    if first is None or first == situation.chain.last_user or budget.tokens is None:
+    budget, keep = situation.budget, situation.policy.keep
+    if budget.tokens is None:
         return
-    index, keep = situation.unit_at(first), situation.policy.keep
     most = max(budget.share(keep.first_user_share), FIRST_USER_LEAST)
-    if situation.protection.get(index) != FIRST_USER or situation.size_at(first) <= most:
-        return
     allowed = max(budget.share(keep.first_user_clipped), FIRST_USER_LEAST)
-    found = clip(situation.content(first), situation.chain.tokens[first], allowed, situation.count)
-    if found is not None:
-        yield from Clearing.if_worthwhile(situation, index, Replacement(first, *found), needs_note=True)
+    for index in situation.first_users:
+        first, is_protected = situation.units[index].start, situation.protection.get(index) == FIRST_USER
+        if first == situation.chain.last_user or not is_protected or situation.size_at(first) <= most:
+            continue
+        found = clip(situation.content(first), situation.chain.tokens[first], allowed, situation.count)
+        if found is not None:
+            yield from Clearing.if_worthwhile(situation, index, Replacement(first, *found), needs_note=True)
 
 
 _MARK = "\n[… {n} characters left out …]\n"

@@ -325,7 +325,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
             if left < 0:
                 break
             recent.append(index)
-        first = self._first_users() if self.policy.keep.first_user else []
+        first = self.first_users if self.policy.keep.first_user else []
         # What the model has still to answer: the open units, and the last user message.
         fixed = [*range(open_from(self.chain.messages, self.units), len(self.units))]
         asking = list[int]()
@@ -344,7 +344,8 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
             levels.update(dict.fromkeys((index for index in members if index in levels), level))
         return levels
 
-    def _first_users(self) -> list[int]:
+    @lazy
+    def first_users(self) -> list[int]:
         """The unit of the first user message; if that shows an example, also of the first that does not."""
         found = list[int]()
         for place in self.users:

@@ -51,8 +51,8 @@ class Edits:
     turn_queue: TurnQueue
     clock: Clock
     recorder: Recorder
-    forget_deleted: Callable[[SessionKey, str], Awaitable[object]]
-    """Deletes what memories have of a deleted session alone; takes its key and its tenant."""
+    forget_own_scope: Callable[[SessionKey, str], Awaitable[object]]
+    """Deletes the memories of a session's own scope; takes its key and its tenant."""
     credentials: Sequence[Header]
     """Headers for the requests for summaries; if empty, no summaries are written on request."""
 
@@ -64,14 +64,14 @@ class Edits:
         await self.recorder.forget(key)
         # First, since who asks again after a fault finds no session any more; and again at the end, as memory
         # may have been written meanwhile.
-        await self.forget_deleted(key, tenant)
+        await self.forget_own_scope(key, tenant)
         for each in former:
             await self.store.delete(SessionKey.of_id(each))
         was_there = await self.store.delete(key)
         self.recognition.forget(key)
         self.epochs.forget(key)
         self.tools.forget(key)
-        await self.forget_deleted(key, tenant)
+        await self.forget_own_scope(key, tenant)
         if not was_there:
             raise NotFound("There is no such session.")
 

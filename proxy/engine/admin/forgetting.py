@@ -4,7 +4,6 @@ Forgetting removes every trace from the memory. Conversations, and the briefings
 sessions and stay.
 """
 
-import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from proxy.ports.memory_store import THREADS
 _EVERY_SCOPE = 100_000
 """How many scopes are searched for a session or a person that is to be forgotten."""
 _STEP = 100
-"""How many items are written in one step, or scopes asked at once."""
+"""How many items are written in one step."""
 
 
 class Forgotten(NamedTuple):
@@ -162,26 +161,9 @@ class Forgetting:
         said = [*texts.long.splitlines(), *texts.short.splitlines()]
         return _Deletion(kept, kept.entries, known, sessions=known, said_of=said)
 
-    async def deleted(self, key: SessionKey, tenant: str) -> None:
-        """Forget a session that is deleted: its own scope, and its record where nothing was learned from it.
-
-        Scopes that cannot be read stay as they are.
-        """
-        await self.scope(self.naming.scope(ScopeKind.THREAD, tenant, key.tag, key.sid))
-        store, name = self.memories.scopes.store, key.id_for(tenant)
-
-        async def drop_record(scope: Scope) -> None:
-            with suppress(UnreadableRecord):
-                thread = await store.thread(scope, key)
-                if thread is None or thread.texts.long or thread.texts.short:
-                    return
-                kept = await self.memories.kept(scope)
-                if kept is not None and all(each.item.source.session != name for each in kept.entries):
-                    await self.memories.scopes.change(scope, lambda _: Changes(threads={key: None}))
-
-        every = await store.scopes(_EVERY_SCOPE)
-        for first in range(0, len(every), _STEP):
-            await asyncio.gather(*map(drop_record, every[first : first + _STEP]))
+    async def own_scope(self, key: SessionKey, tenant: str) -> bool:
+        """Forget a session's own scope; return whether it existed."""
+        return await self.scope(self.naming.scope(ScopeKind.THREAD, tenant, key.tag, key.sid))
 
     async def session(self, names: Mapping[SessionKey, str]) -> Forgotten:
         """Forget what was learned from a session, in every scope that can be read.

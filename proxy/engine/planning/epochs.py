@@ -24,7 +24,6 @@ from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Situation
 from proxy.core.planning.strategies import BY_UNITS, acts_by_usage, has_waited, strategy_of
 from proxy.engine.background import off_loop
 from proxy.engine.flow import Decision, Request
-from proxy.engine.intake.reader import off_loop_if_long
 from proxy.engine.planning.planning_cache import PendingEpochs, PlanCache
 from proxy.engine.planning.summaries_ahead import SummariesAhead
 from proxy.engine.sessions.session_cache import EpochLog
@@ -171,10 +170,9 @@ class Epochs:
     ) -> tuple[Decision, Draft] | None:
         """Return the decision of an epoch beginning now, and its draft; None if none begins."""
         policy, due = situation.policy, partial(due_strategy, situation, standing.stage)
-        # What acts by count looks through the whole of a conversation that it sees for the first time, which
-        # takes long only in a very long one.
+        # What acts by count reads the whole of a conversation that it sees for the first time.
         counts = policy.stages.max_units or not acts_by_usage(policy.strategy.name)
-        if (await off_loop_if_long(request.chain.raws, due) if counts else due()) is None:
+        if (await off_loop(request.chain, due) if counts else due()) is None:
             if (ahead := strategy_of(policy.strategy.name).ahead(situation)) is not None:
                 await self._ahead.for_next_exchange(request, ahead, standing)
             elif prices_in(situation) is None:

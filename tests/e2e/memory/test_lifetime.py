@@ -92,33 +92,6 @@ def memory_of(server: Server) -> list[bytes]:
     return [text for name in names for text in (name, *texts_in(server.url, name))]
 
 
-# --- a deleted session ---
-
-
-async def test_of_a_deleted_session_memory_keeps_its_name_only_with_what_it_learned_from_it(
-    model: RememberingModel, server: Server, tmp_path: Path, chats: Chats
-) -> None:
-    def named(session: str) -> bool:
-        tag = session.split(".")[1].encode()
-        return any(tag in text for text in memory_of(server))
-
-    async with remembering(model, tmp_path, store=server.url, memory_rest=DAY) as url:
-        await person(chats, url, X_Unabridged_Session="unread").ask(OSLO)
-        await eventually(lambda: memory_of(server))
-        (unread,) = (await admin(url, "sessions"))["sessions"]
-        await eventually(lambda: named(unread["id"]))
-        await ask(url, "DELETE", f"sessions/{unread['id']}")
-        assert not named(unread["id"])
-    async with remembering(model, tmp_path, store=server.url) as url:
-        await person(chats, url, X_Unabridged_Session="read").ask(OSLO)
-        await read(model)
-        (session,) = (await admin(url, "sessions"))["sessions"]
-        await ask(url, "DELETE", f"sessions/{session['id']}")
-        assert named(session["id"]), "by it, what was learned from the session is forgotten"
-        assert (await ask(url, "DELETE", "memory?session=read")).json()["items"] == 2
-        assert not named(session["id"])
-
-
 # --- a session's own ---
 
 

@@ -375,6 +375,8 @@ def test_what_a_person_only_shows_binds_nobody_and_is_nobodys_word(before: str, 
         "</example>\nNever open the bridge.\n<example>",
         "For example:\nNever open the bridge.\n--- END ---",
         "An <example> is a tag.\nNever open the bridge.",
+        "Open each with <example>.\nNever open the bridge.\nClose each with </example>.",
+        "<example-card>\nNever open the bridge.\n</example-card>",
         "--- Rules without exception ---\nNever open the bridge.\n--- END OF RULES ---",
     ],
 )

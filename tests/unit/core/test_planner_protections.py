@@ -73,6 +73,15 @@ def test_behind_a_demonstration_the_first_message_that_says_what_to_do_is_kept_t
     assert chain_from(plain).raws[1] not in at(0.95, plain).view
 
 
+def test_a_long_task_behind_a_demonstration_is_clipped_as_a_first_message_is():
+    task = user(f"Mend the bridge K-7. {prose('en', 1_500)} The key is K-4711. {prose('en', 900)} Begin now.")
+    done = at(0.95, [user("<example>\nlook\n</example>"), assistant("I see."), task, *talk(20)[1:]])
+    assert done.begun is not None
+    clipped = next(text for text in (Content.of(raw).text for raw in done.view) if text.startswith("Mend"))
+    assert count(clipped) <= done.begun.situation.budget.share(1 / 5)
+    assert "K-4711" in notes(done.plan)[-1]
+
+
 def test_a_first_user_message_within_its_share_is_left_as_it_is():
     policy = BALANCED.model_copy(update={"keep": Keep(first_user=1.0)})
     assert first_of(at(0.85, demonstrated(), policy)) == demonstrated()[0]["content"]

@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable
+from concurrent.futures import Executor
 from typing import Any
 
 import pytest
@@ -25,15 +26,16 @@ SOME = "The ferry to the island leaves at nine, and it takes bicycles. "
 
 
 @pytest.fixture
-def handed(monkeypatch: pytest.MonkeyPatch) -> list[Callable[..., Any]]:
+async def handed(monkeypatch: pytest.MonkeyPatch) -> list[Callable[..., Any]]:
     """What was handed to a thread."""
-    found, to_thread = list[Callable[..., Any]](), asyncio.to_thread
+    found, loop = list[Callable[..., Any]](), asyncio.get_running_loop()
+    run_in_executor = loop.run_in_executor
 
-    async def noted(work: Callable[..., Any], *given: Any) -> Any:
+    def noted(executor: Executor | None, work: Callable[..., Any], *given: Any) -> Any:
         found.append(work)
-        return await to_thread(work, *given)
+        return run_in_executor(executor, work, *given)
 
-    monkeypatch.setattr(asyncio, "to_thread", noted)
+    monkeypatch.setattr(loop, "run_in_executor", noted)
     return found
 
 
@@ -60,16 +62,24 @@ async def test_a_conversation_of_a_thousand_tokens_or_twenty_messages_is_planned
     assert handed
 
 
-@pytest.mark.parametrize(
-    "policy",
-    [{}, {"stages": {"max_units": 90}}, {"strategy": {"name": "exchanges", "exchanges": 60, "roll_to": 50}}],
-    ids=["by usage", "by units", "by exchanges"],
-)
-async def test_a_turn_for_which_nothing_is_planned_is_not(
-    handed: list[Callable[..., Any]], policy: dict[str, Any]
-) -> None:
+async def test_a_short_conversation_does_not_wait_for_the_planning_of_long_ones() -> None:
+    ended = threading.Event()
+    long = [
+        asyncio.create_task(asyncio.to_thread(ended.wait, 30)) for _ in range(64)
+    ]  # more than there are threads
+    await asyncio.sleep(0)
+    try:
+        (exchange,) = await prepared([talk(15, SOME)], Policy(), 400)
+        assert not any(task.done() for task in long)
+    finally:
+        ended.set()
+        await asyncio.gather(*long)
+    assert exchange.decision.plan.cut > 0
+
+
+async def test_a_turn_for_which_nothing_is_planned_is_not(handed: list[Callable[..., Any]]) -> None:
     turns = [talk(exchanges, SOME * 2) for exchanges in (30, 31, 32)]
-    exchanges = await prepared(turns, Policy.model_validate(policy), 100_000)
+    exchanges = await prepared(turns, Policy(), 100_000)
     assert not any(exchange.decision.plan.cut for exchange in exchanges)
     assert handed == []
 
