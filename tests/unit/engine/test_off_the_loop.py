@@ -65,7 +65,7 @@ async def test_a_conversation_of_a_thousand_tokens_or_twenty_messages_is_planned
 async def test_a_short_conversation_does_not_wait_for_the_planning_of_long_ones() -> None:
     ended = threading.Event()
     long = [
-        asyncio.create_task(asyncio.to_thread(ended.wait, 30)) for _ in range(64)
+        asyncio.create_task(asyncio.to_thread(ended.wait, 5)) for _ in range(40)
     ]  # more than there are threads
     await asyncio.sleep(0)
     try:
