@@ -262,7 +262,10 @@ READINGS = Readings()
 
 @dataclass(slots=True)
 class Read:
-    """The readings of the first messages of a chain, shared by all plans for it and for its prefixes."""
+    """The readings of the first messages of a chain, shared by all plans for it and for its prefixes.
+
+    Plans of one chain are made one after the other: two threads that read on at once would mix it up.
+    """
 
     readings: list[Reading] = field(default_factory=list[Reading])
     binding: list[int] = field(default_factory=list[int])
