@@ -198,7 +198,7 @@ def kept_secret(path: Path) -> str:
         mend = "put it back from a copy: with another secret no stored session is found"
     if not ONE_WORD.fullmatch(secret):
         fault = "holds more than visible ASCII characters" if secret else "is empty"
-    elif is_of_names and (fault := fault_of_secret(secret)):
+    elif is_of_names and (fault := fault_of_secret(secret)) and "," not in secret:
         mend = "to keep what was stored with this one, write a new one and a comma before it"
     if fault:
         raise SettingsError(f"{path} {fault}; {mend}")

@@ -73,7 +73,9 @@ def test_what_is_no_secret_is_an_error_that_says_what_to_do(tmp_path: Path, cont
         persistent_secret(tmp_path / "token")
 
 
-@pytest.mark.parametrize("content", [b"", b"\n", b"\xff\xfe" * 20])
+@pytest.mark.parametrize(
+    "content", [b"", b"\n", b"\xff\xfe" * 20, b"short,old", b"one-of-many-secrets,two,three"]
+)
 def test_who_has_a_damaged_secret_of_names_is_not_told_to_delete_it(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "secret").write_bytes(content)
     with pytest.raises(SettingsError) as raised:
