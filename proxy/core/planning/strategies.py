@@ -1,7 +1,9 @@
 """The built-in strategies, and the lookup of built-in and added strategies by the name in a policy."""
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from functools import cache
+from operator import attrgetter
 
 from proxy.core.budget.budget import Stage
 from proxy.core.conversation.messages import HEAD_ROLES
@@ -227,7 +229,8 @@ def _units_since(situation: Situation, least: int = 0) -> int:
     """
     since = situation.conditions.since
     # The unit that ends where the epoch began had not been answered then, so it counts.
-    if sum(unit.end >= since for unit in reversed(situation.chain.units)) < least:
+    units = situation.chain.units
+    if len(units) - bisect_left(units, since, key=attrgetter("end")) < least:
         return 0
     new = [index for index in situation.standing if situation.units[index].end >= since]
     return sum(situation.protection[index] < CRITICAL for index in new) if len(new) >= least else 0

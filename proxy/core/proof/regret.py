@@ -154,7 +154,7 @@ def asked_again(situation: Situation, found: Iterable[Regret]) -> Counter[AskedA
 
 def newly_cut(situation: Situation, before: Plan) -> Counter[Kind]:
     """Count the messages that the situation's plan cuts or edits and the plan ``before`` showed."""
-    return Counter(kind_of(situation, place) for place in situation.plan.edited if before.shows(place))
+    return Counter(kind_of(situation, place) for place in situation.plan.edited - before.edited)
 
 
 def cut_texts(situation: Situation) -> Iterator[tuple[int, str]]:
