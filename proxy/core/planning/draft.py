@@ -16,7 +16,7 @@ from proxy.core.planning.gaps import with_notes
 from proxy.core.planning.ledger import add_ledger, lacking_room, notes_stand, plain_of, room_for
 from proxy.core.planning.life import LEAST_FREED, LIFE, Cause, Gate, cause_of
 from proxy.core.planning.plan import Gap, Plan, Replacement, Span, view_tokens
-from proxy.core.planning.replacements import clearings, first_user_clip, picture_clearings
+from proxy.core.planning.replacements import clearings, first_user_clips, picture_clearings
 from proxy.core.planning.selection import NOTICE_TOKENS, Selection
 from proxy.core.planning.situation import FREE, Situation
 from proxy.core.planning.strategies import BY_UNITS, strategy_of
@@ -189,7 +189,7 @@ def nearest_to_goal(
     results = (
         []
         if is_counting
-        else [*first_user_clip(situation), *picture_clearings(situation), *clearings(situation)]
+        else [*first_user_clips(situation), *picture_clearings(situation), *clearings(situation)]
     )
     found: list[_Try] = []
     while True:

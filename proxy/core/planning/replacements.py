@@ -197,7 +197,7 @@ def _picture_line(size: Size | None) -> str:
 # --- clipping ---
 
 
-def first_user_clip(situation: Situation) -> Iterator[Clearing]:
+def first_user_clips(situation: Situation) -> Iterator[Clearing]:
     """Yield the clips of first user messages that exceed their share (``keep.first_user_share``).
 
     The last user message, and one protected for another reason, are not clipped.

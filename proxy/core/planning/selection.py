@@ -127,12 +127,12 @@ class Selection:
         self.situation = situation
         self.stage = stage
         self._ledger = ledger
-        self._clearings = clearings
-        self._clip = next((each for each in clearings if situation.protection[each.unit] != FREE), None)
-        """The clip of the first user message, if that takes more than its share; else None."""
+        self._clips = [each for each in clearings if situation.protection[each.unit] != FREE]
+        """The clips of first user messages that take more than their share."""
+        self._clearings = [each for each in clearings if each not in self._clips]
         self.cut: set[int] = set()
         self._cleared: dict[int, list[Clearing]] = {}
-        """Edits by unit: cleared tool results, and the clipped first user message."""
+        """Edits by unit: cleared tool results, and clipped first user messages."""
         self._answers: dict[int, list[int]] = {}
         """By user unit, the units of its answer that may still be uncut, newest first."""
         self.quoted: list[int] = []
@@ -173,7 +173,7 @@ class Selection:
             for index in batch:
                 if situation.protection.get(index, FIXED) < FIXED:  # FIXED stays whatever a strategy says
                     take(index)
-        self._note_clip(order)
+        self._note_clips(order)
         if is_counting:
             answers = (
                 each
@@ -192,13 +192,11 @@ class Selection:
 
         If nothing is cut yet, the first result's unit is cut, so that a note exists for what they held.
         """
-        if self._clip is not None:
-            self._clear_one(self._clip)
+        for clearing in self._clips:
+            self._clear_one(clearing)
         for clearing in self._clearings:
             if self.view_tokens <= goal:
                 break
-            if clearing is self._clip:
-                continue
             if clearing.needs_note and not (self.cut or self.situation.plan.gaps):
                 for index in batches(self.situation).get(clearing.unit, (clearing.unit,)):
                     self.take(index)
@@ -209,25 +207,28 @@ class Selection:
         self._cleared.setdefault(clearing.unit, []).append(clearing)
         self.view_tokens -= clearing.saves
 
-    def _note_clip(self, order: Sequence[int]) -> None:
-        """Ensure that a note exists for what a clip leaves out: cut a unit if nothing is cut yet.
+    def _note_clips(self, order: Sequence[int]) -> None:
+        """Ensure that a note exists for what clips leave out: cut a unit if what is cut is too small for one.
 
-        If no unit is large enough to be worth a note, drop the clip.
+        If no unit is large enough to be worth a note, drop the clips.
         """
-        situation = self.situation
-        if self._clip is None or self.cut or situation.plan.gaps:
+        situation, runs = self.situation, runs_of(sorted(self.cut))
+        if not self._clips or situation.plan.gaps:
+            return
+        if any(sum(map(situation.size, run)) > NOTICE_TOKENS for run in runs):
             return
         recent = (index for index in situation.standing if situation.protection[index] == RECENT)
         host = next((index for index in (*order, *recent) if situation.size(index) > NOTICE_TOKENS), None)
         if host is not None:
             self.take(host)
-        else:
-            del self._cleared[self._clip.unit]
-            self.view_tokens += self._clip.saves
+            return
+        for each in self._clips:
+            del self._cleared[each.unit]
+            self.view_tokens += each.saves
 
     @property
     def edits(self) -> list[Replacement]:
-        """The new replacements (cleared results, clipped first user message) in units that are not cut."""
+        """The new replacements (cleared results, clipped first user messages) in units that are not cut."""
         cleared = (found for unit, found in self._cleared.items() if unit not in self.cut)
         return [each.edit for found in cleared for each in found]
 

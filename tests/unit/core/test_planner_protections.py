@@ -82,6 +82,16 @@ def test_a_long_task_behind_a_demonstration_is_clipped_as_a_first_message_is():
     assert "K-4711" in notes(done.plan)[-1]
 
 
+@pytest.mark.parametrize("usage", [0.95, 1.05, 1.5])
+def test_a_long_example_and_a_long_task_behind_it_are_both_clipped_and_neither_is_cut(usage: float):
+    shown = user(f"<example>\n{prose('en', 3_000)}\n</example>")
+    task = user(f"Mend it. {prose('en', 1_500)} The key is K-4711. {prose('en', 1_500)} Begin now.")
+    done = at(usage, [shown, assistant("I see."), task, *talk(20)[1:]])
+    assert [edit.position for edit in done.plan.replacements] == [0, 2]
+    assert not any(map(done.plan.covers, (0, 2)))
+    assert "K-4711" in notes(done.plan)[-1]
+
+
 def test_a_first_user_message_within_its_share_is_left_as_it_is():
     policy = BALANCED.model_copy(update={"keep": Keep(first_user=1.0)})
     assert first_of(at(0.85, demonstrated(), policy)) == demonstrated()[0]["content"]
