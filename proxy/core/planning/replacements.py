@@ -6,9 +6,9 @@ placeholder is a pure function of the result and of the reason (law 3).
 A first user message that takes more than its share of the room is clipped when an epoch begins. Otherwise
 clipping is the last resort, if nothing is left to cut and the view still exceeds its budget (law 4). The
 order is: the first user message, if its protection had to yield; tool results, the largest most; user
-messages except the last; results that the model has still to answer, which keep at least half of what
-the budget has room for; and last, the pictures in results, the oldest first. Assistant messages are never
-clipped (law 2). Head and tail of a text are kept, cut between code points.
+messages except the last, whose pictures go before their words; results that the model has still to answer,
+which keep at least half of what the budget has room for; and last, the pictures in results, the oldest first.
+Assistant messages are never clipped (law 2). Head and tail of a text are kept, cut between code points.
 """
 
 import hashlib
@@ -211,9 +211,9 @@ def first_user_clips(situation: Situation) -> Iterator[Clearing]:
         first, is_protected = situation.units[index].start, situation.protection.get(index) == FIRST_USER
         if first == situation.chain.last_user or not is_protected or situation.size_at(first) <= most:
             continue
-        found = clip(situation.content(first), situation.chain.tokens[first], allowed, situation.count)
-        if found is not None:
-            yield from Clearing.if_worthwhile(situation, index, Replacement(first, *found), needs_note=True)
+        edit = clip_of(situation, first, allowed)
+        if edit is not None and edit.tokens <= most:  # else a file in it is too large, and its words may stay
+            yield from Clearing.if_worthwhile(situation, index, edit, needs_note=True)
 
 
 _MARK = "\n[… {n} characters left out …]\n"
@@ -251,11 +251,11 @@ def clip_view(situation: Situation, plan: Plan, yielded: int, set_aside: int) ->
         least = _level(standing, view - budget.share(1)) // 2 if kept is None else kept
         most = max(_level(standing, view - enough), least)
         for place in (place for place in group if sizes[place] > most):
-            found = clip(situation.content(place), chain.tokens[place], most, situation.count)
-            if found is not None and found[1] < sizes[place] and len(found[0]) <= len(chain.raws[place]):
-                edits[place] = Replacement(place, *found)
-                view -= sizes[place] - found[1]
-                sizes[place] = found[1]
+            edit = clip_of(situation, place, most)
+            if edit is not None and edit.tokens < sizes[place] and len(edit.raw) <= len(chain.raws[place]):
+                edits[place] = edit
+                view -= sizes[place] - edit.tokens
+                sizes[place] = edit.tokens
     if not situation.is_below_last_user:
         _clear_pictures(situation, edits, results, view - budget.share(1))
     return Plan(plan.gaps, tuple(edits[place] for place in sorted(edits)))
@@ -286,6 +286,22 @@ def _level(sizes: Sequence[int], excess: int) -> int:
             return share
         left -= size
     return max(sizes, default=0)
+
+
+def clip_of(situation: Situation, place: int, allowed: int) -> Replacement | None:
+    """Return a message within about ``allowed`` counted tokens; None if it has nothing to shorten.
+
+    Pictures of a user message go before its words do; those of a result go last.
+    """
+    content, tokens = situation.content(place), situation.chain.tokens[place]
+    bare = content.without_pictures(_picture_line) if situation.role(place) == "user" else None
+    if bare is not None:
+        edit = _replacement(place, bare, situation.count)
+        if edit.tokens <= allowed:
+            return edit
+        content, tokens = bare, edit.tokens
+    found = clip(content, tokens, allowed, situation.count)
+    return None if found is None else Replacement(place, *found)
 
 
 def clip(message: Content, tokens: int, allowed: int, count: Count) -> tuple[bytes, int] | None:

@@ -14,7 +14,7 @@ from proxy.core.conversation.notes import quote
 from proxy.core.extraction.reading import is_question
 from proxy.core.planning.ledger import is_short, needed_by_rules
 from proxy.core.planning.plan import Replacement, Span, joined_spans, runs_of
-from proxy.core.planning.replacements import Clearing
+from proxy.core.planning.replacements import Clearing, clip_of
 from proxy.core.planning.situation import FIRST_USER, FIRST_USER_LEAST, FIXED, FREE, RECENT, Count, Situation
 from proxy.core.planning.strategy import Strategy
 from proxy.core.policy.sections import RetentionClass
@@ -319,14 +319,18 @@ class Selection:
                 if self.view_tokens <= enough:
                     return
                 self.yielded = max(self.yielded, level)
-                request = situation.size_at(situation.units[index].start)  # the unit may hold more messages
-                request -= self._saved(index)
-                spared = max(request - FIRST_USER_LEAST, 0) if level == FIRST_USER else 0
-                if spared and self.view_tokens - spared <= most:
+                spared = self._spared_by_clip(index) if level == FIRST_USER else 0
+                if spared > 0 and self.view_tokens - spared <= most:
                     self.to_clip = spared
                     return
                 self._take(index)
                 self.view_tokens -= self._note_before(index)
+
+    def _spared_by_clip(self, index: int) -> int:
+        """Counted tokens that the shortest clip of a unit's request still frees: a file in it stays."""
+        first = self.situation.units[index].start  # the unit may hold more messages
+        edit = clip_of(self.situation, first, FIRST_USER_LEAST)
+        return self.situation.size_at(first) - self._saved(index) - edit.tokens if edit else 0
 
     @property
     def standing_gaps(self) -> tuple[Span, ...]:

@@ -15,7 +15,7 @@ from proxy.core.persistent import Sizes
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import EMPTY, Gap, Plan
 from proxy.core.planning.planner import draft, finish
-from proxy.core.planning.replacements import picture_clearings
+from proxy.core.planning.replacements import first_user_clips, picture_clearings
 from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Keep
@@ -124,32 +124,64 @@ def screenshots(number: int, text: str = "Here it is.") -> list[Sent]:
     return [user("Look around."), calling(*calls), *(result(each, [shown, picture()]) for each in calls)]
 
 
-def emergency(messages: list[Sent], tokens: int) -> dict[int, object]:
-    before = situation(messages)
+def emergency(messages: list[Sent], tokens: int, keep: Keep | None = None) -> Plan:
+    before = situation(messages, keep=keep)
     before = replace(before, budget=Budget(tokens, 1.0, 0, last_user_tokens=before.chain.last_user_tokens))
     decided = draft(before, Stage.EMERGENCY)
     assert decided is not None
-    return {each.position: json.loads(each.raw)["content"] for each in finish(decided, {}).replacements}
+    return finish(decided, {})
+
+
+def shortened(messages: list[Sent], tokens: int) -> dict[int, object]:
+    edits = emergency(messages, tokens).replacements
+    return {each.position: json.loads(each.raw)["content"] for each in edits}
 
 
 def test_where_nothing_else_helps_pictures_that_the_model_has_still_to_see_go_oldest_first():
-    found = emergency(screenshots(3), 2 * IMAGE_TOKENS)
+    found = shortened(screenshots(3), 2 * IMAGE_TOKENS)
     cleared = [{"type": "text", "text": "Here it is."}, {"type": "text", "text": "[image, 640x480, cleared]"}]
     assert found == {2: cleared, 3: cleared}
 
 
 def test_text_that_the_model_has_still_to_see_is_clipped_before_a_picture_goes():
-    (content,) = emergency(screenshots(1, prose("en", 4_000)), 2 * IMAGE_TOKENS).values()
+    (content,) = shortened(screenshots(1, prose("en", 4_000)), 2 * IMAGE_TOKENS).values()
     text, shown = cast("list[Sent]", content)
     assert "characters left out" in text["text"]
     assert shown == picture()
 
 
 def test_both_go_where_neither_alone_is_enough():
-    found = emergency(screenshots(3, prose("en", 4_000)), 2 * IMAGE_TOKENS)
+    found = shortened(screenshots(3, prose("en", 4_000)), 2 * IMAGE_TOKENS)
     assert [str(content).count("[image, 640x480, cleared]") for content in found.values()] == [1, 1, 0]
     assert all("characters left out" in str(content) for content in found.values())
 
 
 def test_where_the_last_user_message_alone_is_too_much_every_picture_stays():
-    assert emergency([user(prose("en", 9_000)), *screenshots(2)[1:]], IMAGE_TOKENS) == {}
+    assert shortened([user(prose("en", 9_000)), *screenshots(2)[1:]], IMAGE_TOKENS) == {}
+
+
+def test_a_first_message_with_pictures_that_are_too_much_keeps_its_words():
+    asked = user([{"type": "text", "text": "Never call me at night."}, *[picture()] * 5])
+    plan = emergency([asked, assistant(prose("en", 200)), user("And now?")], 3 * IMAGE_TOKENS)
+    (edit,) = plan.replacements
+    assert edit.position == 0
+    assert [part["text"] for part in json.loads(edit.raw)["content"]] == [
+        "Never call me at night.",
+        *["[image, 640x480, cleared]"] * 5,
+    ]
+
+
+def test_what_no_clip_can_shorten_is_cut_with_a_note_that_says_what_it_laid_down():
+    recording = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
+    asked = user([{"type": "text", "text": "Never call me at night."}, *[picture()] * 5, recording])
+    plan = emergency([asked, assistant(prose("en", 60)), user("And now?")], 3 * IMAGE_TOKENS)
+    (gap,) = plan.gaps
+    assert gap.span == (0, 2)
+    assert "Never call me at night." in json.loads(gap.note)["content"]
+
+
+def test_the_words_beside_what_takes_more_than_the_first_message_may_have_are_not_clipped_in_vain():
+    recording = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
+    asked = user([{"type": "text", "text": prose("en", 300)}, *[picture()] * 3, recording])
+    before = situation([asked, *talk()], keep=Keep(recent=0.0))
+    assert not list(first_user_clips(before))
