@@ -6,9 +6,10 @@ placeholder is a pure function of the result and of the reason (law 3).
 A first user message that takes more than its share of the room is clipped when an epoch begins. Otherwise
 clipping is the last resort, if nothing is left to cut and the view still exceeds its budget (law 4). The
 order is: the first user message, if its protection had to yield; tool results, the largest most; user
-messages except the last, whose pictures go before their words; results that the model has still to answer,
-which keep at least half of what the budget has room for; and last, the pictures in results, the oldest first.
-Assistant messages are never clipped (law 2). Head and tail of a text are kept, cut between code points.
+messages except the last; results that the model has still to answer, which keep at least half of what
+the budget has room for; and last, the pictures in results, the oldest first. Pictures of a user message go
+first where they crowd out its words. Assistant messages are never clipped (law 2). Head and tail of a text
+are kept, cut between code points.
 """
 
 import hashlib
@@ -291,11 +292,13 @@ def _level(sizes: Sequence[int], excess: int) -> int:
 def clip_of(situation: Situation, place: int, allowed: int) -> Replacement | None:
     """Return a message within about ``allowed`` counted tokens; None if it has nothing to shorten.
 
-    Pictures of a user message go before its words do; those of a result go last.
+    Of a user message, pictures that would leave its words less than half of that go first; those of a result
+    go last. Otherwise they stay: a ledger can carry what is exact in words, and nothing of a picture.
     """
     content, tokens = situation.content(place), situation.chain.tokens[place]
-    bare = content.without_pictures(_picture_line) if situation.role(place) == "user" else None
-    if bare is not None:
+    beside = tokens - situation.count(content.countable())
+    is_crowded = situation.role(place) == "user" and 2 * beside > allowed
+    if is_crowded and (bare := content.without_pictures(_picture_line)) is not None:
         edit = _replacement(place, bare, situation.count)
         if edit.tokens <= allowed:
             return edit

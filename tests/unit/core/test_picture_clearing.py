@@ -185,3 +185,11 @@ def test_the_words_beside_what_takes_more_than_the_first_message_may_have_are_no
     asked = user([{"type": "text", "text": prose("en", 300)}, *[picture()] * 3, recording])
     before = situation([asked, *talk()], keep=Keep(recent=0.0))
     assert not list(first_user_clips(before))
+
+
+def test_a_picture_beside_a_long_text_stays_when_that_is_clipped():
+    asked = user([{"type": "text", "text": prose("en", 9_000)}, picture()])
+    (clip,) = first_user_clips(situation([asked, *talk(*[user(prose("en", 3_000))] * 3)]))
+    text, shown = json.loads(clip.edit.raw)["content"]
+    assert "characters left out" in text["text"]
+    assert shown == picture()
