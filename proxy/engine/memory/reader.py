@@ -29,8 +29,8 @@ from proxy.errors import SearchUnavailable, StoreUnavailable
 from proxy.ports import Changes, Clock, Passage, Search, SessionKey, TokenCounter, UnreadableRecord
 from proxy.telemetry import log_fault, log_warning
 
-_SECONDS = 1.0
-"""Most seconds by which memory may delay a session's start."""
+_SECONDS, _SEARCHING = 1.0, 0.6
+"""Most seconds by which memory may delay a session's start; and of these, most for the search."""
 _FITTING = 100
 """Most items that are considered for the room of a briefing."""
 _RECALLED = 10
@@ -81,7 +81,9 @@ class MemoryReader:
     async def opening(self, home: MemoryHome, history: History, session: SessionKey, room: int) -> str:
         """Return a session's first briefing in ``room`` counted tokens, chosen by its first user message.
 
-        Empty if there is nothing to tell, or memory cannot be read. The items in it count as used.
+        Empty if there is nothing to tell, or memory cannot be read. The items in it count as used. If the
+        search takes too long, as with thousands of new items, only texts and standing items are told: the
+        search goes on in its thread, and its index serves the next session.
         """
         try:
             async with asyncio.timeout(_SECONDS):
@@ -89,7 +91,12 @@ class MemoryReader:
                     return ""  # no other session writes into this scope
                 question = history.first_words
                 copies, language = await self.scopes.of_home(home), language_of(question)
-                found = [item for _, item in await self._items(copies, home.scope, question)]
+                found = list[Item]()
+                try:
+                    async with asyncio.timeout(_SEARCHING):
+                        found += (item for _, item in await self._items(copies, home.scope, question))
+                except TimeoutError:
+                    log_warning("memory was not searched in time: only its texts and rules are told")
                 own, above = copies[0].texts, [copy.texts for copy in copies[1:]]
                 texts = [*(each.long for each in above), own.long, own.short]
                 standing = [item for copy in copies for item in copy.active if item.is_standing]

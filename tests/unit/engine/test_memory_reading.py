@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+
 import pytest
 
 from proxy.adapters.search import SqliteSearch
@@ -22,7 +25,7 @@ from proxy.engine.intake.reader import Reader
 from proxy.engine.memory.conversations import Conversations
 from proxy.engine.memory.reader import MemoryReader
 from proxy.engine.memory.scope_cache import ScopeCache
-from proxy.ports import Changes, SessionKey
+from proxy.ports import Changes, Passage, Search, SessionKey
 from tests.support.memories import NOW, an_item
 from tests.support.stores import HandClock
 from tests.support.upstreams import COUNTER
@@ -40,7 +43,7 @@ FIRST, SECOND = SessionKey("aa", "named"), SessionKey("bb", "named")
 class Place:
     """A channel in a workspace, and who reads what is remembered of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, search: Search | None = None) -> None:
         self.clock, memory = HandClock(NOW), Memory()
         store = InProcessStore(self.clock)
         self.memories, self.background = store.memories, Background()
@@ -51,7 +54,7 @@ class Place:
         self.reading = MemoryReader(
             NAMING,
             ScopeCache(self.memories, memory),
-            SqliteSearch(),
+            search or SqliteSearch(),
             COUNTER,
             self.clock,
             self.background,
@@ -75,6 +78,14 @@ class Place:
         told = await self.reading.opening(home, history, session, room)
         await self.background.drain()
         return told
+
+
+class LongSearch(SqliteSearch):
+    """A search that has still to index thousands of items."""
+
+    async def search(self, shelf: str, passages: Sequence[Passage], query: str, most: int) -> list[int]:
+        await asyncio.Event().wait()
+        raise AssertionError
 
 
 async def history_of(raw: bytes) -> History:
@@ -128,6 +139,18 @@ async def test_what_is_told_is_used_once_a_session(place: Place) -> None:
 async def test_it_keeps_within_its_room(place: Place) -> None:
     told = await place.begins("Where is Oslo?", room=60)
     assert 0 < COUNTER.count(told) <= 60
+
+
+async def test_what_needs_no_search_is_told_though_the_search_takes_too_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("proxy.engine.memory.reader._SEARCHING", 0.05)
+    place = Place(LongSearch())
+    await COUNTER.ready()
+    nuts = an_item("Ana is allergic to nuts.", is_standing=True)
+    await place.know(place.channel, Texts(short="- channel short"), nuts, an_item("Ana has a boat."))
+    told = await place.begins("Who has a boat?")
+    assert told.splitlines() == ["- channel short", "2026-01-01:", "- Ana is allergic to nuts."]
 
 
 async def test_where_nothing_is_remembered_nothing_is_told() -> None:
