@@ -14,6 +14,7 @@ from proxy.adapters.stores.redis import RedisStore
 from proxy.adapters.stores.redis.keys import REMEMBERED
 from proxy.errors import SettingsError, StoreUnavailable
 from proxy.ports import Found, SessionKey
+from tests.support.certificates import Authority
 from tests.support.network import relaying
 from tests.support.stores import (
     DAY,
@@ -163,6 +164,7 @@ class TestRevision:
         ("rediss://x?ssl_ca_certs=/nowhere", "`ssl_ca_certs` names what is not there, or cannot be read"),
         ("rediss://x?ssl_keyfile=%00", "`ssl_keyfile` must be a path"),
         ("redis://x/bridges", "what follows the host must be the number of a database, such as /0"),
+        ("redis://x/4?db=5", "the number of a database follows the host or is `db`, not both"),
         ("redis://x/1/2", "what follows the host must be the number of a database, such as /0"),
         ("redis://:hu/sh@x", "what follows the host must be the number of a database, such as /0"),
     ],
@@ -173,6 +175,17 @@ def test_a_part_of_the_url_that_is_wrong_is_told_with_what_it_must_be(
     with pytest.raises(SettingsError) as refused:
         open_store(url, clock, 1.0, 1.0)
     assert str(refused.value) == f"The store's URL is not valid: {said}"
+
+
+@pytest.mark.parametrize("password", [None, "wrong"])
+def test_a_client_certificate_whose_key_no_given_password_opens_is_refused_at_the_start(
+    clock: HandClock, tmp_path: Path, password: str | None
+) -> None:
+    signed = Authority(tmp_path).sign("client", password=b"hush")
+    url = f"rediss://x?ssl_certfile={signed.certificate}&ssl_keyfile={signed.key}"
+    with pytest.raises(SettingsError, match="`ssl_certfile` has no key, in it or in `ssl_keyfile`, that"):
+        open_store(f"{url}&ssl_password={password}" if password else url, clock, 1.0, 1.0)
+    assert open_store(f"{url}&ssl_password=hush", clock, 1.0, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import ssl
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -269,6 +270,21 @@ def _wrong_part(url: str) -> str:
             return f"`{name}` {must}"
         if name in _FILES and not os.access(value, os.R_OK):
             return f"`{name}` names what is not there, or cannot be read"
+    given = dict(parse_qsl(parts.query))
+    if given.keys() & {"ssl_certfile", "ssl_keyfile"} and not _is_usable(given):
+        return "`ssl_certfile` has no key, in it or in `ssl_keyfile`, that `ssl_password` or none opens"
     if parts.scheme != "unix" and not DATABASE_PATH.fullmatch(parts.path):
         return "what follows the host must be the number of a database, such as /0"
+    if parts.scheme != "unix" and parts.path.strip("/") and "db" in given:
+        return "the number of a database follows the host or is `db`, not both"
     return ""
+
+
+def _is_usable(given: Mapping[str, str]) -> bool:
+    """Whether a client certificate's key opens. Without a password, OpenSSL would ask on the terminal."""
+    certificate, key, password = map(given.get, ("ssl_certfile", "ssl_keyfile", "ssl_password"))
+    try:
+        ssl.create_default_context().load_cert_chain(certificate or "", key, password=password or "")
+    except OSError:  # ssl.SSLError is one
+        return False
+    return True
