@@ -295,14 +295,15 @@ def clip_of(situation: Situation, place: int, allowed: int) -> Replacement | Non
     Of a user message, pictures that would leave its words less than half of that go first; those of a result
     go last. Otherwise they stay: a ledger can carry what is exact in words, and nothing of a picture.
     """
-    content, tokens = situation.content(place), situation.chain.tokens[place]
-    beside = tokens - situation.count(content.countable())
-    is_crowded = situation.role(place) == "user" and 2 * beside > allowed
-    if is_crowded and (bare := content.without_pictures(_picture_line)) is not None:
-        edit = _replacement(place, bare, situation.count)
-        if edit.tokens <= allowed:
-            return edit
-        content, tokens = bare, edit.tokens
+    chain, content, tokens = situation.chain, situation.content(place), situation.chain.tokens[place]
+    if situation.role(place) == "user" and chain.dialect.may_hold_pictures(chain.raws[place]):
+        is_crowded = 2 * (tokens - situation.count(content.countable())) > allowed
+        bare = content.without_pictures(_picture_line) if is_crowded else None
+        if bare is not None:
+            edit = _replacement(place, bare, situation.count)
+            if edit.tokens <= allowed:
+                return edit
+            content, tokens = bare, edit.tokens
     found = clip(content, tokens, allowed, situation.count)
     return None if found is None else Replacement(place, *found)
 

@@ -124,8 +124,8 @@ def screenshots(number: int, text: str = "Here it is.") -> list[Sent]:
     return [user("Look around."), calling(*calls), *(result(each, [shown, picture()]) for each in calls)]
 
 
-def emergency(messages: list[Sent], tokens: int, keep: Keep | None = None) -> Plan:
-    before = situation(messages, keep=keep)
+def emergency(messages: list[Sent], tokens: int) -> Plan:
+    before = situation(messages)
     before = replace(before, budget=Budget(tokens, 1.0, 0, last_user_tokens=before.chain.last_user_tokens))
     decided = draft(before, Stage.EMERGENCY)
     assert decided is not None
@@ -183,7 +183,7 @@ def test_what_no_clip_can_shorten_is_cut_with_a_note_that_says_what_it_laid_down
 def test_the_words_beside_what_takes_more_than_the_first_message_may_have_are_not_clipped_in_vain():
     recording = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
     asked = user([{"type": "text", "text": prose("en", 300)}, *[picture()] * 3, recording])
-    before = situation([asked, *talk()], keep=Keep(recent=0.0))
+    before = situation([asked, *talk()])
     assert not list(first_user_clips(before))
 
 
