@@ -258,6 +258,7 @@ def connection_pool(url: str, timeouts: Timeouts) -> BlockingConnectionPool:
 def _wrong_part(url: str) -> str:
     """Return what is wrong with the URL's path or parameters; empty if nothing is."""
     parts = urlsplit(url)
+    given = dict[str, str]()
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if name not in _PARAMETERS:
             # A password with a question mark in it ends up here.
@@ -270,7 +271,7 @@ def _wrong_part(url: str) -> str:
             return f"`{name}` {must}"
         if name in _FILES and not os.access(value, os.R_OK):
             return f"`{name}` names what is not there, or cannot be read"
-    given = dict(parse_qsl(parts.query))
+        given[name] = value
     if given.keys() & {"ssl_certfile", "ssl_keyfile"} and not _is_usable(given):
         return "`ssl_certfile` has no key, in it or in `ssl_keyfile`, that `ssl_password` or none opens"
     if parts.scheme != "unix" and not DATABASE_PATH.fullmatch(parts.path):
@@ -284,7 +285,9 @@ def _is_usable(given: Mapping[str, str]) -> bool:
     """Whether a client certificate's key opens. Without a password, OpenSSL would ask on the terminal."""
     certificate, key, password = map(given.get, ("ssl_certfile", "ssl_keyfile", "ssl_password"))
     try:
-        ssl.create_default_context().load_cert_chain(certificate or "", key, password=password or "")
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(
+            certificate or "", key, password=password or ""
+        )
     except OSError:  # ssl.SSLError is one
         return False
     return True
