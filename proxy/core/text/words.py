@@ -15,7 +15,7 @@ from proxy.core.lazy import remembered
 from proxy.core.text.lexicon import words as lexicon
 
 _REMEMBERED = 4_096
-"""Number of texts whose words a process caches."""
+"""Number of texts whose words a process caches, and of words whose stems it does."""
 _STEM = 5
 """Leading characters of a word that count: `deploy`, `deploying` and `deployment` are the same."""
 _END = re.compile(r"(?<=[.!?;…])[\"”»)\]]*\s+|(?<=[。\uff01\uff1f\uff1b])|\n+")
@@ -41,9 +41,15 @@ def words_of(text: str) -> frozenset[str]:
         if _IS_PAIRED.match(word):
             found.update(word[at : at + 2] for at in range(len(word) - 1))
         elif word not in _STOP and (len(word) > 1 or word.isdigit()):
-            stem = _SUFFIX.sub("", word) if len(word) > 4 else word.rstrip("sd") or word
-            found.add(_DOUBLED.sub(r"\1", stem)[:_STEM])
+            found.add(_stem_of(word))
     return frozenset(found - lexicon.CLAIM_PAIRS)
+
+
+@remembered(_REMEMBERED, longest=40)
+def _stem_of(word: str) -> str:
+    """The stem of a word; cached, since most words of a text were in others before it."""
+    stem = _SUFFIX.sub("", word) if len(word) > 4 else word.rstrip("sd") or word
+    return _DOUBLED.sub(r"\1", stem)[:_STEM]
 
 
 def sentences_in(text: str) -> list[str]:
