@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from proxy.core.extraction.facts import MOST_CHARACTERS, facts_in
+from tests.support.timing import growth
 
 digit = st.sampled_from("123456789")
 
@@ -116,20 +115,11 @@ def test_whatever_stands_beside_it_a_value_stays_what_it_is_by_itself(parts: lis
     assert {fact.value for fact in facts_in("\n".join(lines))} == alone
 
 
-def reading(piece: str, length: int) -> float:
-    """Seconds of CPU in which so many characters of one piece after another are read."""
-    text = (piece * (length // len(piece) + 1))[:length]
-    began = time.process_time()
-    facts_in(text)
-    return time.process_time() - began
-
-
 PIECES = "1|12 |123 |1,|1.|1'|1-|(12) |(12|+1 |2万|1:|1/|DE89 3704 |$1-|1 h |12\u2013|May |1 de |5 km/"
 NAMES = "https://a/(|a-1:|a.|::1|1.1.1.1/|x@y:"
 
 
 @pytest.mark.parametrize("piece", f"{PIECES}|{NAMES}".split("|"))
 def test_reading_four_times_as_much_takes_some_four_times_as_long(piece: str) -> None:
-    lengths = (MOST_CHARACTERS // 4, MOST_CHARACTERS)
-    few, many = (min(reading(piece, length) for _ in range(3)) for length in lengths)
-    assert many <= 10 * few + 0.01
+    text = piece * (MOST_CHARACTERS // len(piece) + 1)
+    assert growth(lambda length: lambda: facts_in(text[:length]), MOST_CHARACTERS // 4, MOST_CHARACTERS) <= 10

@@ -1,6 +1,5 @@
 """Texts that are made to be slow to read take as long as they are, not as the square of that."""
 
-import time
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +9,7 @@ from proxy.core.extraction.kinds import spaced_in
 from proxy.core.extraction.printed import examples_in, is_record
 from proxy.core.extraction.reading import sentences_of
 from proxy.core.summaries.verification import Evidence, fault_in
+from tests.support.timing import growth
 
 FACTOR = 4
 """How much longer the longer text is."""
@@ -85,15 +85,4 @@ def frames_that_nothing_closes(length: int) -> None:
     ],
 )
 def test_time_grows_as_the_text_does(work: Callable[[int], None], length: int) -> None:
-    short, long = (least_cpu(lambda each=each: work(each)) for each in (length, FACTOR * length))
-    assert long < 2 * FACTOR * short
-
-
-def least_cpu(work: Callable[[], None]) -> float:
-    """CPU seconds of the quickest of three tries."""
-    found: list[float] = []
-    for _ in range(3):
-        began = time.process_time()
-        work()
-        found.append(time.process_time() - began)
-    return min(found)
+    assert growth(lambda each: lambda: work(each), length, FACTOR * length) < 2 * FACTOR

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from functools import partial
 
 import pytest
@@ -18,6 +17,7 @@ from proxy.core.extraction.reading import Reading, Readings, Voice, read
 from proxy.core.planning.ledger_odds import Mentions
 from proxy.core.planning.ledger_packing import OFTEN, Packing, Standing
 from tests.support.conversations import assistant, calling, chain_from, count, encode, result, user
+from tests.support.timing import Work, growth
 
 
 def kinds(text: str) -> dict[str, str]:
@@ -516,19 +516,20 @@ def test_what_a_long_view_says_is_not_told_again_however_much_was_looked_for() -
     assert packed(*shown, *missing, *parts, standing=standing) == "codes: K129X X1000K Z9"
 
 
-def searching(number: int) -> float:
-    """Seconds of CPU in which so many values are looked for in a text that has as many like them."""
-    words = [f"run/{each:06x}/log took {each} ms;" for each in range(number)]
-    standing = Standing(" ".join(words))
-    began = time.process_time()
-    assert all(value in standing for each in range(0, number, 2) for value in (f"{each} ms", f"{each:06x}/l"))
-    assert all(f"run/{each:06x}/log{each}" not in standing for each in range(number))
-    return time.process_time() - began
+def searching(number: int) -> Work:
+    """So many values are looked for in a text that has as many like them."""
+    standing = Standing(" ".join(f"run/{each:06x}/log took {each} ms;" for each in range(number)))
+
+    def work() -> None:
+        found = (f"{each} ms" in standing and f"{each:06x}/l" in standing for each in range(0, number, 2))
+        assert all(found)
+        assert all(f"run/{each:06x}/log{each}" not in standing for each in range(number))
+
+    return work
 
 
 def test_four_times_as_many_values_in_four_times_the_text_take_some_four_times_the_work() -> None:
-    few, many = (min(searching(number) for _ in range(3)) for number in (5_000, 20_000))
-    assert many <= 8 * few
+    assert growth(searching, 5_000, 20_000) <= 8
 
 
 @given(st.text("ab1 /", max_size=300), st.lists(st.text("ab1 /", min_size=1, max_size=9), min_size=1))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
-
 from proxy.core.budget.budget import Budget
 from proxy.core.planning.plan import EMPTY
 from proxy.core.planning.situation import Situation
@@ -13,6 +10,7 @@ from proxy.core.summaries.reversals import UserRules, turned_around
 from proxy.core.summaries.source import Source, source_of
 from proxy.core.summaries.verification import TURNED, fault_in
 from tests.support.conversations import assistant, chain_from, count, user
+from tests.support.timing import Work, growth
 
 HONEST = "Work went on at the harbour and the bridge. The assistant looked at each gate."
 
@@ -63,16 +61,9 @@ def test_a_rule_of_one_piece_holds_in_every_other() -> None:
 
 
 def test_a_gap_four_times_as_long_is_not_judged_sixteen_times_as_long() -> None:
-    short, long = (_cpu(exchanges) for exchanges in (250, 1_000))
-    assert long < 9 * short  # four times the sentences, four times the pieces
+    assert growth(judging, 250, 1_000) < 9  # four times the sentences, four times the pieces
 
 
-def _cpu(exchanges: int, tries: Sequence[int] = range(3)) -> float:
-    """CPU seconds in which all pieces of a gap are judged, the least of some tries."""
-    found: list[float] = []
-    for _ in tries:
-        source = talked(exchanges)
-        began = time.process_time()
-        faults(source, HONEST)
-        found.append(time.process_time() - began)
-    return min(found)
+def judging(exchanges: int) -> Work:
+    source = talked(exchanges)
+    return lambda: faults(source, HONEST)
