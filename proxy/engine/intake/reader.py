@@ -180,7 +180,10 @@ class Reader:
                 if name not in other:
                     if len(other) >= _MODELS:
                         other.clear()
-                    other[name] = self.dialect.read(each.raw).shown_tokens(history.model)
+                    content = each.content or self.dialect.read(each.raw)
+                    other[name] = await off_loop_if_long(
+                        [each.raw], partial(content.shown_tokens, history.model)
+                    )
                 size += other[name]
                 shown += other[name]
             messages.append(entry.message)

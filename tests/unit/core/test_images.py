@@ -253,6 +253,31 @@ def test_sound_that_cannot_be_read_counts_as_speech(sound: bytes) -> None:
     assert other_part_tokens({"type": "input_audio", "input_audio": {"data": "?" * 4_000}}) == 8
 
 
+def pdf(pages: int, *, begins: bytes = b"", padding: int = 0) -> bytes:
+    page = b"3 0 obj\n<< /Type /Page /Parent 1 0 R >>\nendobj\n"
+    tree = b"1 0 obj\n<</Type/Pages/Count %d>>\nendobj\n" % pages
+    return b"%PDF-1.4\n" + begins + tree + pages * page + bytes(padding)
+
+
+def file_tokens(file: bytes, scheme: str = "data:application/pdf;base64,") -> int:
+    data = scheme + base64.b64encode(file).decode()
+    return other_part_tokens({"type": "file", "file": {"filename": "a.pdf", "file_data": data}})
+
+
+@pytest.mark.parametrize("padding", [0, 3_000_000])
+def test_a_pdf_counts_by_its_pages_however_large_their_pictures_are(padding: int) -> None:
+    assert file_tokens(pdf(7, padding=padding)) == file_tokens(pdf(7, padding=padding), "") == 14_000
+    assert file_tokens(pdf(5_000, padding=padding)) == 2_000_000
+
+
+def test_a_pdf_whose_pages_are_packed_counts_by_the_number_that_it_begins_with_or_by_its_bytes() -> None:
+    packed = b"<</Type/ObjStm>>"
+    assert file_tokens(pdf(1, begins=b"9 0 obj\n<</Linearized 1/L 54/O 3/N 12/T 5>>\n" + packed)) == 24_000
+    assert file_tokens(pdf(1, begins=packed, padding=60_000)) == 3_006
+    assert file_tokens(b"PK" + pdf(7), "data:application/zip;base64,") == 1_000
+    assert other_part_tokens({"type": "file", "file": {"file_data": "JVBERi0xLjQ=A"}}) == 1_000
+
+
 def test_a_file_counts_by_its_bytes_between_a_floor_and_a_ceiling() -> None:
     def tokens(size: int) -> int:
         return other_part_tokens({"type": "file", "file": {"file_data": "A" * (size * 4 // 3)}})

@@ -180,15 +180,23 @@ _MP3_KBITS = (  # by the index in a frame's header, from MPEG-2 (ISO 13818-3) an
     (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160, 0),
     (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 0),
 )
-_FILE_BYTES = 20  # per token: a PDF page of 40 KB has about 2,000, text and picture together
+_PAGE_TOKENS = 2_000  # of a PDF: its text and its picture
+_FILE_BYTES = 20  # per token, where pages cannot be counted: a page has about 40 KB
 _FILE_LEAST, _FILE_MOST, _FILE_UNSEEN = 1_000, 100_000, 5_000
+# ISO 32000-1: page objects (7.7.3.3), object streams, in which they are compressed (7.5.7), and the number of
+# pages, with which a file begins that is made to be shown page by page (annex F)
+_PDF_PAGE = re.compile(rb"/Type\s{0,2}/Page(?![A-Za-z])")
+_PDF_PAGES = re.compile(rb"/Linearized\b[^>]{0,500}/N\s{1,2}(\d{1,5})\b")
+_PDF_PIECE = 2**20  # characters that are decoded at a time, so that other threads have their turn
+_MOST_PAGES = 1_000  # of a PDF that a provider takes
 
 
 def other_part_tokens(part: Mapping[str, object]) -> int:
-    """Estimate the tokens of a content part that is neither text nor image from its bytes: at least one.
+    """Estimate the tokens of a content part that is neither text nor image: at least one.
 
-    The learned ratio corrects the estimate. A file named by its id counts 5,000; an unknown kind of part
-    counts as its text, or as a file where that is less.
+    The learned ratio corrects the estimate. Audio counts by its length, a PDF by its pages, and a file whose
+    pages cannot be counted by its bytes. A file named by its id counts 5,000; an unknown kind of part counts
+    as its text, or as a file where that is less.
     """
     match part:
         case {"type": "input_audio", "input_audio": {"data": str(data), "format": "wav" | "pcm16"}}:
@@ -196,7 +204,7 @@ def other_part_tokens(part: Mapping[str, object]) -> int:
         case {"type": "input_audio", "input_audio": {"data": str(data)}}:
             return _audio_tokens(data, _AUDIO_BYTES)
         case {"type": "file", "file": {"file_data": str(data)}}:
-            return _file_tokens(_bytes(data))
+            return _pdf_pages(data) * _PAGE_TOKENS or _file_tokens(_bytes(data))
         case {"type": "file"}:
             return _FILE_UNSEEN
         case _:
@@ -230,6 +238,26 @@ def _mp3_rate(data: str, head: bytes) -> int:
     if not is_layer_3 or b"Xing" in frame:  # which marks a bit rate that varies
         return 0
     return _MP3_KBITS[frame[1] & 0x18 == 0x18][frame[2] >> 4] * 1000 // 8
+
+
+def _pdf_pages(data: str) -> int:
+    """Number of pages that a PDF in base64 shows without being unpacked; 0 where it shows none."""
+    pages = 0
+    begin = data.find(",", 0, 256) + 1
+    try:
+        head = _decoded(data, begin, 1024)
+        if not head.startswith(b"%PDF-"):
+            return 0
+        if stated := _PDF_PAGES.search(head):
+            return min(int(stated[1]), _MOST_PAGES)
+        for start in range(begin, len(data), _PDF_PIECE):
+            piece = a2b_base64(data[start : start + _PDF_PIECE])
+            if b"/ObjStm" in piece:
+                return 0
+            pages += sum(1 for _ in _PDF_PAGE.finditer(piece))
+    except ValueError:  # not base64
+        return 0
+    return min(pages, _MOST_PAGES)
 
 
 def _file_tokens(size: int) -> int:
