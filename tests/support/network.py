@@ -14,6 +14,9 @@ from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+_PACKET = 2048
+"""Bytes that go through a slow line at once."""
+
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -32,6 +35,10 @@ class Shim:
     """Seconds by which replies are delayed."""
     drip: float | None = None
     """Seconds between the single bytes of a reply."""
+    rate: float | None = None
+    """Bytes of replies that the line takes in a second; all connections share it."""
+    stall: int | None = None
+    """Number of bytes of a reply after which nothing more comes on its connection, which stays open."""
     lose_replies: bool = False
     """Whether the connection ends where a reply would begin."""
     lose_from: int | None = None
@@ -50,6 +57,7 @@ class Shim:
     stray: bytes = b""
     """Bytes that are inserted after a reply: an unrequested answer."""
 
+    _line: asyncio.Lock = field(default_factory=asyncio.Lock)
     _clients: dict[asyncio.Task[None], asyncio.StreamWriter] = field(
         default_factory=dict["asyncio.Task[None]", asyncio.StreamWriter]
     )
@@ -126,7 +134,10 @@ class Shim:
                 continue
             await asyncio.sleep(due - asyncio.get_running_loop().time())
             whole = self.garbage + reply + self.stray
-            await self._reply(whole if self.cut is None else whole[: self.cut], writer)
+            most = self.cut if self.stall is None else self.stall
+            await self._reply(whole if most is None else whole[:most], writer)
+            if self.stall is not None and len(whole) > self.stall:
+                await asyncio.Event().wait()
             if self.cut is not None:
                 return
             if self.half_close:
@@ -134,6 +145,14 @@ class Shim:
                 is_closed = True
 
     async def _reply(self, reply: bytes, writer: asyncio.StreamWriter) -> None:
+        if self.rate is not None:
+            for at in range(0, len(reply), _PACKET):
+                async with self._line:
+                    packet = reply[at : at + _PACKET]
+                    await asyncio.sleep(len(packet) / self.rate)
+                    writer.write(packet)
+                    await writer.drain()
+            return
         if self.drip is None:
             writer.write(reply)
             await writer.drain()

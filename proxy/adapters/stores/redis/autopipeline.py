@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from typing import Any, Final, NamedTuple, cast
 
 import hiredis
@@ -24,6 +25,8 @@ from redis.asyncio import ConnectionPool
 from redis.exceptions import ConnectionError as ConnectionFailed
 from redis.exceptions import InvalidResponse, ResponseError
 
+from proxy.adapters.stores.redis.breaker import Breaker
+from proxy.adapters.stores.redis.deadline import Deadline
 from proxy.adapters.stores.redis.pool import Timeouts
 
 LARGE: Final = 64 * 1024
@@ -31,6 +34,9 @@ LARGE: Final = 64 * 1024
 
 _MOST: Final = 128
 """The most commands in a group; limited because the first answer is delivered with the last."""
+
+_UNLIMITED: Final = nullcontext()
+"""No timeout: a connection limits the time that it is made in, and a timeout for each group is expensive."""
 
 packed: Callable[[tuple[str | bytes | float, ...]], bytes] = cast("Any", hiredis).pack_command
 """Packs a command into bytes of the Redis protocol."""
@@ -52,16 +58,15 @@ class _Command(NamedTuple):
 class AutoPipeline:
     """Sends the commands of all callers to the server of a pool, over one connection."""
 
-    def __init__(self, pool: ConnectionPool, timeouts: Timeouts, linger: float) -> None:
+    def __init__(self, pool: ConnectionPool, timeouts: Timeouts, breaker: Breaker, linger: float) -> None:
         """`linger`: seconds for which a command that may linger waits for others."""
         self._timeouts = timeouts
+        self._breaker = breaker
         self._linger = linger
         self._timer: asyncio.TimerHandle | None = None
         """Set while every waiting command may linger; starts the next trip when it fires."""
         self._pool = pool
-        options: dict[str, Any] = dict(self._pool.connection_kwargs)
-        options["socket_timeout"] = None  # the timeout is for a whole group, not for each answer
-        self._connection: Any = self._pool.connection_class(**options)
+        self._connection: Any = self._pool.connection_class(**self._pool.connection_kwargs)
         self._waiting: deque[_Command] = deque()
         self._sending: asyncio.Task[None] | None = None
         self._trips = 0
@@ -99,7 +104,8 @@ class AutoPipeline:
         await self._connection.disconnect()
 
     async def _send(self) -> None:
-        """Make round trips as long as commands wait that may not linger."""
+        """Make round trips as long as commands wait that may not linger. A trial soon gives up connecting."""
+        trip = self._timeouts.trip
         while self._timer is None and self._waiting:
             group = [self._waiting.popleft() for _ in range(min(len(self._waiting), _MOST))]
             group = [each for each in group if not each.answer.done()]  # drop those of cancelled callers
@@ -107,10 +113,12 @@ class AutoPipeline:
                 continue
             is_connected = False
             try:
-                await self._pool.ensure_connection(self._connection)
+                most = self._timeouts.of_call(1, is_trial=True) if self._breaker.is_open else None
+                async with asyncio.timeout(most) if most else _UNLIMITED:
+                    await self._pool.ensure_connection(self._connection)
                 is_connected = True
                 try:
-                    async with asyncio.timeout(self._timeouts.trip.seconds):
+                    with Deadline(trip.seconds, trip.seconds) as self._connection.deadline:
                         await self._exchange(group)
                 except Exception:
                     await self._connection.disconnect(nowait=True)

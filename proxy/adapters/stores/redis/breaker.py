@@ -1,8 +1,8 @@
 """Failures of a server: what they are called, and a circuit breaker for each server.
 
 A server that failed is not called for a while, so that its failure costs requests time only once (law 7), and
-it is logged once. One that answers, even with an error (full, read-only, a key of another type), is
-reachable: the next call goes to it at once.
+it is logged once. One that answers, even with an error (full, read-only, a key of another type) or too slowly
+for the length of its reply, is reachable: the next call goes to it at once.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Final
 from redis.exceptions import RedisClusterException, RedisError, ResponseError
 
 from proxy.adapters.faults import Fault, fault_of
+from proxy.adapters.stores.redis.deadline import Slow
 from proxy.errors import StoreUnavailable
 from proxy.ports import Clock, UnreadableRecord
 from proxy.telemetry import log_warning
@@ -26,7 +27,7 @@ FOREIGN: Final = (
 """What redis-py raises for a failure of the server or of the connection to it."""
 
 _AGAIN: Final = 3_600.0
-"""Seconds after which the same kind of refusal is logged again."""
+"""Seconds after which the same kind of refusal, or that the store is slow, is logged again."""
 
 
 class Breaker:
@@ -44,8 +45,8 @@ class Breaker:
         self._next_trial: float | None = None
         self._kind = ""
         """The kind of the failure that was logged last; empty while the store works."""
-        self._refused: dict[str, float] = {}
-        """When each kind of refusal was logged last."""
+        self._logged: dict[str, float] = {}
+        """When each kind of refusal was logged last, and that the store is slow."""
 
     @property
     def is_open(self) -> bool:
@@ -73,17 +74,23 @@ class Breaker:
         fault = _fault(failure)
         if isinstance(failure, ResponseError):
             self.succeeded()
-            now = self._clock.monotonic()
-            if now - self._refused.get(fault.kind, -_AGAIN) >= _AGAIN:
-                self._refused[fault.kind] = now
-                log_warning("the store refuses", why=fault.kind, detail=fault.detail)
+            self._log("the store refuses", fault)
             is_alone = _WRONG_TYPE in str(failure)  # no other record has anything to do with that key
             return (UnreadableRecord if is_alone else StoreUnavailable)(f"The store refuses: {fault.kind}.")
+        if isinstance(failure, Slow):
+            self._log("the store is slow", fault)
+            return StoreUnavailable(_unusable(fault.kind))
         if fault.kind != self._kind:
             self._kind = fault.kind
             log_warning("the store cannot be used", why=fault.kind, detail=f"{self.name}: {fault.detail}")
         self._open()
         return StoreUnavailable(_unusable(fault.kind))
+
+    def _log(self, event: str, fault: Fault) -> None:
+        now = self._clock.monotonic()
+        if now - self._logged.get(fault.kind, -_AGAIN) >= _AGAIN:
+            self._logged[fault.kind] = now
+            log_warning(event, why=fault.kind, detail=fault.detail)
 
     def _open(self) -> None:
         self._next_trial = self._clock.monotonic() + self._rest

@@ -30,6 +30,7 @@ from redis.exceptions import (
 )
 
 from proxy.adapters.stores.redis.breaker import FOREIGN, Breaker, Rejected
+from proxy.adapters.stores.redis.deadline import Deadline
 from proxy.adapters.stores.redis.pool import Timeouts
 from proxy.errors import StoreUnavailable
 
@@ -76,9 +77,10 @@ class Server:
         ResponseError if the whole transaction is refused.
         """
         is_trial = self._breaker.admit()
+        most = self._timeouts.of_call(trips, is_trial=is_trial)
         try:
-            async with asyncio.timeout(self._timeouts.of_call(trips, is_trial=is_trial)):
-                answers = await self._answers(commands, transaction=transaction)
+            with Deadline(most, self._timeouts.trip.seconds) as deadline:
+                answers = await self._answers(commands, deadline, transaction=transaction)
         except ResponseError:
             self._breaker.succeeded()
             raise
@@ -87,15 +89,16 @@ class Server:
         self._breaker.succeeded()
         return answers
 
-    async def _answers(self, commands: Sequence[Command], *, transaction: bool) -> list[Any]:
-        if len(commands) == 1:
-            try:
-                return [await self._client.execute_command(*commands[0])]
-            except ResponseError as refusal:
-                return [refusal]
-        async with self._client.pipeline(transaction=transaction) as pipe:
+    async def _answers(
+        self, commands: Sequence[Command], deadline: Deadline, *, transaction: bool
+    ) -> list[Any]:
+        async with self._client.pipeline(transaction=transaction and len(commands) > 1) as pipe:
             for words in commands:
                 pipe.execute_command(*words)
+            # While all connections are in use, their calls tell whether the server answers.
+            deadline.is_answering = not self.pool.can_get_connection()
+            pipe.connection = await cast("Any", self.pool).get_connection()
+            pipe.connection.deadline = deadline
             return await pipe.execute(raise_on_error=False)
 
     async def aclose(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from time import perf_counter
 from typing import Any, Final, NamedTuple
 
@@ -24,9 +24,6 @@ from proxy.errors import StoreUnavailable
 
 CLUSTER: Final = "+cluster://"
 """Part of the URL of a cluster."""
-
-_UNLIMITED: Final = nullcontext()
-"""No timeout by the caller: the pipeline limits its round trips, and a timeout for each call is expensive."""
 
 
 class Use(NamedTuple):
@@ -80,7 +77,7 @@ class Connection:
         pool, is_cluster = connection_pool(url.replace(CLUSTER, "://", 1), self._timeouts), CLUSTER in url
         self._server = (Cluster if is_cluster else Server)(pool, self._timeouts, breaker)
         linger = min(linger, timeout / 2)
-        self._pipeline = None if is_cluster else AutoPipeline(pool, self._timeouts, linger)
+        self._pipeline = None if is_cluster else AutoPipeline(pool, self._timeouts, breaker, linger)
         self._loaded: set[str] = set()
         """Digests of the scripts that the server is known to have."""
         self._timeout = timeout
@@ -171,13 +168,12 @@ class Connection:
         return answer
 
     async def _join(self, pipeline: AutoPipeline, command: bytes, whole: Command, *, may_linger: bool) -> Any:
-        is_trial = self._breaker.admit()
+        self._breaker.admit()
         try:
-            async with asyncio.timeout(self._timeouts.of_call(1, is_trial=True)) if is_trial else _UNLIMITED:
-                try:
-                    answer = await pipeline.ask(command, may_linger=may_linger)
-                except NoScriptError:
-                    answer = await pipeline.ask(packed(whole), may_linger=False)
+            try:
+                answer = await pipeline.ask(command, may_linger=may_linger)
+            except NoScriptError:
+                answer = await pipeline.ask(packed(whole), may_linger=False)
         except FOREIGN as failure:
             raise self.failed(failure) from failure
         self._breaker.succeeded()

@@ -1,6 +1,7 @@
 """Connections that measure their round trips and derive their timeouts from them, and their pool.
 
-The timeout of a round trip follows from earlier ones, as in TCP itself (RFC 6298). Connecting takes several
+The timeout of a round trip follows from earlier ones, as in TCP itself (RFC 6298). It ends with the first
+bytes of its reply, since how long the rest takes depends on its length. Connecting takes several
 round trips (TCP, TLS, a password, a database); it is therefore completed even if its caller has stopped
 waiting: the next caller finds the connection ready, and the measured times.
 
@@ -30,13 +31,16 @@ from redis.asyncio import BlockingConnectionPool
 from redis.asyncio.connection import (
     AbstractConnection,
     Connection,
+    DefaultParser,
     SSLConnection,
     UnixDomainSocketConnection,
 )
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as ConnectionFailed
 from redis.exceptions import ReadOnlyError, RedisError, ResponseError
 
+from proxy.adapters.stores.redis.deadline import Deadline
 from proxy.config import DATABASE_PATH, ONE_WORD
 from proxy.errors import SettingsError
 
@@ -106,14 +110,30 @@ class Timeouts:
         return connect + trips * self.trip.seconds
 
 
+class _Parser(cast("Any", DefaultParser)):
+    """Reports each piece of a reply as it arrives."""
+
+    def on_connect(self, connection: _Measuring) -> None:
+        super().on_connect(connection)  # pyright: ignore[reportUnknownMemberType]
+        self._arrived = connection.arrived
+
+    async def read_from_socket(self) -> bool:
+        piece: bytes = await self._stream.read(self._read_size)
+        if not piece:
+            raise ConnectionFailed("Connection closed by server.")
+        self._arrived(len(piece))
+        self._reader.feed(piece)
+        return True
+
+
 class _Measuring(AbstractConnection):
     """The common behaviour of all kinds of connections."""
 
     def __init__(self, *, timeouts: Timeouts, **options: Any) -> None:
-        super().__init__(**options)  # pyright: ignore[reportUnknownMemberType]
+        super().__init__(parser_class=_Parser, **options)  # pyright: ignore[reportUnknownMemberType]
+        self.deadline: Deadline | None = None
+        """The deadline of the call that uses the connection; set by the user of a connection that is made."""
         self._timeouts = timeouts
-        self._is_timed = self.socket_timeout is not None
-        """Whether each answer has a timeout; otherwise the user of the connection sets one."""
         self._connecting: asyncio.Task[None] | None = None
         self._made = 0.0
         self._sent = 0.0
@@ -134,11 +154,11 @@ class _Measuring(AbstractConnection):
             if not connecting.done():
                 raise self._timeouts.failure or TimeoutError("No connection was made in time.")
             connecting.result()
-        self.socket_timeout = self._timeouts.trip.seconds if self._is_timed else None
+        self.socket_timeout = None
 
     async def _make(self) -> None:
         began = self._made = monotonic()
-        self.socket_timeout = max(_FARTHEST, self._timeouts.trip.least)
+        self.socket_timeout, self.deadline = max(_FARTHEST, self._timeouts.trip.least), None
         try:
             await super().connect()
             await self.send_command("PING", check_health=False)
@@ -161,22 +181,29 @@ class _Measuring(AbstractConnection):
         await super().disconnect(*args, **options)
 
     async def send_packed_command(self, *args: Any, **options: Any) -> None:
+        if self.deadline is not None:
+            self.deadline.sending()
         await super().send_packed_command(*args, **options)
         self._sent = monotonic()
+        if self.deadline is not None:
+            self.deadline.sending()
+
+    def arrived(self, size: int) -> None:
+        """Note that a piece of a reply has arrived; the first one after a send ends a round trip."""
+        if self._sent:
+            self._timeouts.trip.measured(monotonic() - self._sent)
+            self._sent = 0.0
+        if self.deadline is not None:
+            self.deadline.received(size)
 
     async def read_response(self, *args: Any, **options: Any) -> Any:
-        """Read the next answer; the first one after a send ends a round trip, which is measured."""
         try:
-            answer = cast("Any", await super().read_response(*args, **options))
+            return cast("Any", await super().read_response(*args, **options))
         except ReadOnlyError:
             now = monotonic()
             if now - self._timeouts.outdated >= _DEMOTED:
                 self._timeouts.outdated = now
             raise
-        if self._sent:
-            self._timeouts.trip.measured(monotonic() - self._sent)
-            self._sent = 0.0
-        return answer
 
 
 class _Plain(_Measuring, Connection):
@@ -238,7 +265,7 @@ def connection_pool(url: str, timeouts: Timeouts) -> BlockingConnectionPool:
         raise SettingsError(f"The store's URL is not valid: {wrong}")
     options: dict[str, Any] = {
         "timeout": None,  # the timeout of a call includes waiting for a free connection
-        "socket_timeout": timeouts.trip.seconds,
+        "socket_timeout": None,  # a deadline is that of a call, not of each reply
         "socket_connect_timeout": PATIENCE,
         "max_connections": CONNECTIONS,
         "retry": Retry(NoBackoff(), 0),

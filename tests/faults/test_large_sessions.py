@@ -1,0 +1,240 @@
+"""A session may be as long as it likes, and the line slow: it is read, and no other session pays for it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from proxy.adapters.stores.redis import RedisStore, pool
+from proxy.core.conversation.records import Turn
+from proxy.errors import StoreUnavailable
+from tests.support.append_client import Appender, contents
+from tests.support.clients import proxying, user
+from tests.support.network import Shim, relaying, relaying_to_port
+from tests.support.servers import PATIENCE
+from tests.support.stores import (
+    DAY,
+    KEY,
+    OTHER,
+    HandClock,
+    Server,
+    found,
+    free_port,
+    is_left_alone,
+    serving,
+    turn,
+    valkey_command,
+    wait_until,
+)
+from tests.support.upstreams import Model
+
+SLOW = 400_000
+"""Bytes a second."""
+LARGE = 1_000_000
+"""Bytes that take several times as long as a round trip may, on a line as slow as that."""
+
+
+HASTE = 0.5
+"""Seconds after which a store gives up: its default."""
+
+
+def long_turn(messages: int, known: int = 0, size: int = LARGE) -> Turn:
+    """A turn of so many messages, of `size` bytes together."""
+    names = [f"u{number}" + "x" * (size // messages) for number in range(messages)]
+    return turn(*[f"k{number}" for number in range(known)], *names, "a", known=known)
+
+
+@pytest.fixture
+async def afar(shim: Shim, clock: HandClock, store: RedisStore) -> AsyncIterator[RedisStore]:
+    """A store behind the shim that soon gives up, with a short session and connections that were measured."""
+    await store.record(OTHER, turn("u1", "a1"), DAY)
+    async with aclosing(RedisStore(shim.url, clock, timeout=HASTE, rest=1.0)) as opened:
+        assert await opened.knows_secret()
+        yield opened
+
+
+Reading = Callable[[RedisStore], Coroutine[object, object, int]]
+
+
+async def history(store: RedisStore) -> int:
+    return len((await store.history(KEY)).nodes)
+
+
+async def transcript(store: RedisStore) -> int:
+    return len(await store.nodes(KEY))
+
+
+every_reading = pytest.mark.parametrize("reading", [history, transcript])
+every_length = pytest.mark.parametrize("messages", [1, 60], ids=["one message", "many messages"])
+
+
+async def others(store: RedisStore, until: asyncio.Task[int]) -> int:
+    """How often another session was read until the task was done; each time it is there."""
+    times = 0
+    while not until.done():
+        assert len(await store.nodes(OTHER)) == 2
+        assert not is_left_alone(store)
+        times += 1
+    return times
+
+
+@every_length
+@every_reading
+async def test_a_large_session_is_read_over_a_slow_line_while_others_are_served(
+    shim: Shim, afar: RedisStore, store: RedisStore, reading: Reading, messages: int
+) -> None:
+    await store.record(KEY, long_turn(messages), DAY)
+    shim.rate = SLOW
+    read = asyncio.create_task(reading(afar))
+    assert await others(afar, until=read)
+    assert await read == messages + 1
+
+
+async def test_what_is_new_in_a_session_may_be_large_too(
+    shim: Shim, afar: RedisStore, store: RedisStore
+) -> None:
+    await store.record(KEY, turn("k0", "k1"), DAY)
+    known = await afar.history(KEY)
+    await store.record(KEY, long_turn(messages=1, known=2), DAY)
+    shim.rate = SLOW
+    news = await afar.history(KEY, known.mark)
+    assert news.is_news
+    assert len(news.nodes) == 2
+    assert not is_left_alone(afar)
+
+
+async def test_a_large_session_that_tries_a_store_again_is_read(
+    shim: Shim, afar: RedisStore, store: RedisStore, clock: HandClock
+) -> None:
+    await store.record(KEY, turn("k0", "k1"), DAY)
+    known = await afar.history(KEY)
+    await store.record(KEY, long_turn(messages=1, known=2), DAY)
+    shim.part()
+    shim.refuses = True
+    for mark in (None, known.mark):  # by each of the two ways to the server
+        with pytest.raises(StoreUnavailable):
+            await afar.history(KEY, mark)
+        clock.time += 1.0
+    shim.refuses, shim.rate = False, SLOW
+    assert (await afar.history(KEY, known.mark)).is_news
+    assert not is_left_alone(afar)
+
+
+async def test_to_wait_while_large_sessions_use_all_connections_is_no_failure_of_the_store(
+    shim: Shim, store: RedisStore, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "CONNECTIONS", 2)
+    await store.record(KEY, long_turn(messages=1), DAY)
+    async with aclosing(RedisStore(shim.url, clock, timeout=HASTE, rest=1.0)) as afar:
+        assert await afar.knows_secret()
+        shim.rate = SLOW
+        reads = [asyncio.create_task(transcript(afar)) for _ in range(2)]
+        await asyncio.sleep(HASTE / 10)
+        with pytest.raises(StoreUnavailable):
+            await transcript(afar)
+        assert not is_left_alone(afar)
+        assert await asyncio.gather(*reads) == [2, 2]
+
+
+async def silent(store: RedisStore) -> None:
+    """Read from a store that does not answer: it is waited for once, and no longer than a trip may take."""
+    with pytest.raises(StoreUnavailable):
+        await asyncio.wait_for(store.nodes(OTHER), HASTE + PATIENCE)
+    assert is_left_alone(store)
+
+
+async def test_how_long_the_store_is_waited_for_does_not_grow_with_what_was_read(
+    shim: Shim, afar: RedisStore, store: RedisStore
+) -> None:
+    await store.record(KEY, long_turn(messages=1), DAY)
+    shim.rate = SLOW
+    for reading in (history, transcript):
+        await reading(afar)
+    assert afar._connection._timeouts.trip.seconds < 2 * HASTE  # pyright: ignore[reportPrivateUsage]
+    shim.swallow = True
+    await silent(afar)
+
+
+async def test_a_store_that_stops_in_the_middle_of_a_reply_is_given_up_and_serves_others(
+    shim: Shim, afar: RedisStore, store: RedisStore, clock: HandClock
+) -> None:
+    await store.record(KEY, long_turn(messages=1), DAY)
+    shim.stall = 10_000
+    with pytest.raises(StoreUnavailable, match="timed out"):
+        await asyncio.wait_for(afar.nodes(KEY), HASTE + PATIENCE)
+    assert not is_left_alone(afar)
+    assert len(await afar.nodes(OTHER)) == 2
+    shim.stall = 0
+    await silent(afar)
+    shim.stall = None
+    clock.time += 1.0
+    assert len(await afar.nodes(KEY)) == 2
+
+
+async def test_what_came_while_this_process_was_busy_has_come_in_time(
+    valkey: Server, hasty: RedisStore
+) -> None:
+    """As when it decodes another session."""
+    await hasty.record(OTHER, turn("u1", "a1"), DAY)
+    await hasty.nodes(OTHER)
+    assert valkey.process is not None
+    for call in (hasty.nodes(OTHER), found(hasty, "u1", "a1", sid=OTHER.sid)):
+        os.kill(valkey.process.pid, signal.SIGSTOP)
+        asked = asyncio.create_task(call)
+        await asyncio.sleep(HASTE / 10)
+        os.kill(valkey.process.pid, signal.SIGCONT)
+        time.sleep(3 * HASTE)  # noqa: ASYNC251 - the loop is blocked
+        assert await asked
+
+
+async def test_a_large_session_of_a_cluster_is_read_over_a_slow_line(clock: HandClock) -> None:
+    port, bus = str(free_port()), str(free_port())
+    own = ["--bind", "127.0.0.1", "--cluster-enabled", "yes", "--cluster-port", bus, "--port", port]
+    with serving(valkey_command(), *own) as server:
+        server.run("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+        wait_until(lambda: b"cluster_state:ok" in server.run("CLUSTER", "INFO"))
+        async with relaying_to_port(int(port)) as between:
+            url = between.url.replace("http", "redis+cluster")
+            server.run("CONFIG", "SET", "cluster-announce-port", url.rpartition(":")[2])
+            async with aclosing(RedisStore(url, clock, timeout=PATIENCE, rest=1.0)) as patient:
+                await patient.record(KEY, long_turn(messages=1), DAY)
+                await patient.record(OTHER, turn("u1", "a1"), DAY)
+            async with aclosing(RedisStore(url, clock, timeout=HASTE, rest=1.0)) as store:
+                assert await store.knows_secret()
+                between.rate = SLOW
+                for reading in (history, transcript):
+                    read = asyncio.create_task(reading(store))
+                    assert await others(store, until=read)
+                    assert await read == 2
+
+
+async def test_clients_that_append_to_a_large_session_are_answered_and_so_are_all_others(
+    model: Model, durable: Server
+) -> None:
+    text = "Tell me all of it, please. " * (LARGE // 27)
+    async with relaying(durable.socket) as shim:
+        settings: dict[str, Any] = {"policy": "off", "store": shim.url, "secret": "s" * 32}
+        async with proxying(model.url, **settings) as url:
+            for session, said in (("large", text), ("small", "first")):
+                appender = Appender(url, session)
+                async with appender.client:
+                    assert (await appender.say(user(said))).status_code == 200
+        shim.rate = 2 * SLOW
+        async with proxying(
+            model.url, **settings, store_timeout=HASTE
+        ) as url:  # one that has read nothing yet
+            large, small = Appender(url, "large"), Appender(url, "small")
+            large.client.timeout = None
+            async with large.client, small.client:
+                asked = asyncio.create_task(large.ask("second"))
+                while not asked.done():
+                    assert (await small.ask("and now?")).status_code == 200
+                assert (await asked).status_code == 200
+        assert [text, "second"] in [contents(view)[::2] for view in model.views()]
