@@ -5,7 +5,7 @@ import logging
 import multiprocessing
 import time
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import cast
 
@@ -100,6 +100,8 @@ _CUT_OFF = 1.0
 """Seconds for requests that are cut off at the end to save what there is to keep of them."""
 _LEARNED = 4
 """One fourth of the cache memory is for what is stored nowhere else."""
+_AGAIN, _DAY = 30.0, 86_400.0
+"""Seconds until a store that did not answer is asked for its secret again, and one that did."""
 _LINGER = 0.01
 """Seconds for which turns wait to be stored together, where no other process reads them."""
 
@@ -329,9 +331,12 @@ async def _serving(
 ) -> AsyncGenerator[None]:
     """Load slow parts before the first request; end all in order after the last."""
     loading = (outside.counter.ready(), asyncio.to_thread(prices.load))
-    await asyncio.gather(*loading, _check_secret(outside.store))
-    watching = asyncio.create_task(outside.policies.watch())
-    daily = asyncio.create_task(inside.memory_scheduler.daily.every_day())
+    knows, *_ = await asyncio.gather(_knows_secret(outside.store, is_first=True), *loading)
+    watching = (
+        asyncio.create_task(outside.policies.watch()),
+        asyncio.create_task(inside.memory_scheduler.daily.every_day()),
+        asyncio.create_task(watch_secret(outside.store, knows=knows)),
+    )
     on_ready()
     try:
         with drain.serving():
@@ -340,8 +345,8 @@ async def _serving(
         if not drain.is_over:
             raise
         return  # whoever presses Ctrl-C twice waits for nothing more, and reads of no failure
-    watching.cancel()
-    daily.cancel()
+    for each in watching:
+        each.cancel()
     await drain.emptied(_CUT_OFF)
     await inside.summaries.aclose()
     inside.turn_queue.close()
@@ -356,11 +361,28 @@ async def _serving(
         await outside.tracer.aclose()
 
 
-async def _check_secret(store: SessionStore) -> None:
-    """Warn the operator of a secret with which nothing in the store will be found."""
-    with suppress(StoreUnavailable):  # requests will report it
-        if not await store.knows_secret():
-            log_warning("the store was written with another UNABRIDGED_SECRET: no session of it is found")
+async def _knows_secret(store: SessionStore, *, is_first: bool) -> bool | None:
+    """Warn the operator of a secret with which nothing in the store will be found; None: no answer."""
+    try:
+        knows = await store.knows_secret(is_first=is_first)
+    except StoreUnavailable:  # requests will report it
+        return None
+    if not knows:
+        log_warning("the store was written with another UNABRIDGED_SECRET: no session of it is found")
+    return knows
+
+
+async def watch_secret(
+    store: SessionStore, *, knows: bool | None, again: float = _AGAIN, day: float = _DAY
+) -> None:
+    """Have the store remember our secret as long as the server runs, until cancelled.
+
+    ``knows`` is what the check at the start has found: None where the store did not answer, which is then
+    asked every ``again`` seconds, else after each ``day``. A store of another secret is left alone.
+    """
+    while knows is not False:
+        await asyncio.sleep(again if knows is None else day)
+        knows = await _knows_secret(store, is_first=False)
 
 
 def _admin_routes(settings: Settings, outside: Outside, inside: Inside, drain: Drain) -> list[BaseRoute]:

@@ -374,10 +374,11 @@ class SessionStore(TurnStore, QueueStore, SummaryStore, SessionAdmin, Protocol):
     reached in time, refuses, or returns something that cannot be read.
     """
 
-    async def knows_secret(self) -> bool:
-        """Return whether the store was written with one of our secrets; called once, at the start.
+    async def knows_secret(self, *, is_first: bool = True) -> bool:
+        """Return whether the store was written with one of our secrets; the first call is made at the start.
 
-        False means that none of its sessions will be found. Returns True if this cannot be determined.
+        False means that none of its sessions will be found. Returns True if this cannot be determined. The
+        store remembers the secret for thirty days, so that a server calls it every day.
         """
         ...
 

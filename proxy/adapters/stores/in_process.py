@@ -296,7 +296,7 @@ class InProcessStore:
     async def lanes(self, key: SessionKey) -> tuple[str, ...]:
         return tuple(sorted(self._read(key).epochs))
 
-    async def knows_secret(self) -> bool:
+    async def knows_secret(self, *, is_first: bool = True) -> bool:
         """Return True: no other process has written here."""
         return True
 

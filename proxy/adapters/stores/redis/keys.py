@@ -43,7 +43,7 @@ that a script can use them together. Law 6 depends on the tag, which is derived 
 | `u1:probe` | string | written for a second by each ping and by the doctor: may this store be written? |
 | `u1:{bills}:<hour>` | hash | name of an amount and a model → its sum in that hour (numbered since 1970) |
 | `u1:{proof}:<hour>` | hash | name of a count, a policy and (after a NUL) a model → its sum: what cuts did |
-| `u1:secrets` | set | ids of the secrets that servers started with, to detect a start with another one |
+| `u1:secrets` | set | ids of the secrets that servers run with, to detect a start with another one |
 
 Lifetimes: all keys of a session end together. A turn renews them; what is written otherwise gets what is left
 to the session, or before its first turn a day at most (:func:`unrecorded`). The exceptions are `line`,
@@ -52,7 +52,7 @@ are renewed for the session's ttl and a little more (:func:`lives`), so that a t
 than the ttl is left, or if a part may be new. `tips`, `first`, `suffix` and `u1:sessions` live as long as the
 longest ttl that was written. `tips` drops sessions that have gone a few at a time, while it grows;
 `u1:sessions` holds the newest :data:`LISTED`, and drops sessions that have gone when it is read. `u1:secrets`
-lives :data:`REMEMBERED` after the last start.
+lives :data:`REMEMBERED` after the last start or the last day on which a server ran.
 
 Memories live until they are forgotten: their keys have no ttl, except `claims`, and those of a thread's own
 scope, which are renewed with each turn. Their limits are in :mod:`proxy.ports.memory_store`; the index

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import lru_cache
 from typing import Any, Final
 
@@ -343,13 +344,14 @@ class RedisStore:
         lanes: set[bytes] = await self._connection.ask("inspect", "SMEMBERS", keys.session(key) + keys.LANES)
         return tuple(sorted(lane.decode(errors="replace") for lane in lanes))
 
-    async def knows_secret(self) -> bool:
-        """Return whether the store was written with one of our secrets; if so, store the newest one's id.
+    async def knows_secret(self, *, is_first: bool = True) -> bool:
+        """Return whether the store was written with one of our secrets; if so, keep the newest one's id.
 
-        It is the first call, made at the start: it waits longer than others, to measure a server far away.
+        The first call of all, made at the start, waits longer than others, to measure a server far away.
         """
-        with self._connection.patience():
-            await self.ping()
+        with self._connection.patience() if is_first else nullcontext():
+            if is_first:
+                await self.ping()
             if self._keyring is None:
                 return True
             began: set[bytes] = await self._connection.ask("ping", "SMEMBERS", keys.SECRETS)
