@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 
 import pytest
 
@@ -83,8 +84,7 @@ async def test_a_store_of_another_secret_is_warned_of_once_and_left_alone(
 
 
 async def test_a_server_asks_as_long_as_it_runs(durable: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("again", "day"):
-        monkeypatch.setitem(watch_secret.__kwdefaults__, name, SOON)
+    monkeypatch.setattr("proxy.app.watch_secret", partial(watch_secret, again=SOON, day=SOON))
     durable.kill()
     async with proxying("http://127.0.0.1:1", store=durable.url):
         durable.start()
