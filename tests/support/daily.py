@@ -10,6 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from proxy.adapters.stores.in_process import InProcessStore
+from proxy.adapters.stores.redis import RedisStore
 from proxy.adapters.upstream import HttptoolsUpstream
 from proxy.cache import Lru, Memory
 from proxy.core.dialects.registry import DIALECTS
@@ -46,9 +47,10 @@ class Place:
     rules: Rules = field(default_factory=lambda: Rules(enabled=True))
     clock: HandClock = field(default_factory=lambda: HandClock(NOW))
     credentials: Sequence[tuple[bytes, bytes]] = ()
+    kept_in: InProcessStore | RedisStore | None = None
 
     def __post_init__(self) -> None:
-        self.store = InProcessStore(self.clock)
+        self.store = self.kept_in or InProcessStore(self.clock)
         self.memories, self.upstream = self.store.memories, HttptoolsUpstream(self.model.url)
         self.background = Background()
 

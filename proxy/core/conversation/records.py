@@ -91,6 +91,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Chain hash of the last message that the client appended in that turn; empty where none was appended."""
     newest_key: str = ""
     """Digest of that turn's Idempotency-Key."""
+    forked_at: bytes = b""
+    """Chain hash of the last message that was copied from another session; empty where none was."""
     unsaved: bytes = b""
     """Chain hash of an answer that the client was told is not saved; stored beside the record."""
     pins: tuple[bytes, ...] = ()

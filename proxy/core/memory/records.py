@@ -3,6 +3,7 @@
 Times are seconds since 1970, UTC. Scores are between 0 and 1.
 """
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import NamedTuple
@@ -176,6 +177,18 @@ class Texts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     updated: float = 0.0
     read_up_to: float = 0.0
     """Time of the newest message that the texts take into account."""
+    tip: bytes = b""
+    """Of a thread: the :attr:`Thread.tip` up to which the long-term text takes in what was said."""
+    by_time: float | None = None
+    """Of other scopes: what was said up to this time is not merged again, since it was by an earlier release.
+
+    None in the records of that: it went by time, up to :attr:`read_up_to`.
+    """
+
+    @property
+    def since(self) -> float:
+        """The time after which something has to be said to be merged, where records have no tip."""
+        return self.read_up_to if self.by_time is None else self.by_time
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -195,6 +208,9 @@ class About(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The model of the scope's latest conversation, which the daily run asks."""
     runs: int = 0
     """Times that its threads were read since its texts were last written."""
+    unmerged: Mapping[str, tuple[bytes, bytes]] = {}
+    """What its texts have not taken in: by the ids of sessions, the :attr:`Thread.tip` before and after that
+    was read."""
     since: float = 0.0
     """When the scope was created, or something of it was last forgotten on request: a run that began before
     that writes nothing."""
@@ -206,7 +222,10 @@ class Thread(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     updated: float
     """Time of its last turn."""
     tip: bytes = b""
-    """Chain hash of the last message that was read for items."""
+    """Chain hashes, one after the other, of the last messages that were read for items, one of each branch.
+
+    The newest branch comes first; records of earlier releases have that alone.
+    """
     exchanges: int = 0
     """Number of exchanges up to that message."""
     texts: Texts = Texts()

@@ -99,7 +99,7 @@ class _Deletion:
         left = without(copy.texts, self.sayings)
         events = [event_of(each.item, EventKind.DELETE, now, details="forgotten on request") for each in some]
         return Changes(
-            about=_marked(copy, now),  # again, for runs that began meanwhile
+            about=_marked(copy, now, self.sessions),  # again, for runs that began meanwhile
             items=items,
             archive=archive,
             texts=None if left == copy.texts else left,
@@ -316,9 +316,16 @@ def cannot_be_read(count: int) -> str:
     return f" {count} of the memories cannot be read." if count else ""
 
 
-def _marked(copy: CachedScope, now: float) -> About | None:
-    """Return a scope's record about itself, from which runs see that something is forgotten."""
-    return copy.about and replace(copy.about, since=now)
+def _marked(copy: CachedScope, now: float, sessions: Collection[SessionKey] = ()) -> About | None:
+    """Return a scope's record about itself, from which runs see that something is forgotten.
+
+    It tells of these sessions no more.
+    """
+    if copy.about is None:
+        return None
+    unmerged = copy.about.unmerged.items()
+    left = {name: tips for name, tips in unmerged if SessionKey.of_id(name) not in sessions}
+    return replace(copy.about, since=now, unmerged=left)
 
 
 def _unquoted(item: Item) -> Item:

@@ -142,6 +142,7 @@ class Forks:
             newest_from=b"",
             newest_to=b"",
             newest_key="",
+            forked_at=nodes[-1].hash,
             pins=(),
             blocked="",
         )

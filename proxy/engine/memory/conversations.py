@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from proxy.cache import Lru, Memory
 from proxy.core.conversation.extension import Injection
-from proxy.core.conversation.records import Session, way_to
+from proxy.core.conversation.records import Node, Session, way_to
 from proxy.core.dialects.dialect import Dialect
 from proxy.core.memory.utterances import Utterance, utterances_of
 from proxy.core.planning.chain import Chain
@@ -15,27 +15,42 @@ from proxy.ports import SessionKey, SessionStore, UnreadableRecord
 
 _LINE_BYTES = 300
 """Estimated bytes of a line, apart from its text."""
+_HASH = 32
+"""Bytes of a chain hash."""
+_BRANCHES = 8
+"""Most branches of a session of which it is known how far they were read, those that were read last."""
 
 
 class Conversation(NamedTuple):
     """What was said in one session, on the branch of its newest turn."""
 
     session: Session
+    nodes: Mapping[bytes, Node]
+    """Its messages on all branches, by chain hash."""
     hashes: Sequence[bytes]
-    """Chain hashes of its messages."""
+    """Chain hashes of the messages on the branch."""
     lines: Sequence[Utterance]
     exchanges: int
 
-    @property
-    def tip(self) -> bytes:
-        """Chain hash of its last message."""
-        return self.hashes[-1] if self.hashes else b""
+    def tip(self, before: bytes) -> bytes:
+        """Return the tip of all that has been read once this is, where it had been read up to ``before``."""
+        others = [each for each in _hashes_in(before) if each not in self.hashes]
+        return b"".join([*self.hashes[-1:], *others][:_BRANCHES])
 
-    def after(self, tip: bytes) -> Sequence[Utterance]:
-        """Return the lines after the message with this chain hash; all lines if it is not on the branch."""
-        read = self.hashes.index(tip) + 1 if tip in self.hashes else 0
-        new = frozenset(self.hashes[read:])
-        return [line for line in self.lines if line.message in new]
+    def between(self, before: bytes, tip: bytes, since: float = 0.0) -> Sequence[Utterance]:
+        """Return the lines said after ``since`` that lead to ``tip``, and not to ``before``."""
+        new = self._up_to(tip) - self._up_to(before)
+        return [line for line in self.lines if line.at > since and line.message in new]
+
+    def _up_to(self, tip: bytes) -> set[bytes]:
+        found = set[bytes]()
+        for last in _hashes_in(tip):
+            found.update(node.hash for node in way_to(self.nodes, last, found))
+        return found
+
+
+def _hashes_in(tip: bytes) -> list[bytes]:
+    return [tip[start : start + _HASH] for start in range(0, len(tip), _HASH)]
 
 
 class Conversations:
@@ -111,6 +126,6 @@ class Conversations:
             lines = utterances_of(chain, times, policy.retention, people, elsewhere=elsewhere, served=served)
             said_here = {node.hash for node in branch if node.scope in tags}
             lines = [line for line in lines if line.message in said_here]
-            return Conversation(session, chain.hashes, lines, chain.exchanges)
+            return Conversation(session, stored.nodes, chain.hashes, lines, chain.exchanges)
 
         return await asyncio.to_thread(read)

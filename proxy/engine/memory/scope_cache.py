@@ -20,8 +20,9 @@ from proxy.ports import Changes, MemoryStore, Passage, ScopeSnapshot, Unreadable
 
 _RACES = 8
 """Most attempts at a change when others change the same scope."""
-_ITEM_BYTES, _SCOPE_BYTES = 1_300, 4_096
-"""Estimated bytes of an item apart from its words, with its search index; and of a scope without items."""
+_ITEM_BYTES, _SCOPE_BYTES, _UNMERGED_BYTES = 1_300, 4_096, 500
+"""Estimated bytes of an item apart from its words, with its search index; of a scope without items; and of
+what it notes of a session that its texts have not taken in."""
 
 
 class CachedScope(msgspec.Struct, frozen=True, dict=True):  # dict=True for the cached properties
@@ -38,7 +39,8 @@ class CachedScope(msgspec.Struct, frozen=True, dict=True):  # dict=True for the 
     def weight(self) -> int:
         """Estimated bytes of the whole copy."""
         texts = sys.getsizeof(self.texts.long) + sys.getsizeof(self.texts.short)
-        return _SCOPE_BYTES + texts + self.items_weight
+        unmerged = len(self.about.unmerged) if self.about else 0
+        return _SCOPE_BYTES + _UNMERGED_BYTES * unmerged + texts + self.items_weight
 
     @property
     def readable_about(self) -> About | None:

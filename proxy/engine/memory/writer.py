@@ -1,13 +1,14 @@
 """Write the memory of a thread, a channel or a workspace with a model, one worker at a time.
 
 A thread's run reads what was said since the last run, and writes items and the thread's texts. A channel's
-run (a person's likewise) reads the messages of all its threads, a workspace's run the texts of its channels.
+run (a person's likewise) merges what these have read of all its threads, a workspace's run the texts of its
+channels. How far each has come is told by chain hashes, since clocks of workers differ and turns may be late.
 If a call for a text fails, that is logged, the old text stays, and the run goes on. A run writes nothing if
 something of its scope was forgotten meanwhile, of which it may tell; the next run reads the same again.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +29,8 @@ from proxy.engine.memory.reader import digest_of
 from proxy.engine.memory.scope_cache import CachedScope, ScopeCache
 from proxy.ports import NAMED, Changes, Clock, MemoryStore, SessionKey, TokenCounter, UnreadableRecord
 
+Unmerged = Mapping[str, tuple[bytes, bytes]]
+""":attr:`About.unmerged`."""
 LONG, SHORT = True, False
 """Names for the values of :attr:`TextRequest.is_long`."""
 _MOST_PIECES = 8
@@ -36,7 +39,7 @@ _BESIDE, _TELLING = 20, 12
 """Most other sessions, the newest, that a side request is compared with; and the fewest characters of a
 message that it repeats."""
 _MOST_THREADS = 200
-"""Most threads that one run of a channel reads, the newest first."""
+"""Most threads that one run of a channel reads: those that were read last."""
 
 
 @asynccontextmanager
@@ -64,6 +67,17 @@ class _Found(NamedTuple):
     shown: Sequence[Item]
 
 
+class _Reading(NamedTuple):
+    """What one run has read of a thread."""
+
+    session: SessionKey
+    said: Conversation
+    before: Thread
+    """The scope's record of the thread, as it was."""
+    after: Thread
+    found: Sequence[_Found]
+
+
 @dataclass(frozen=True)
 class MemoryWriter:
     """Writes memories. Every method raises StoreUnavailable."""
@@ -89,25 +103,39 @@ class MemoryWriter:
             if known is None:
                 return False
             said = await self.sources.of(session, access.policy, home.tags)
-            is_merged = known.texts.read_up_to >= known.updated
-            if said is None or (said.tip == known.tip and is_merged):
+            if said is None:
+                return False
+            known = await self._under_its_former_name(home.scope, known, said)
+            tip = said.tip(known.tip)
+            if tip == known.tip == known.texts.tip:
                 return False
             if await self._is_about_another(home, session, said, access):
                 await self.scopes.change(home.scope, lambda _: Changes(threads={session: None}))
                 return False
             index = await asyncio.to_thread(ItemIndex, copies[0].items.values())
             found = list[_Found]()
-            for lines in pieces_of(said.after(known.tip), self.counter, _MOST_PIECES):
+            for lines in pieces_of(said.between(known.tip, tip), self.counter, _MOST_PIECES):
                 shown = await asyncio.to_thread(index.near, " ".join(line.text for line in lines))
                 found.append(_Found(await self.questions.items(access, lines, shown), shown))
             kind, before, background = ScopeKind.THREAD, known.texts, _background(copies[::-1])
-            unmerged = [line for line in said.lines if line.at > before.read_up_to]
+            unmerged = said.between(before.tip, tip, 0.0 if before.tip else before.since)
             of_new, of_all = newest(unmerged, self.counter.count), newest(said.lines, self.counter.count)
             long = await self._text(access, TextRequest(kind, LONG, of_new, before.long, background))
             short = await self._text(access, TextRequest(kind, SHORT, of_all, before.short, background))
-            texts = self._after(before, long, short, said.session.updated)
-            thread = replace(known, texts=texts)
-            return await self._write_thread(home, copies[0], session, thread, said, found, access)
+            texts = self._after(before, long, short)
+            if long is not None:  # else the next run merges these lines again
+                texts = replace(texts, tip=tip, read_up_to=max(known.updated, said.session.updated))
+            thread = replace(known, texts=texts, tip=tip, exchanges=said.exchanges)
+            reading = _Reading(session, said, known, thread, found)
+            return await self._write_thread(home, copies[0], reading, access)
+
+    async def _under_its_former_name(self, scope: Scope, known: Thread, said: Conversation) -> Thread:
+        """Return a thread's record, with how far it was read under its session's name of an old secret."""
+        for former in reversed(said.session.former) if not known.tip else ():
+            before = await self.scopes.store.thread(scope, SessionKey.of_id(former))
+            if before is not None:
+                return replace(before, updated=known.updated)
+        return known
 
     async def _is_about_another(
         self, home: MemoryHome, session: SessionKey, said: Conversation, access: ModelAccess
@@ -128,16 +156,10 @@ class MemoryWriter:
         return False
 
     async def _write_thread(
-        self,
-        home: MemoryHome,
-        before: CachedScope,
-        session: SessionKey,
-        thread: Thread,
-        said: Conversation,
-        found: Sequence[_Found],
-        access: ModelAccess,
+        self, home: MemoryHome, before: CachedScope, reading: _Reading, access: ModelAccess
     ) -> bool:
         """Write what was read of a thread; return whether nothing was forgotten since ``before``."""
+        session, said, known, thread, found = reading
         name, now = session.id_for(home.tenant), self.clock.now()
 
         def decide(copy: CachedScope) -> Changes | None:
@@ -147,9 +169,18 @@ class MemoryWriter:
             merging = Merging(ItemIndex(copy.items.values()), name, digest_of(session), now)
             for each in found:
                 merging.merge(each.items, each.shown)
-            about = replace(about, policy=access.policy.name, model=said.session.model, runs=about.runs + 1)
-            read = replace(thread, tip=said.tip, exchanges=said.exchanges)
-            return Changes(about=about, items=merging.items, events=merging.events, threads={session: read})
+            # A fork's lines before the fork are those of the session that it was made from.
+            unmerged = dict(about.unmerged)
+            begun, _ = unmerged.pop(name, (known.tip or said.session.forked_at, b""))
+            unmerged[name] = begun, thread.tip
+            about = replace(
+                about,
+                policy=access.policy.name,
+                model=said.session.model,
+                runs=about.runs + 1,
+                unmerged=dict([*unmerged.items()][-_MOST_THREADS:]),
+            )
+            return Changes(about=about, items=merging.items, events=merging.events, threads={session: thread})
 
         after = await self.scopes.change(home.scope, decide)
         return after.about_unless_forgotten(before) is not None
@@ -157,38 +188,50 @@ class MemoryWriter:
     # --- a channel, a person, or a workspace with threads of its own ---
 
     async def channel(self, home: MemoryHome, access: ModelAccess) -> None:
-        """Write the texts of a home from the messages of all its threads since the last time."""
+        """Write the texts of a home from what was read of its threads since the last time."""
         scope = home.scope
         async with claimed(self.scopes.store, scope, "channel") as is_ours:
             if not is_ours or scope.kind is ScopeKind.THREAD:
                 return
             copy = await self.scopes.remembered(scope)
             above = [await self.scopes.remembered(each) for each in home.scopes[1:]]
-            lines, read_up_to = await self._messages(home, copy, access)
+            lines, merged = await self._messages(home, copy, access)
             background = _background(above)
             before, long = copy.texts, None
             short = await self._text(access, TextRequest(scope.kind, SHORT, lines, before.short, background))
             if short is not None:
                 source = lines_of_text(short)
-                merged = TextRequest(scope.kind, LONG, source, before.long, background, of_texts=True)
-                long = await self._text(access, merged)
-            texts = self._after(before, long, short, read_up_to)
-            await self._write_texts(scope, copy, texts, is_due=long is None)
+                wanted = TextRequest(scope.kind, LONG, source, before.long, background, of_texts=True)
+                long = await self._text(access, wanted)
+            texts = self._after(before, long, short)
+            if long is None:
+                await self._write_texts(scope, copy, texts, {}, is_due=True)
+                return  # the next run merges these lines again
+            read_up_to = max([before.read_up_to, *(line.at for line in lines)])
+            texts = replace(texts, read_up_to=read_up_to, by_time=before.since)
+            await self._write_texts(scope, copy, texts, merged)
 
     async def _messages(
         self, home: MemoryHome, copy: CachedScope, access: ModelAccess
-    ) -> tuple[Sequence[Utterance], float]:
-        """Return the newest lines since a home's texts were written, and the time of its last turn."""
-        since, lines = copy.texts.read_up_to, list[Utterance]()
-        threads = await self.scopes.store.threads(home.scope, _MOST_THREADS)
-        for session, thread in threads.items():
-            if thread.updated <= since:
-                break
-            said = await self.sources.of(session, access.policy, home.tags)
-            lines += [line for line in said.lines if line.at > since] if said else []
+    ) -> tuple[Sequence[Utterance], Unmerged]:
+        """Return the newest lines that a home's texts have not taken in, and what these are of its threads.
+
+        They are what the threads' own runs have read.
+        """
+        unmerged = dict(copy.about.unmerged) if copy.about else {}
+        if copy.texts.by_time is None and copy.texts.read_up_to:  # an earlier release wrote them
+            threads = await self.scopes.store.threads(home.scope, _MOST_THREADS)
+            unmerged |= {
+                session.id_for(home.tenant): (b"", thread.tip)
+                for session, thread in threads.items()
+                if thread.updated > copy.texts.since
+            }
+        lines = list[Utterance]()
+        for name, (before, tip) in unmerged.items():
+            said = await self.sources.of(SessionKey.of_id(name), access.policy, home.tags)
+            lines += said.between(before, tip, copy.texts.since) if said else []
         lines.sort(key=lambda line: line.at)
-        last = max((thread.updated for thread in threads.values()), default=since)
-        return newest(lines, self.counter.count), max(last, since)
+        return newest(lines, self.counter.count), unmerged
 
     # --- a workspace ---
 
@@ -203,7 +246,8 @@ class MemoryWriter:
                 about = next((each.about for each in below if each.about and each.texts.updated), None)
                 if about is None:
                     return
-                own = replace(about, name=about.workspace_name, workspace="", workspace_name="")
+                name = about.workspace_name
+                own = replace(about, name=name, workspace="", workspace_name="", unmerged={})
                 made = Changes(about=own)
                 copy = await self.scopes.change(scope, lambda copy: None if copy.about else made)
             channels = [each.texts for each in await self.below(scope)]
@@ -216,8 +260,8 @@ class MemoryWriter:
                 TextRequest(scope.kind, SHORT, short_lines, copy.texts.short, of_texts=True),
             )
             long, short = [await self._text(access, each) for each in wanted]
-            texts = self._after(copy.texts, long, short, copy.texts.read_up_to)
-            await self._write_texts(scope, copy, texts)
+            texts = self._after(copy.texts, long, short)
+            await self._write_texts(scope, copy, texts, {})
 
     async def below(self, workspace: Scope) -> list[CachedScope]:
         """Return the channels of a workspace; one that cannot be read keeps nothing of the others from it."""
@@ -227,16 +271,13 @@ class MemoryWriter:
                 found.append(await self.scopes.remembered(each))
         return found
 
-    def _after(self, before: Texts, long: str | None, short: str | None, read_up_to: float) -> Texts:
-        """Return a scope's texts with the new ones put in; where one is None, the old one stays.
-
-        Without a new long-term text ``read_up_to`` stays too, so that the next run reads these lines again.
-        """
-        return Texts(
+    def _after(self, before: Texts, long: str | None, short: str | None) -> Texts:
+        """Return a scope's texts with the new ones put in; where one is None, the old one stays."""
+        return replace(
+            before,
             long=before.long if long is None else long,
             short=before.short if short is None else short,
             updated=before.updated if long is None else self.clock.now(),
-            read_up_to=before.read_up_to if long is None else read_up_to,
         )
 
     async def _text(self, access: ModelAccess, wanted: TextRequest) -> str | None:
@@ -247,18 +288,25 @@ class MemoryWriter:
         return None
 
     async def _write_texts(
-        self, scope: Scope, before: CachedScope, texts: Texts, *, is_due: bool = False
+        self, scope: Scope, before: CachedScope, texts: Texts, merged: Unmerged, *, is_due: bool = False
     ) -> None:
         """Write the texts of a scope unless something of it was forgotten since ``before``.
 
-        With ``is_due`` the count of runs stays, so that they are written again after a thread's next run.
+        ``merged`` is what they take in of its threads. With ``is_due`` the count of runs stays, so that they
+        are written again after a thread's next run.
         """
 
         def decide(copy: CachedScope) -> Changes | None:
             about = copy.about_unless_forgotten(before)
             if about is None:
                 return None
-            return Changes(texts=texts, about=replace(about, runs=about.runs if is_due else 0))
+            left = dict[str, tuple[bytes, bytes]]()
+            for name, (begun, tip) in about.unmerged.items():  # a thread may have been read again meanwhile
+                up_to = merged[name][1] if name in merged else begun
+                if up_to != tip:
+                    left[name] = up_to, tip
+            runs = about.runs if is_due else len(left)
+            return Changes(texts=texts, about=replace(about, runs=runs, unmerged=left))
 
         await self.scopes.change(scope, decide)
 

@@ -404,5 +404,6 @@ def _session_after(exchange: Exchange, answered: ChainedAnswer | None, now: floa
         tool_tokens=budget.tool,
         exchanges=request.history.suffix.exchanges + request.history.exchanges + is_final,
         lacking=decision.lacking,
+        forked_at=before.forked_at if before else b"",
         **newest,
     )

@@ -267,6 +267,18 @@ async def test_a_session_keeps_what_it_was_told_after_a_restart_on_every_worker_
                 assert prelude(model.views()[-1]) == begins
 
 
+async def test_what_a_fork_has_from_its_session_is_merged_once(
+    model: RememberingModel, remembered: str, chats: Chats
+) -> None:
+    assert (await ask(remembered, "POST", "sessions/one/fork", {"name": "fork"})).status_code == 200
+    chat = person(chats, remembered, X_Unabridged_Session="fork")
+    chat.messages = [user(OSLO), said("Noted.")]
+    await chat.ask("We paint the boat.")
+    await read(model, 2)
+    asked = [each for each in model.prompts(model.asked_for_texts) if "short-term memory of what one" in each]
+    assert [(OSLO in each, "We paint the boat." in each) for each in asked] == [(True, False), (False, True)]
+
+
 async def _turns(url: str) -> int:
     sessions = (await admin(url, "sessions"))["sessions"]
     return next((each["exchanges"] for each in sessions if each["name"] == "first"), 0)

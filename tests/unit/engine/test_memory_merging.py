@@ -1,0 +1,177 @@
+"""What was said in the threads of a channel is merged into its texts once, whatever the clocks say."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from proxy.adapters.stores.redis import RedisStore
+from proxy.core.memory.records import About, Scope, ScopeKind, Texts, Thread
+from proxy.engine.intake.homes import MemoryHome
+from proxy.ports import Changes, SessionKey
+from tests.support.daily import YEAR, Place
+from tests.support.memories import NOW
+from tests.support.remembering import TEXTS, RememberingModel
+from tests.support.servers import PATIENCE
+from tests.support.stores import HandClock, chain, serving, turn, valkey_command
+from tests.support.upstreams import JSON, plainly
+
+CHANNEL = Scope(ScopeKind.CHANNEL, "c1")
+HOME = MemoryHome("t", CHANNEL, "general")
+A, B = SessionKey("aa", "named"), SessionKey("bb", "named")
+
+
+@pytest.fixture(params=["memory", "valkey"])
+async def place(request: pytest.FixtureRequest, model: RememberingModel) -> AsyncGenerator[Place]:
+    clock = HandClock(NOW)
+    if request.param == "memory":
+        yield Place(model, clock=clock)
+        return
+    with serving(valkey_command()) as server:
+        async with aclosing(RedisStore(server.url, clock, PATIENCE, 1.0)) as store:
+            yield Place(model, clock=clock, kept_in=store)
+
+
+def names_of(said: Sequence[str]) -> list[str]:
+    return [f"{kind} {text}" for text in said for kind in "ua"]
+
+
+async def recorded(place: Place, key: SessionKey, *said: str, at: float, **session: Any) -> None:
+    """A session in which users say these things; what of it is new was said at this time."""
+    written = turn(*names_of(said), updated=at, model="gpt-test", policy="default", **session)
+    raws = [
+        json.dumps({"role": role, "content": content}).encode()
+        for text in said
+        for role, content in (("user", text), ("assistant", "Noted."))
+    ]
+    pairs = zip(written.nodes, raws, strict=True)
+    nodes = tuple(replace(node, raw=raw, at=at, scope=CHANNEL.tag) for node, raw in pairs)
+    await place.store.record(key, replace(written, nodes=nodes), YEAR)
+    await place.memories.note(CHANNEL, key, at, About(tenant="t", name="general"))
+
+
+async def goes_on(place: Place, key: SessionKey, *said: str, at: float, **session: Any) -> None:
+    """A session goes on like that, and what is new of it is read."""
+    await recorded(place, key, *said, at=at, **session)
+    assert await place.process().writer.thread(HOME, key, place.reader)
+
+
+async def merged(place: Place) -> list[str]:
+    """What users said of what the channel's texts are written from now."""
+    asked = place.model.asked_for_texts
+    before = len(asked)
+    await place.process().writer.channel(HOME, place.reader)
+    prompts = [each for each in place.model.prompts(asked[before:]) if "short-term memory" in each]
+    lines: list[str] = re.findall(r"^\[\d{4}-.{11}\] user: (.+)$", "\n".join(prompts), re.MULTILINE)
+    return lines
+
+
+async def test_a_turn_that_is_written_late_is_merged(place: Place) -> None:
+    await goes_on(place, A, "We paint the boat.", at=NOW + 600.0)
+    assert await merged(place) == ["We paint the boat."]
+    await goes_on(place, B, "The mast is made of steel.", at=NOW)
+    assert await merged(place) == ["The mast is made of steel."]
+    assert await merged(place) == []
+
+
+async def test_a_turn_that_a_worker_has_timed_before_the_last_one_is_merged(place: Place) -> None:
+    await goes_on(place, A, "We paint the boat.", at=NOW + 30.0)
+    assert await merged(place) == ["We paint the boat."]
+    await goes_on(place, A, "We paint the boat.", "It is green.", at=NOW + 10.0)
+    assert await merged(place) == ["It is green."]
+    assert "It is green." in (await place.memories.threads(CHANNEL, 1))[A].texts.long
+
+
+async def test_each_line_of_several_threads_is_merged_once_and_all_in_the_order_of_their_times(
+    place: Place,
+) -> None:
+    await goes_on(place, A, "One.", at=NOW)
+    await goes_on(place, B, "Two.", at=NOW + 1.0)
+    await goes_on(place, A, "One.", "Three.", at=NOW + 2.0)
+    assert await merged(place) == ["One.", "Two.", "Three."]
+    await goes_on(place, B, "Two.", "Four.", at=NOW + 3.0)
+    assert await merged(place) == ["Four."]
+
+
+async def test_what_is_read_while_the_texts_are_written_is_merged_the_next_time(place: Place) -> None:
+    await goes_on(place, A, "One.", at=NOW)
+
+    async def meanwhile() -> None:
+        place.model.meanwhile = None
+        await goes_on(place, A, "One.", "Two.", at=NOW + 1.0)
+        await goes_on(place, B, "Three.", at=NOW + 2.0)
+
+    place.model.meanwhile = meanwhile
+    assert (await merged(place))[0] == "One."
+    assert await merged(place) == ["Two.", "Three."]
+
+
+async def test_what_a_long_text_could_not_take_in_is_merged_the_next_time(place: Place) -> None:
+    await goes_on(place, A, "One.", at=NOW)
+    place.model.answers = {f"{TEXTS}: here the long-term": plainly(500, [JSON], b"{}")}
+    assert await merged(place) == ["One."]
+    place.model.answers.clear()
+    assert await merged(place) == ["One."]
+    assert await merged(place) == []
+
+
+async def test_of_branches_of_a_session_each_line_is_merged_once(place: Place) -> None:
+    await goes_on(place, A, "One.", "Two.", at=NOW)
+    assert await merged(place) == ["One.", "Two."]
+    await goes_on(place, A, "One.", "Or three.", at=NOW + 1.0)
+    assert await merged(place) == ["Or three."]
+    await goes_on(place, A, "One.", "Two.", "Four.", at=NOW + 2.0)
+    assert await merged(place) == ["Four."]
+    texts = (await place.memories.threads(CHANNEL, 1))[A].texts.long
+    assert texts.count("One.") == texts.count("Two.") == texts.count("Four.") == 1
+
+
+async def test_what_a_fork_has_from_its_session_is_not_merged_again(place: Place) -> None:
+    await goes_on(place, A, "One.", "Two.", at=NOW)
+    assert await merged(place) == ["One.", "Two."]
+    fork = chain(*names_of(["One."]))[-1]
+    await recorded(place, B, "One.", at=NOW, forked_at=fork)
+    await goes_on(place, B, "One.", "Three.", at=NOW + 1.0, forked_at=fork)
+    assert await merged(place) == ["Three."]
+
+
+async def test_a_session_that_has_another_name_since_the_secret_was_rotated_is_not_merged_again(
+    place: Place,
+) -> None:
+    await goes_on(place, A, "One.", at=NOW)
+    assert await merged(place) == ["One."]
+    await place.store.delete(A)
+    await recorded(place, B, "One.", at=NOW, former=(A.id_for("t"),))
+    await goes_on(place, B, "One.", "Two.", at=NOW + 1.0, former=(A.id_for("t"),))
+    assert await merged(place) == ["Two."]
+
+
+async def test_a_session_that_is_forgotten_before_it_is_merged_is_not_merged(place: Place) -> None:
+    await goes_on(place, A, "One.", at=NOW)
+    await goes_on(place, B, "Two.", at=NOW)
+    await place.forgetting.session({A: "t"})
+    assert await merged(place) == ["Two."]
+
+
+async def test_the_texts_of_an_earlier_release_which_went_by_time_go_on_from_there(place: Place) -> None:
+    await recorded(place, A, "One.", at=NOW)
+    await recorded(place, A, "One.", "Two.", at=NOW + 10.0)
+    await recorded(place, B, "Three.", at=NOW)
+    read = {
+        A: Thread(updated=NOW + 10.0, tip=chain(*names_of(["One.", "Two."]))[-1]),
+        B: Thread(updated=NOW, tip=chain(*names_of(["Three."]))[-1]),
+    }
+    texts = Texts(long="- One.\n- Three.", short="- One.", updated=NOW, read_up_to=NOW)
+    version = (await place.memories.remembered(CHANNEL)).version
+    assert await place.memories.change(CHANNEL, Changes(texts=texts, threads=read), version)
+    await goes_on(place, B, "Three.", "Four.", at=NOW + 20.0)
+    assert await merged(place) == ["Two.", "Four."]
+    assert await merged(place) == []
+    await goes_on(place, A, "One.", "Two.", "Five.", at=NOW + 15.0)
+    assert await merged(place) == ["Five."]
