@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from proxy.adapters.stores.redis import RedisStore
 from proxy.core.memory.records import About, Scope, ScopeKind, Texts, Thread
 from proxy.engine.intake.homes import MemoryHome
+from proxy.engine.memory import writer
 from proxy.ports import Changes, SessionKey
 from tests.support.daily import YEAR, Place
 from tests.support.memories import NOW
@@ -175,3 +176,15 @@ async def test_the_texts_of_an_earlier_release_which_went_by_time_go_on_from_the
     assert await merged(place) == []
     await goes_on(place, A, "One.", "Two.", "Five.", at=NOW + 15.0)
     assert await merged(place) == ["Five."]
+
+
+async def test_of_more_threads_than_are_noted_those_that_were_read_last_are_merged(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "_MOST_THREADS", 2)
+    for number, text in enumerate(("One.", "Two.", "Three.")):
+        await goes_on(place, SessionKey(f"{number}", "named"), text, at=NOW - number)
+    about = (await place.memories.remembered(CHANNEL)).about
+    assert about is not None
+    assert len(about.unmerged) == 2
+    assert await merged(place) == ["Three.", "Two."]
