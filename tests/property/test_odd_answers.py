@@ -10,8 +10,10 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Raw
 
 from proxy.core.dialects.chat.completion import read_completion
+from proxy.core.dialects.chat.delta import PartialMessage, is_odd
 from tests.support.tool_loop import Answers, always, collected, in_one_piece, never, streamed
 
 Shape = dict[str, Any]
@@ -36,12 +38,14 @@ CHUNK: Shape = {
 }
 CHOICE: Path = ("choices", 0)
 DELTA: Path = (*CHOICE, "delta")
+IN_CALL: list[Path] = [
+    *((name,) for name in ("index", "id", "type", "function")),
+    *(("function", name) for name in ("name", "arguments")),
+]
 IN_DELTA: list[Path] = [
     *((name,) for name in ("role", "content", "refusal", "tool_calls", "function_call")),
     *(("function_call", name) for name in ("name", "arguments")),
-    ("tool_calls", 0),
-    *(("tool_calls", 0, name) for name in ("index", "id", "type", "function")),
-    *(("tool_calls", 0, "function", name) for name in ("name", "arguments")),
+    *(("tool_calls", 0, *path) for path in ((), *IN_CALL)),
 ]
 PLACES: list[Path] = [
     ("choices",),
@@ -131,6 +135,13 @@ def test_an_odd_chunk_after_an_answered_call_is_passed_and_the_answer_incomplete
     assert not told.answer.complete
     assert b"Before " in told.whole
     assert b"after." in told.whole
+
+
+@given(pieces=st.lists(st.just(CALL) | odd(CALL, IN_CALL) | st.just({}), max_size=2))
+def test_pieces_of_calls_are_odd_where_the_message_of_them_is(pieces: list[Shape]) -> None:
+    delta, message = {"tool_calls": Raw(json.dumps(pieces).encode())}, PartialMessage()
+    message.add(delta)
+    assert is_odd(delta) == message.is_odd
 
 
 MESSAGE: Shape = {

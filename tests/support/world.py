@@ -11,7 +11,7 @@ from proxy.adapters.stores.in_process import InProcessStore
 from proxy.app import Outside, SystemClock
 from proxy.cache import Memory
 from proxy.errors import UpstreamUnreachable
-from proxy.ports import TokenCounter, UpstreamResponse
+from proxy.ports import TokenCounter, Upstream, UpstreamResponse
 from proxy.telemetry import Metrics
 
 
@@ -33,8 +33,8 @@ class NoUpstream:
         """Nothing is open."""
 
 
-def outside(counter: TokenCounter) -> Outside:
-    """Return outside dependencies with an upstream that cannot be reached."""
+def outside(counter: TokenCounter, upstream: Upstream | None = None) -> Outside:
+    """Return outside dependencies; without an ``upstream`` none can be reached."""
     clock, metrics, memory = SystemClock(), Metrics(), Memory()
     return Outside(
         memory=memory,
@@ -42,7 +42,7 @@ def outside(counter: TokenCounter) -> Outside:
         clock=clock,
         metrics=metrics,
         store=InProcessStore(clock),
-        upstream=NoUpstream(),
+        upstream=upstream or NoUpstream(),
         counter=counter,
         search=SqliteSearch(),
         policies=WatchedPolicies(LoadedPolicies.first(PolicyLibrary(), "default"), metrics),

@@ -30,6 +30,9 @@ from proxy.tracing import ROUND, step
 _ANSWER_BYTES, _ERROR_BYTES = 64 * 2**20, 2**20
 _ABOUT_BYTES = (b"content-encoding", b"content-length")
 _ABOUT_LENGTH = (b"content-length", b"transfer-encoding")
+_EDITED_BYTES = 8 * 1024
+"""Bytes of a stream that are edited before other requests have their turn: an upstream may send thousands of
+events at once, and each is read by itself."""
 _DRAINED = 0.05
 """Seconds to wait for the end of an answer that has sent `[DONE]`, so that its connection can be reused."""
 _UNSAVED = "hidden-calls"
@@ -203,8 +206,11 @@ class _Spliced:
         editor, fault = self._editor, None
         try:
             async for chunk in chunks:
-                if passed := editor.feed(chunk):
-                    yield passed
+                for start in range(0, len(chunk), _EDITED_BYTES):
+                    if start:
+                        await asyncio.sleep(0)
+                    if passed := editor.feed(chunk[start : start + _EDITED_BYTES]):
+                        yield passed
                 if editor.is_over:
                     return
         except UpstreamError as error:

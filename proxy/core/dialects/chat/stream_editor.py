@@ -62,7 +62,8 @@ class Chunk:
         if top is None:
             is_damaged = event.data.lstrip().startswith(b"{")
             return cls(raw, {}, is_error=False, is_damaged=True) if is_damaged else None
-        return cls(raw, top, is_error=reported_error(top) is not None)
+        may_report = top.get("choices", NULL) == NULL or b'"error"' in raw
+        return cls(raw, top, is_error=may_report and reported_error(top) is not None)
 
     @property
     def is_other_choice(self) -> bool:
