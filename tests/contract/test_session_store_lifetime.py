@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from proxy.adapters.stores import in_process
-from proxy.adapters.stores.redis import RedisStore, keys, scripts
+from proxy.adapters.stores.redis import RedisStore, keys, listing, reading, scripts
+from proxy.core.conversation.records import Session
 from proxy.ports import Found, SessionKey, SessionStore
+from tests.support.servers import PATIENCE
 from tests.support.stores import (
     DAY,
     KEY,
@@ -50,6 +52,34 @@ class TestListing:
             assert len(names) == len(set(names))
             await asyncio.sleep(0)
         await beginning
+
+    async def test_of_many_sessions_leaves_others_their_turn(
+        self, server_url: str, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store, read, between = RedisStore(server_url, clock, PATIENCE, 1.0), reading.session, 0
+        keys_of_many = [SessionKey("t", f"s{number}") for number in range(30)]
+        await asyncio.gather(*(store.record(key, turn("u1", "a1"), DAY) for key in keys_of_many))
+
+        def noted(*given: Any) -> Session | None:
+            nonlocal between
+            between += 1
+            return read(*given)
+
+        async def other() -> None:
+            nonlocal between
+            while True:
+                most.append(between)
+                between = 0
+                await asyncio.sleep(0)
+
+        monkeypatch.setattr(listing, "PIECE_SESSIONS", 10)
+        monkeypatch.setattr(reading, "session", noted)
+        most, another = list[int](), asyncio.create_task(other())
+        told = (await store.sessions(100)).sessions
+        another.cancel()
+        await store.aclose()
+        assert {key for key, _ in told} == {*keys_of_many}
+        assert max(*most, between) <= 10
 
 
 Write = Callable[[SessionStore, float], Awaitable[object]]

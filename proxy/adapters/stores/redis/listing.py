@@ -7,7 +7,7 @@ trip for many turns, and a quiet one a trip for each.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -22,6 +22,8 @@ _MOVING: Final = (AskError, MovedError, TryAgainError)
 """What a cluster replies while it moves a slot: sessions in it cannot be read for a moment."""
 _MOST: Final = 1_000
 """The most sessions in one trip: a script's stack holds about 8,000 words."""
+PIECE_SESSIONS: Final = 250
+"""The most sessions that are read in one trip: packing and reading them takes some milliseconds."""
 
 
 Listed = tuple[SessionKey, Fields, bytes | None]
@@ -67,26 +69,28 @@ class Listing:
         if self._writing:
             await asyncio.wait(self._writing)
 
-    async def page(self, start: int, limit: int) -> list[Listed]:
-        """Return at most ``limit`` sessions from position ``start`` on, last used first."""
-        members: list[bytes] = await self._connection.ask(
-            "inspect", "ZRANGE", keys.SESSIONS, start, start + limit - 1, "REV"
-        )
-        listed = [keys.unlisted(member.decode(errors="replace")) for member in members]
-        commands = [command for key in listed for command in reading.session_commands(key)]
-        answers = await self._connection.ask_all("inspect", *commands, raises=False)
-        found: list[Listed] = []
-        for key, fields, ticket in zip(listed, answers[::2], answers[1::2], strict=True):
-            failure = next((each for each in (fields, ticket) if isinstance(each, Exception)), None)
-            if failure is None:
-                found.append((key, fields, ticket))
-                continue
-            if not isinstance(failure, _MOVING):
-                refusal = self._connection.failed(failure)
-                if not isinstance(refusal, UnreadableRecord):
-                    raise refusal from failure
-            found.append((key, reading.UNREADABLE, None))
-        return found
+    async def names(self, start: int, limit: int) -> list[bytes]:
+        """Return the names of at most ``limit`` sessions from position ``start`` on, last used first."""
+        return await self._connection.ask("inspect", "ZRANGE", keys.SESSIONS, start, start + limit - 1, "REV")
+
+    async def read(self, names: Sequence[bytes]) -> AsyncIterator[Listed]:
+        """Yield the sessions of these names. A trip reads a part of them; others have their turn between."""
+        for start in range(0, len(names), PIECE_SESSIONS):
+            listed = [
+                keys.unlisted(name.decode(errors="replace")) for name in names[start : start + PIECE_SESSIONS]
+            ]
+            commands = [command for key in listed for command in reading.session_commands(key)]
+            answers = await self._connection.ask_all("inspect", *commands, raises=False)
+            for key, fields, ticket in zip(listed, answers[::2], answers[1::2], strict=True):
+                failure = next((each for each in (fields, ticket) if isinstance(each, Exception)), None)
+                if failure is None:
+                    yield key, fields, ticket
+                    continue
+                if not isinstance(failure, _MOVING):
+                    refusal = self._connection.failed(failure)
+                    if not isinstance(refusal, UnreadableRecord):
+                        raise refusal from failure
+                yield key, reading.UNREADABLE, None
 
     async def remove(self, gone: Sequence[SessionKey]) -> int:
         if not gone:

@@ -319,17 +319,19 @@ class RedisStore:
         found: dict[SessionKey, Session] = {}  # a dict: a session used between two pages is in both
         left_out: dict[SessionKey, str] = {}
         start = 0
-        while len(found) < limit and (page := await self._listing.page(start, limit)):
-            gone = [key for key, fields, _ in page if fields[0] is None]
-            start += len(page) - await self._listing.remove(gone)
-            for key, fields, first in page:
+        while len(found) < limit and (page := await self._listing.names(start, limit)):
+            gone: list[SessionKey] = []
+            async for key, fields, first in self._listing.read(page):
                 try:
                     session = reading.session(self._codec(key), fields, first)
                 except UnreadableRecord as error:
                     left_out[key] = error.reason
+                    continue
+                if session is None:
+                    gone.append(key)
                 else:
-                    if session is not None:
-                        found.setdefault(key, session)
+                    found.setdefault(key, session)
+            start += len(page) - await self._listing.remove(gone)
         return Listed(list(found.items())[:limit], Counter(left_out.values()))
 
     async def nodes(self, key: SessionKey) -> dict[bytes, Node]:
