@@ -2,9 +2,11 @@
 
 Results are ranked by BM25, with English endings removed by Porter's stemmer (https://sqlite.org/fts5.html).
 Case and accents do not matter, and a term of several words matches these words side by side. Each shelf is a
-database of its own, with an index but no text, and is cached: a second search only adds new passages. If it
-holds a passage that is not among those searched, for example after a restore or on another branch, it is
-built again, because other passages change the weights of words.
+database of its own, with an index but no text, and is cached: a second search only adds new passages. One
+that is no longer among those searched has to leave the index, because other passages change the weights of
+words, and it can leave only an index that knows its text. So where a passage is gone for the first time, for
+example after a restore, on another branch or because a memory has changed, the index is built again, with the
+texts; from then on those that are gone are removed. Where most are gone, to build it again costs less.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import threading
 import unicodedata
 from collections.abc import Sequence
 from heapq import nsmallest
+from itertools import count
 
 from proxy.cache import Lru, Memory
 from proxy.core.text.lexicon.words import FUNCTION_WORDS, LIGHT_WORDS, UNSPACED, WORDS_OF_OCCASION
@@ -24,10 +27,10 @@ from proxy.ports import Passage
 
 MOST_PASSAGES = 20_000
 """The most passages in one search; of more, only the newest are searched."""
-_SCHEMA = (
-    "CREATE VIRTUAL TABLE passages USING fts5"
-    "(words, content='', tokenize='porter unicode61 remove_diacritics 2')"
-)
+_SCHEMA = "CREATE VIRTUAL TABLE passages USING fts5(words, {}tokenize='porter unicode61 remove_diacritics 2')"
+_WITHOUT_TEXT = "content='', "
+_ADD = "INSERT INTO passages (rowid, words) VALUES (?, ?)"
+_REMOVE = "DELETE FROM passages WHERE rowid = ?"
 _QUERY = "SELECT rowid, rank FROM passages WHERE passages MATCH ?"
 _SIZE = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
 _ROW_BYTES = 200
@@ -42,7 +45,10 @@ class _Shelf:
     def __init__(self, database: sqlite3.Connection) -> None:
         self._lock = threading.Lock()
         self._rows: dict[bytes, int] = {}
+        self._numbers = count(1)
+        """Those of new rows."""
         self._database = database
+        self._has_texts = False
         self.bytes = _SHELF_BYTES
         """Estimated memory in bytes."""
 
@@ -50,19 +56,25 @@ class _Shelf:
         """Return the indexes of the best passages, best first; equally good ones in their order."""
         wanted = {passage.key for passage in passages}
         with self._lock:
-            if not self._rows.keys() <= wanted:
+            gone = self._rows.keys() - wanted
+            if gone and not (self._has_texts and 2 * len(gone) < len(self._rows)):
                 self._database.close()
-                self._database, self._rows = _open(), {}
-            for passage in passages:
-                if passage.key not in self._rows:
-                    row, words = len(self._rows) + 1, _storable(spaced(passage.read()))
-                    self._database.execute("INSERT INTO passages (rowid, words) VALUES (?, ?)", (row, words))
-                    self._rows[passage.key] = row
+                self._rows, gone = {}, set[bytes]()
+                self._database, self._has_texts = _open(), True
+            rows = {key: row for key, row in self._rows.items() if key not in gone}
+            with self._database as database:
+                database.execute("BEGIN")  # each change by itself would take ten times as long
+                database.executemany(_REMOVE, [(self._rows[key],) for key in gone])
+                for passage in passages:
+                    if passage.key not in rows:
+                        rows[passage.key] = row = next(self._numbers)
+                        database.execute(_ADD, (row, _storable(spaced(passage.read()))))
+            self._rows = rows
             found = dict(self._database.execute(_QUERY, (query,)))
-            rows = [self._rows[passage.key] for passage in passages]
             (pages,) = self._database.execute(_SIZE).fetchone()
-            self.bytes = _SHELF_BYTES + pages + _ROW_BYTES * len(self._rows)
-        hits = ((found[row], index) for index, row in enumerate(rows) if row in found)
+            self.bytes = _SHELF_BYTES + pages + _ROW_BYTES * len(rows)
+        places = ((rows[passage.key], index) for index, passage in enumerate(passages))
+        hits = ((found[row], index) for row, index in places if row in found)
         return [index for _, index in nsmallest(most, hits)]
 
     def __del__(self) -> None:
@@ -70,10 +82,10 @@ class _Shelf:
         self._database.close()
 
 
-def _open() -> sqlite3.Connection:
+def _open(option: str = "") -> sqlite3.Connection:
     database = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
     try:
-        database.execute(_SCHEMA)
+        database.execute(_SCHEMA.format(option))
     except sqlite3.Error:
         database.close()
         raise
@@ -99,7 +111,7 @@ class SqliteSearch:
         skipped = max(len(passages) - MOST_PASSAGES, 0)
         any_term = " OR ".join('"' + _storable(term).replace('"', '""') + '"' for term in terms)
         try:
-            index = self._shelves.get_or_make(shelf, lambda: _Shelf(_open()))
+            index = self._shelves.get_or_make(shelf, lambda: _Shelf(_open(_WITHOUT_TEXT)))
             found = await asyncio.to_thread(index.search, passages[skipped:], any_term, most)
         except sqlite3.Error as error:
             self._shelves.drop(shelf)
