@@ -58,7 +58,9 @@ _OF_REPORTS = ("turns", "idle", "html")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add a file, policies, and the model and budget of the requests."""
-    parser.add_argument("file", metavar="FILE", help="sessions, a line each, or one as JSON; .gz; - is stdin")
+    parser.add_argument(
+        "file", metavar="FILE", help="sessions, a line each, or one as JSON; also gzip; - is stdin"
+    )
     parser.add_argument(
         "--policy", metavar="NAME|FILE", action="append", help="may be given several times (default)"
     )
@@ -162,21 +164,46 @@ def _note(known: Prices, model: str, idle: float, summary_tokens: int) -> str:
 # --- reading ---
 
 
+_GZIP = b"\x1f\x8b"
+_MARKS = (
+    (codecs.BOM_UTF32_LE, "UTF-32"),  # before UTF-16, whose mark begins alike
+    (codecs.BOM_UTF32_BE, "UTF-32"),
+    (codecs.BOM_UTF16_LE, "UTF-16"),
+    (codecs.BOM_UTF16_BE, "UTF-16"),
+    (codecs.BOM_UTF8, "UTF-8"),
+    (b"", "UTF-8"),
+)
+"""What a file begins with by its encoding."""
+
+
 def _content(file: str) -> bytes:
+    """Return a file's text as UTF-8, unpacked. Raises UsageError and CommandError."""
     if not file:
         raise UsageError("the file's name is empty")
     try:
-        if file == "-":
-            content = sys.stdin.buffer.read()
-        elif file.endswith(".gz"):
-            with gzip.open(file, "rb") as packed:
-                content = packed.read()
-        else:
-            content = Path(file).read_bytes()
+        content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        if content.startswith(_GZIP):
+            content = gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise CommandError(f"{file} cannot be read: {reason}") from error
-    return content.removeprefix(codecs.BOM_UTF8)
+    mark, encoding = next(each for each in _MARKS if content.startswith(each[0]))
+    try:
+        text = str(content, encoding).removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        text = content[: error.start].decode(encoding, "ignore")
+        wrong = f"not {encoding} from byte {error.start + 1} of the file on"
+    else:
+        text, nul, rest = text.partition("\0")
+        if not nul:
+            return text.encode()
+        wrong = "NUL, a character that no JSON has"
+        if not rest.strip("\0\r\n"):
+            wrong = "NULs to the end: the file was not written to its end"
+        elif not mark and b"\0" in content[:4]:
+            wrong = "not UTF-8, but UTF-16 or UTF-32 without the mark that says so"
+    line = text.count("\n") + 1
+    raise CommandError(f"{file}:{line}: {wrong}")
 
 
 def _documents(content: bytes) -> list[tuple[int, bytes]]:

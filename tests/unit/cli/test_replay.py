@@ -84,10 +84,47 @@ def test_a_session_without_an_id_is_named_after_its_line(
     assert [each["id"] for each in told["sessions"]] == ["2"]
 
 
-def test_compressed_files_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "a.jsonl.gz"
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.jsonl"])
+def test_compressed_files_are_read_whatever_their_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    file = tmp_path / name
     file.write_bytes(gzip.compress(json.dumps(session()).encode()))
     assert replayed(capsys, str(file))[0]["totals"]["turns"] == 40
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+def test_files_that_say_how_they_are_encoded_are_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], encoding: str
+) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text(json.dumps(session(), ensure_ascii=False), encoding=encoding)
+    assert replayed(capsys, str(file))[0]["totals"]["turns"] == 40
+
+
+LINE = json.dumps(session()) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "reason"),
+    [
+        (LINE.encode() + "gr\u00fcn\n".encode("latin-1"), 2, "not UTF-8 from byte {} of the file on"),
+        (LINE.encode("utf-16")[:-1], 1, "not UTF-16 from byte {} of the file on"),
+        ((2 * LINE).encode() + bytes(64), 3, "NULs to the end: the file was not written to its end"),
+        (LINE.rstrip().encode() + bytes(64), 1, "NULs to the end: the file was not written to its end"),
+        (LINE.encode() + b'"\0"\n', 2, "NUL, a character that no JSON has"),
+        (LINE.encode("utf-16-le"), 1, "not UTF-8, but UTF-16 or UTF-32 without the mark that says so"),
+        (LINE.encode("utf-32-be"), 1, "not UTF-8, but UTF-16 or UTF-32 without the mark that says so"),
+    ],
+)
+def test_what_is_no_text_is_named_with_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, line: int, reason: str
+) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_bytes(content)
+    assert main(["replay", str(file)]) == 1
+    at = len(LINE) + 3 if line == 2 else len(content)
+    assert capsys.readouterr().err == f"unabridged: {file}:{line}: {reason.format(at)}\n"
 
 
 @pytest.mark.parametrize("indent", [None, 2], ids=["on one line", "over many lines"])
@@ -161,7 +198,6 @@ def test_an_id_in_a_file_commands_no_terminal(tmp_path: Path, capsys: pytest.Cap
         (b'{"id": "x"}', "messages"),
         (b'{"id": "x", "messages": ["hello"]}', "messages[0]"),
         (b"[]", "must be a JSON object"),
-        (b"\xff\xfe", "not UTF-8"),
     ],
 )
 def test_a_line_that_is_no_session_is_named(
@@ -201,7 +237,7 @@ def test_a_file_without_a_session_is_no_report_of_zeros(
 def test_a_file_that_cannot_be_read_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    (tmp_path / "broken.jsonl.gz").write_bytes(b"not compressed")
+    (tmp_path / "broken.jsonl.gz").write_bytes(gzip.compress(json.dumps(session()).encode())[:-9])
     packed = bytearray(gzip.compress(json.dumps(session()).encode()))
     packed[10] = 0xFF  # the head of its first block
     (tmp_path / "damaged.jsonl.gz").write_bytes(packed)
