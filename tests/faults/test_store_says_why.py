@@ -14,13 +14,18 @@ import httpx2
 import pytest
 
 from proxy.adapters.stores.redis import RedisStore
+from proxy.adapters.stores.redis.breaker import Breaker
+from proxy.adapters.stores.redis.cluster import Command
+from proxy.adapters.stores.redis.connection import Connection
 from proxy.errors import StoreUnavailable
 from tests.support.append_client import Appender
 from tests.support.clients import Chat, proxying, user
+from tests.support.servers import PATIENCE
 from tests.support.stores import (
     DAY,
     KEY,
     HandClock,
+    Server,
     found,
     free_port,
     is_left_alone,
@@ -118,6 +123,36 @@ async def test_what_its_user_may_not_do_is_said_once_and_in_the_servers_words(
     fields: dict[str, str] = vars(told)["fields"]
     assert fields["why"] == "its user may not do that (NOPERM)"
     assert any(f"'{command}'" in fields["detail"] for command in FORBIDDEN[name].split("|"))
+
+
+REFUSED: dict[str, tuple[Command, str, str]] = {
+    "a write": (("SET", "secret key", WORD), "it misses replicas (NOREPLICAS)", ""),
+    "what it does not know": (("NOPE", "secret key", WORD), "an error (ERR)", "unknown command"),
+    "what cannot be": (("INCR", "text"), "an error (ERR)", "value is not an integer or out of range"),
+    "what its user may not do": (
+        ("ECHO", WORD),
+        "its user may not do that (NOPERM)",
+        "User default has no permissions to run the 'echo' command",
+    ),
+}
+
+
+@pytest.mark.parametrize("transaction", [True, False], ids=["in a transaction", "among others"])
+@pytest.mark.parametrize("what", REFUSED)
+async def test_what_it_says_is_told_without_what_was_to_be_written(
+    valkey: Server, clock: HandClock, caplog: pytest.LogCaptureFixture, what: str, *, transaction: bool
+) -> None:
+    valkey.run("SET", "text", WORD)
+    valkey.run("CONFIG", "SET", "min-replicas-to-write", 0 if what == "what cannot be" else 1)
+    valkey.run("ACL", "SETUSER", "default", "-echo")
+    command, why, detail = REFUSED[what]
+    connection = Connection(valkey.url, PATIENCE, Breaker(clock, 1.0), 0.0)
+    with pytest.raises(StoreUnavailable) as refused:
+        await connection.ask_all("", command, ("GET", "text"), transaction=transaction)
+    await connection.aclose()
+    (told,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert vars(told)["fields"] == {"why": why, "detail": detail}
+    assert refused.value.message == f"The store refuses: {why}."
 
 
 @pytest.mark.parametrize("command", UNUSUAL)

@@ -75,7 +75,7 @@ class Breaker:
         if isinstance(failure, ResponseError):
             self.succeeded()
             self._log("the store refuses", fault)
-            is_alone = _WRONG_TYPE in str(failure)  # no other record has anything to do with that key
+            is_alone = _WRONG_TYPE in _reply(failure)  # no other record has anything to do with that key
             return (UnreadableRecord if is_alone else StoreUnavailable)(f"The store refuses: {fault.kind}.")
         if isinstance(failure, Slow):
             self._log("the store is slow", fault)
@@ -129,15 +129,32 @@ _REFUSALS: Final = {
 """Descriptions of error replies, by the first word of the reply."""
 
 
+_ANNOTATION: Final = " of pipeline caused error: ("
+"""What redis-py writes before the reply to a command of a refused transaction, after the command itself."""
+
+_QUOTES: Final = "'\"`"
+"""With these a reply begins to quote the command."""
+
+
+def _reply(failure: Exception) -> str:
+    """Return what the server replied, without the command that redis-py may have put before it."""
+    _, annotation, replied = str(failure).rpartition(_ANNOTATION)
+    return replied.strip("(,)'\"") if annotation else replied
+
+
 def _fault(failure: Exception) -> Fault:
-    """Describe a failure. Of an error reply only the first word is used: the rest may quote a command."""
-    code = getattr(failure, "status_code", None) or str(failure).partition(" ")[0]
-    if "has no permissions" in str(failure):  # also in the message of a script's error
+    """Describe a failure. Of an unknown error reply the detail is what stands before it quotes a command."""
+    said = _reply(failure)
+    code = getattr(failure, "status_code", None) or said.partition(" ")[0]
+    if "has no permissions" in said:  # also in the message of a script's error
         code = "NOPERM"
     if code in _REFUSALS:
-        return Fault(f"{_REFUSALS[code]} ({code})", str(failure) if code == "NOPERM" else "")
-    if "DB index is out of range" in str(failure):
+        return Fault(f"{_REFUSALS[code]} ({code})", said if code == "NOPERM" else "")
+    if "DB index is out of range" in said:
         return Fault("it has no database of that number", "")
     if isinstance(failure, ResponseError):
-        return Fault(f"an error ({code})" if code.isupper() else "an error", "")
+        kind = f"an error ({code})" if code.isupper() else "an error"
+        for quote in _QUOTES:
+            said, _, _ = said.partition(quote)
+        return Fault(kind, said.removeprefix(f"{code} ").strip())
     return Fault(str(failure), "") if isinstance(failure, RedisClusterException) else fault_of(failure)
