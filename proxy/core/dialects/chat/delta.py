@@ -27,7 +27,7 @@ _MANY = 256
 """Number of values of one member after which they are merged early, to save memory."""
 NESTED = ("function", "custom")
 _TEXTS = frozenset({"content", "reasoning_content", "reasoning"})
-_CALLS_ALONE = frozenset({"tool_calls"})
+_CALLS_ALONE = ("tool_calls",)
 _CONTINUED = frozenset({"text", "thinking"})
 """Types of the parts of a content that come in pieces."""
 _LEADING = ("role", "content", "refusal")
@@ -387,7 +387,7 @@ def is_odd(delta: Mapping[str, Raw]) -> bool:
     """
     if delta.keys() <= _TEXTS and all(bytes(raw)[:1] in (b'"', b"n") for raw in delta.values()):
         return False
-    if delta.keys() == _CALLS_ALONE:
+    if tuple(delta) == _CALLS_ALONE:
         try:
             if len(_PIECES.decode(delta["tool_calls"])) == 1:
                 return False
