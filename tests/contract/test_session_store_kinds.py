@@ -177,15 +177,26 @@ def test_a_part_of_the_url_that_is_wrong_is_told_with_what_it_must_be(
     assert str(refused.value) == f"The store's URL is not valid: {said}"
 
 
-@pytest.mark.parametrize("password", [None, "wrong"])
-def test_a_client_certificate_whose_key_no_given_password_opens_is_refused_at_the_start(
-    clock: HandClock, tmp_path: Path, password: str | None
+def test_a_client_certificate_whose_key_cannot_be_used_is_refused_at_the_start(
+    clock: HandClock, tmp_path: Path
 ) -> None:
-    signed = Authority(tmp_path).sign("client", password=b"hush")
-    url = f"rediss://x?ssl_certfile={signed.certificate}&ssl_keyfile={signed.key}"
-    with pytest.raises(SettingsError, match="`ssl_certfile` has no key, in it or in `ssl_keyfile`, that"):
-        open_store(f"{url}&ssl_password={password}" if password else url, clock, 1.0, 1.0)
-    assert open_store(f"{url}&ssl_password=hush", clock, 1.0, 1.0)
+    signed, others = (Authority(tmp_path).sign(name, password=b"hush") for name in ("client", "others"))
+    alone = f"rediss://x?ssl_certfile={signed.certificate}"
+    both, mixed = (f"{alone}&ssl_keyfile={each.key}" for each in (signed, others))
+    for url, said in (
+        (both, "`ssl_keyfile` has no key of the certificate that can be used without `ssl_password`"),
+        (f"{both}&ssl_password=no", "`ssl_keyfile` has no key of the certificate that `ssl_password` opens"),
+        (
+            f"{mixed}&ssl_password=hush",
+            "`ssl_keyfile` has no key of the certificate that `ssl_password` opens",
+        ),
+        (alone, "`ssl_certfile` has no key of the certificate that can be used without `ssl_password`"),
+        (f"rediss://x?ssl_keyfile={signed.key}", "`ssl_keyfile` needs `ssl_certfile` too"),
+    ):
+        with pytest.raises(SettingsError) as refused:
+            open_store(url, clock, 1.0, 1.0)
+        assert str(refused.value) == f"The store's URL is not valid: {said}"
+    assert open_store(f"{both}&ssl_password=hush", clock, 1.0, 1.0)
 
 
 @pytest.mark.parametrize(

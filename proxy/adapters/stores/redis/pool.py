@@ -299,8 +299,8 @@ def _wrong_part(url: str) -> str:
         if name in _FILES and not os.access(value, os.R_OK):
             return f"`{name}` names what is not there, or cannot be read"
         given[name] = value
-    if given.keys() & {"ssl_certfile", "ssl_keyfile"} and not _is_usable(given):
-        return "`ssl_certfile` has no key, in it or in `ssl_keyfile`, that `ssl_password` or none opens"
+    if given.keys() & {"ssl_certfile", "ssl_keyfile"} and (wrong := _wrong_certificate(given)):
+        return wrong
     if parts.scheme != "unix" and not DATABASE_PATH.fullmatch(parts.path):
         return "what follows the host must be the number of a database, such as /0"
     if parts.scheme != "unix" and parts.path.strip("/") and "db" in given:
@@ -308,13 +308,18 @@ def _wrong_part(url: str) -> str:
     return ""
 
 
-def _is_usable(given: Mapping[str, str]) -> bool:
-    """Whether a client certificate's key opens. Without a password, OpenSSL would ask on the terminal."""
-    certificate, key, password = map(given.get, ("ssl_certfile", "ssl_keyfile", "ssl_password"))
+def _wrong_certificate(given: Mapping[str, str]) -> str:
+    """Return what is wrong with a client's certificate and its key; empty if they can be used.
+
+    For a password that is not given, OpenSSL would ask on the terminal.
+    """
+    if "ssl_certfile" not in given:
+        return "`ssl_keyfile` needs `ssl_certfile` too"
+    key, password = given.get("ssl_keyfile"), given.get("ssl_password", "")
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(
-            certificate or "", key, password=password or ""
-        )
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(given["ssl_certfile"], key, password=password)
     except OSError:  # ssl.SSLError is one
-        return False
-    return True
+        holder = "ssl_keyfile" if key else "ssl_certfile"
+        opened = "`ssl_password` opens" if password else "can be used without `ssl_password`"
+        return f"`{holder}` has no key of the certificate that {opened}"
+    return ""
