@@ -12,7 +12,7 @@ from starlette.types import Send
 from proxy import errors
 from proxy.core.dialects.answers import StreamFilter
 from proxy.core.dialects.dialect import Dialect
-from proxy.engine.recording.collector import Collector
+from proxy.engine.recording.collector import ANSWER_BYTES, Collector
 
 Begin = Callable[[], Awaitable[None]]
 """Sends the head of the answer."""
@@ -75,14 +75,18 @@ async def send_appended(
     """Pass on the answer to an appended turn.
 
     An answer that is no stream, or a compressed one, is held back as a whole; HistoryNotSaved and
-    UpstreamError are then raised before anything was sent.
+    UpstreamError, also for an answer of more than `ANSWER_BYTES`, are then raised before anything was sent.
     """
     chunks = _seen(chunks, collector)
     if not collector.is_plain_stream:
-        whole = b"".join([chunk async for chunk in chunks])
+        whole = bytearray()
+        async for chunk in chunks:
+            whole += chunk
+            if len(whole) > ANSWER_BYTES:  # it could not be stored, and an upstream may never end
+                raise errors.UpstreamInvalidResponse("too large")
         await acknowledged()
         await begin()
-        await send({"type": "http.response.body", "body": whole, "more_body": False})
+        await send({"type": "http.response.body", "body": bytes(whole), "more_body": False})
         return
     await begin()
     if adds_usage:

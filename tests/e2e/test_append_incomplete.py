@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
 
 from tests.support.append_client import Appender, contents, hold, transcript
 from tests.support.clients import Chats, admin, only_session, user
-from tests.support.servers import Exchange, awaited
+from tests.support.servers import PATIENCE, Exchange, awaited
 from tests.support.upstreams import (
     DONE,
     EVENTS,
@@ -180,6 +181,28 @@ async def test_an_answer_without_a_message_is_the_fault_of_the_upstream(
     assert "[DONE]" not in response.text
     await appender.ask("third")
     assert contents(model.views()[2])[::2] == ["first", "third"]
+
+
+async def test_an_answer_that_does_not_end_is_given_up_and_its_turn_may_be_sent_again(
+    appender: Appender, model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = asyncio.Event()
+
+    async def without_end(exchange: Exchange) -> None:
+        await exchange.start(200, [JSON])
+        try:
+            while True:
+                await exchange.chunk(b" " * 10_000)
+        finally:
+            left.set()
+
+    monkeypatch.setattr("proxy.http.answer.ANSWER_BYTES", 100_000)
+    model.replies.append(without_end)
+    response = await appender.ask("first")
+    assert (response.status_code, response.json()["error"]["code"]) == (502, "upstream_invalid_response")
+    await asyncio.wait_for(left.wait(), PATIENCE)
+    await appender.ask("first")
+    assert contents(model.views()[1]) == ["first"]
 
 
 async def test_an_answer_without_a_role_gets_one(appender: Appender, model: Model) -> None:

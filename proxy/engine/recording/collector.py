@@ -6,7 +6,8 @@ from proxy.core.formats.unpacking import CODINGS, Unpacker, UnpackingError
 from proxy.engine.flow import Sent
 from proxy.ports import coding_of
 
-_ANSWER_BYTES = 64 * 2**20
+ANSWER_BYTES = 64 * 2**20
+"""Bytes of an answer that is not streamed beyond which it is not read."""
 _READ_BYTES = 16 * 1024
 """Bytes of a stream that are parsed together: parsing each event by itself costs half as much again."""
 _UNPACKED_BYTES = 16 * 2**20
@@ -38,7 +39,7 @@ class Collector:
             except UnpackingError:
                 self.is_readable = False
                 return
-        if len(self._body) <= _ANSWER_BYTES:
+        if len(self._body) <= ANSWER_BYTES:
             self._body += chunk
         if self.is_stream and len(self._body) >= _READ_BYTES:
             self._read()
@@ -54,7 +55,7 @@ class Collector:
     @property
     def has_given_up(self) -> bool:
         """Whether the answer is too large to be read, or compressed in a way that is not understood."""
-        is_large = self._read().overflowed if self.is_stream else len(self._body) > _ANSWER_BYTES
+        is_large = self._read().overflowed if self.is_stream else len(self._body) > ANSWER_BYTES
         return is_large or not self.is_readable
 
     @property
