@@ -40,7 +40,7 @@ def as_json(outcomes: Sequence[Outcome], names: Sequence[str], *, with_turns: bo
     """Return the whole report, by policy."""
 
     def session(outcome: Outcome) -> dict[str, Any]:
-        shown = {
+        shown: dict[str, Any] = {
             "id": outcome.session,
             "budget": outcome.budget,
             **totals([outcome]),
@@ -55,7 +55,24 @@ def as_json(outcomes: Sequence[Outcome], names: Sequence[str], *, with_turns: bo
                 for turn in outcome.epochs
             ],
         }
-        return shown | ({"turns": [_turn_json(turn) for turn in outcome.turns]} if with_turns else {})
+        if with_turns:
+            shown["turns"] = [
+                {
+                    "number": turn.number,
+                    "messages": turn.messages,
+                    "full_tokens": turn.full.tokens,
+                    "stage": turn.stage.value,
+                    "sent_tokens": turn.sent.tokens,
+                    "cut": turn.plan.cut,
+                    "epoch": turn.epoch,
+                    "began": turn.began,
+                    "sent_cached_tokens": turn.sent.cached,
+                    "full_cached_tokens": turn.full.cached,
+                    "waits": waits(turn),
+                }
+                for turn in outcome.turns
+            ]
+        return shown
 
     found = {name: [each for each in outcomes if each.policy == name] for name in names}
     return {
@@ -68,22 +85,6 @@ def as_json(outcomes: Sequence[Outcome], names: Sequence[str], *, with_turns: bo
             }
             for name, given in found.items()
         ]
-    }
-
-
-def _turn_json(turn: ReplayedTurn) -> dict[str, Any]:
-    return {
-        "number": turn.number,
-        "messages": turn.messages,
-        "full_tokens": turn.full.tokens,
-        "stage": turn.stage.value,
-        "sent_tokens": turn.sent.tokens,
-        "cut": turn.plan.cut,
-        "epoch": turn.epoch,
-        "began": turn.began,
-        "sent_cached_tokens": turn.sent.cached,
-        "full_cached_tokens": turn.full.cached,
-        "waits": waits(turn),
     }
 
 

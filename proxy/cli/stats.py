@@ -55,16 +55,13 @@ def report(answer: Json) -> Iterator[RenderableType]:
         yield "A session's row covers its whole life; the sums below cover only the time that was asked for."
     yield ""
     yield facts(_details(answer["total"]))
-    yield from _cuts(answer["proof"])
-
-
-def _cuts(rows: Sequence[Json]) -> Iterator[RenderableType]:
+    proof: Sequence[Json] = answer["proof"]
     pairs = [
         (
             *(row["policy"], row["model"], row["whole"]["compared"], _interval(row["whole"]["agree"])),
             *(row["control"]["compared"], _interval(row["control"]["agree"]), _interval(row["difference"])),
         )
-        for row in rows
+        for row in proof
         if row["whole"]["compared"] or row["control"]["compared"]
     ]
     if pairs:
@@ -76,7 +73,7 @@ def _cuts(rows: Sequence[Json]) -> Iterator[RenderableType]:
             row["model"],
             *(each[name] for name in ("kind", "retention", "signal", "cut", "shown")),
         )
-        for row in rows
+        for row in proof
         for each in row["missed"]
     ]
     if missed:

