@@ -71,9 +71,14 @@ class SettingsFile:
             raise FileError.together(sorted(mistakes, key=lambda each: each.line or 0)) from None
         values = dict[str, object]()
         for name, value in file.table.items():
-            if name != "use" and not decided_by([name]) <= decided:
-                is_file = name in _PATHS or (name == "policy" and is_path(str(value)))
-                values[name] = _absolute(file, name, str(value)) if is_file else value
+            if name == "use" or decided_by([name]) <= decided:
+                continue
+            is_file = name in _PATHS or (name == "policy" and is_path(str(value)))
+            try:  # what is relative is relative to the settings file
+                values[name] = str(path.parent / Path(str(value)).expanduser()) if is_file else value
+            except RuntimeError:
+                why = f"`{name}`: there is no home directory as in {value}"
+                raise file.error(why, (name,)) from None
         return cls(file, before, decided, values, rules)
 
     @property
@@ -99,14 +104,6 @@ class SettingsFile:
                 raise self.file.error(f'`policy = "{name}"`: {reason}', location) from None
 
 
-def _absolute(file: TomlFile, name: str, path: str) -> str:
-    """Return a path in a settings file, which is relative to the file. Raises FileError."""
-    try:
-        return str(file.path.parent / Path(path).expanduser())
-    except RuntimeError:
-        raise file.error(f"`{name}`: there is no home directory as in {path}", (name,)) from None
-
-
 def load_settings(**flags: object) -> tuple[Settings, SettingsFile | None]:
     """Return the settings from `flags`, the environment and the settings file, and that file, if any.
 
@@ -128,21 +125,17 @@ def settings_file(**flags: object) -> SettingsFile | None:
         path = Path(str(named)).absolute() if named else default_config()
     except FileNotFoundError as error:
         raise FileError(str(named), None, "cannot be read: the current directory is gone") from error
-    if path is None or (not named and _is_absent(path)):
+    if path is None:
         return None
+    if not named:
+        try:
+            path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError:
+            pass  # one that must not be looked at may be there
     given = [name for name, value in flags.items() if value is not None]
     return SettingsFile.read(path, decided_by([*given, *variables()]))
-
-
-def _is_absent(path: Path) -> bool:
-    """Whether there is certainly no such file; one that must not be looked at may be there."""
-    try:
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:
-        return False
-    return False
 
 
 def with_secrets(settings: Settings) -> Settings:

@@ -243,9 +243,15 @@ class HttpxResponse:
             raise
 
     async def aclose(self) -> None:
-        is_good = (
-            self._is_complete and not self._is_ended and (self._is_http2 or not _says_more(self._stream))
-        )
+        is_good = self._is_complete and not self._is_ended
+        if is_good and not self._is_http2:
+            # Bytes that arrived after the answer (a second answer, a body after HEAD) the library would take
+            # for the answer to the next request on this connection, which may be another caller's (law 6).
+            # They can only be seen through these private members of the library.
+            stream: object = self._stream
+            for member in ("_httpcore_stream", "_stream", "_connection", "_h11_state"):
+                stream = getattr(stream, member)
+            is_good = cast("h11.Connection", stream).trailing_data[0] == b""
         try:
             if is_good:
                 await self._stream.aclose()
@@ -259,17 +265,6 @@ class HttpxResponse:
         if not self._is_ended:
             self._is_ended = True
             self._connection.give_back(self._connection, broken=broken)
-
-
-def _says_more(stream: object) -> bool:
-    """Whether bytes have arrived after the answer (a second answer, a body after HEAD).
-
-    The library would take them for the answer to the next request on this connection, which may be another
-    caller's (law 6). They can only be seen through these private members of the library.
-    """
-    for member in ("_httpcore_stream", "_stream", "_connection", "_h11_state"):
-        stream = getattr(stream, member)
-    return cast("h11.Connection", stream).trailing_data[0] != b""
 
 
 class _Body(httpx2.AsyncByteStream):
