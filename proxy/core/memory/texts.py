@@ -154,11 +154,13 @@ def without(texts: Texts, sayings: Iterable[str]) -> Texts:
     Of a name written as one word, such as ``user-1``, a line must have all that lines show of it. A line that
     also says something else is removed as a whole.
     """
-    names, words = list[str](), list[frozenset[str]]()
+    names, words, most = list[str](), list[frozenset[str]](), FORMER_NAME - 1
     for saying in sayings:
         found, name = words_of(saying), saying.strip(" []:")
         if (len(found) <= _PARTS or saying.isascii()) and len(name.split()) == 1:
-            names.append(_spelled(name))
+            # Also without its marks and its end, which lines may lack.
+            spelled = r"[\[\]:\s]+".join(map(re.escape, re.split(r"[\[\]:]+", name[:most])))
+            names.append(spelled if len(name) <= most else spelled + r"\S*")
         elif found:
             words.append(found)
     named = re.compile(rf"(?<!\w)(?:{'|'.join(names)})(?!\w)", re.IGNORECASE) if names else None
@@ -173,10 +175,3 @@ def without(texts: Texts, sayings: Iterable[str]) -> Texts:
         return "\n".join(line for line in text.splitlines() if not is_about(line))
 
     return replace(texts, long=left(texts.long), short=left(texts.short))
-
-
-def _spelled(name: str) -> str:
-    """Return the pattern of a name, also without its marks and its end, which lines may lack."""
-    most = FORMER_NAME - 1
-    spelled = r"[\[\]:\s]+".join(map(re.escape, re.split(r"[\[\]:]+", name[:most])))
-    return spelled if len(name) <= most else spelled + r"\S*"

@@ -142,7 +142,13 @@ class Change:
     def epoch(self, at: float) -> Epoch:
         """Return the change as an epoch that begins ``at`` (seconds since 1970)."""
         chain, budget, signed = self.before.chain, self.before.budget, signed_in(self.before.chain)
-        parent, depth = self.parent.id if self.parent else "", self._depth(signed)
+        parent = self.parent.id if self.parent else ""
+        # Undone edits count too: a chain without these messages has nothing to undo.
+        depth = max(self.plan.depth, self.before.plan.depth)
+        if signed:
+            # It applies only to chains with every message that loses reasoning, not to earlier branches.
+            newest = chain.last_user if self.asked else None
+            depth = max(depth, len(chain) if newest is None else newest + 1)
         reach = chain.hashes[depth - 1]
         # What is restored begins at the newest request, so that it also applies if that is answered again.
         request = chain.last_user if self.asked is Verb.RESTORE else None
@@ -172,16 +178,6 @@ class Change:
             plan=self.plan,
             without_reasoning=self._without_reasoning(signed),
         )
-
-    def _depth(self, signed: Sequence[int]) -> int:
-        """Return how many of the oldest messages a chain must have for the epoch to apply to it."""
-        # Undone edits count too: a chain without these messages has nothing to undo.
-        depth = max(self.plan.depth, self.before.plan.depth)
-        if not signed:
-            return depth
-        # It applies only to chains with every message that loses reasoning, not to earlier branches.
-        newest = self.before.chain.last_user if self.asked else None
-        return max(depth, len(self.before.chain) if newest is None else newest + 1)
 
     def _calm_below(self) -> int:
         """Return the counted tokens below which a chain is forwarded whole, whatever the plan says."""

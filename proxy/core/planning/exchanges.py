@@ -241,7 +241,11 @@ def _room(situation: Situation, span: Span) -> int:
         return situation.policy.strategy.summary_max
     rooms = situation.rooms
     if span not in rooms:
-        spans = _spans(situation)
+        # The gaps of the plan, joined with those of the exchanges that roll out now.
+        rolled = [(unit.start, unit.end) for unit in map(situation.units.__getitem__, _rolled(situation))]
+        spans: Sequence[Span] = situation.plan.spans
+        if rolled:
+            spans = joined_spans([*spans, *rolled])
         if span in spans:
             rooms.update(_rooms(situation, spans))
         else:  # something else than the count of exchanges decides as well
@@ -267,12 +271,6 @@ def _rooms(situation: Situation, gaps: Sequence[Span]) -> dict[Span, int]:
     growing = growing or counts
     by_count = sum(growing.values())
     return {each: kept.get(each, 0) + left * growing.get(each, 0) // by_count for each in spans}
-
-
-def _spans(situation: Situation) -> Sequence[Span]:
-    """The gaps of the plan, joined with those of the exchanges that roll out now."""
-    rolled = [(unit.start, unit.end) for unit in map(situation.units.__getitem__, _rolled(situation))]
-    return joined_spans([*situation.plan.spans, *rolled]) if rolled else situation.plan.spans
 
 
 def _exchanges(

@@ -237,7 +237,9 @@ class Selection:
         if index in self.cut:
             return
         situation = self.situation
-        if situation.is_user(index) and self._is_answered_before(index):
+        # An epoch may have cut a part of the answer, as of the newest request's.
+        answer = answer_to(situation, index) if situation.is_user(index) else ()
+        if any(situation.plan.covers(situation.units[each].start) for each in answer):
             self._take_request(index)
         else:
             self._take(index)
@@ -253,11 +255,6 @@ class Selection:
         if left:
             return
         self._take_request(request)
-
-    def _is_answered_before(self, request: int) -> bool:
-        """Whether an epoch cut part of its answer, as it does of the newest request's."""
-        situation, units = self.situation, self.situation.units
-        return any(situation.plan.covers(units[each].start) for each in answer_to(situation, request))
 
     def _take_request(self, request: int) -> None:
         self._take(request)
