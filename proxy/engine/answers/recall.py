@@ -148,13 +148,24 @@ class Recaller:
 
         Raises SearchUnavailable and TimeoutError.
         """
-        windows = await asyncio.to_thread(self._windows, wanted)
+        reach, first, last = self.reach, wanted.first or 1, wanted.last or len(self.reach.chain)
+
+        def asked_about() -> list[range]:
+            """All passages, or those of the messages that are asked about."""
+            pieces = reach.pieces
+            return [
+                window
+                for window in reach.windows
+                if first <= pieces[window.stop - 1].position + 1 and pieces[window.start].position + 1 <= last
+            ]
+
+        windows = await asyncio.to_thread(asked_about)
         key, policy = self.request.session.key, self.request.incoming.policy
         # One shelf for each lane and policy of a session, so that a later search finds what was indexed
         # before.
         named = f"{key.tag}\0{key.sid}\0{self.request.session.lane.id}\0{policy.digest}"
         shelf = hashlib.sha256(named.encode(errors="surrogatepass")).hexdigest()
-        passages = [Passage(self.reach.key(each), partial(self.reach.text, each)) for each in windows]
+        passages = [Passage(reach.key(each), partial(reach.text, each)) for each in windows]
         of_search, chosen = (shelf, passages, wanted.query, _RANKED), policy.recall.search
         if chosen != "words":
             try:
@@ -166,13 +177,3 @@ class Recaller:
                 log_fault(f"the search {chosen} failed: recall went on by words", error)
         async with asyncio.timeout(_SEARCH_SECONDS):
             return best_of(windows, await self.recall.search.search(*of_search)), "words"
-
-    def _windows(self, wanted: Wanted) -> list[range]:
-        """Return the passages to search: all, or those of the messages that are asked about."""
-        pieces, reach = self.reach.pieces, self.reach
-        first, last = wanted.first or 1, wanted.last or len(reach.chain)
-        return [
-            window
-            for window in reach.windows
-            if first <= pieces[window.stop - 1].position + 1 and pieces[window.start].position + 1 <= last
-        ]

@@ -137,9 +137,11 @@ class Asking:
 
         Raises Unanswered, TimeoutError and what the upstream port raises.
         """
-        name = caller.model[:_NAME]
-        thinks, roomier = self._thinks.get(name), _with_room_for_thoughts(ask, caller.window, len(after))
-        room = roomier.max_tokens - ask.max_tokens
+        name, room = caller.model[:_NAME], _THOUGHTS
+        if caller.window is not None:  # thoughts may have what it has room for
+            sent = (len(after) + size(ask.task) + size(ask.text)) // TOKEN_CHARACTERS
+            room = min(room, max(caller.window - sent - ask.max_tokens, 0))
+        thinks, roomier = self._thinks.get(name), replace(ask, max_tokens=ask.max_tokens + room)
         async with asyncio.timeout(caller.timeout):
             answer = None
             if not (thinks and room):
@@ -227,18 +229,6 @@ class Asking:
         collector = self.dialect.answer_stream()
         collector.feed(body)
         return collector.answer()
-
-
-def _with_room_for_thoughts(ask: Ask, window: int | None, before: int) -> Ask:
-    """Return a question whose answer may have more tokens, as many as the model's window has room for.
-
-    ``before`` are the bytes of the request that it follows.
-    """
-    room = _THOUGHTS
-    if window is not None:
-        sent = (before + size(ask.task) + size(ask.text)) // TOKEN_CHARACTERS
-        room = min(room, max(window - sent - ask.max_tokens, 0))
-    return replace(ask, max_tokens=ask.max_tokens + room)
 
 
 class Fetched(NamedTuple):

@@ -187,7 +187,13 @@ class Recognition:
         """Return the store's answer, but none found by an answer from which the chain may not go on."""
         for _ in range(_TRIES):
             found = await self._store.find(lookup)
-            if not found.joint or self._goes_on(history, found):
+            if not found.joint:
+                return found
+            # The stored user message before that answer must hold all that the chain now has there; otherwise
+            # the answer may have been given to somebody else's words (law 6).
+            joints = map(history.joint_at, reversed(range(len(history.hashes))))
+            user = next((joint.user for joint in joints if joint and joint.hash == found.joint), b"")
+            if found.user is not None and _has_only_lost(history, user, found.user.raw):
                 return found
             newer = lookup.joints.index(found.joint) + 1
             lookup = replace(lookup, joints=(b"",) * newer + lookup.joints[newer:])
@@ -261,16 +267,6 @@ class Recognition:
                     return key, True, is_newest, back
             is_newest = is_newest and history.entries[last - back].message.role != "assistant"
         return None, False, False, 0
-
-    def _goes_on(self, history: History, found: Found) -> bool:
-        """Whether a chain continues from the answer by whose place its session was found.
-
-        The stored user message before that answer must hold all that the chain now has there; otherwise the
-        answer may have been given to somebody else's words (law 6).
-        """
-        joints = map(history.joint_at, reversed(range(len(history.hashes))))
-        user = next((joint.user for joint in joints if joint and joint.hash == found.joint), b"")
-        return found.user is not None and _has_only_lost(history, user, found.user.raw)
 
     def answered(
         self, session: SessionState, history: History, answer: Message, chain_hash: bytes

@@ -84,7 +84,12 @@ class Suffixes:
             noted = await self.store.suffixes(self._tag(caller, history, first, second))
         except StoreUnavailable:
             return None
-        every = await asyncio.gather(*[self._placed(caller, history, lane, each) for each in noted])
+
+        async def placed(place: Suffix) -> Placed:
+            read = replace(await self.reader.read(history.body, place.before), suffix=place)
+            return Placed(read, *await self.recognition.recognise(caller, read, lane, needs_store=False))
+
+        every = await asyncio.gather(*map(placed, noted))
         roles = [entry.message.role for entry in history.entries]
         fitting = [each for each in every if caller.key is not None or _goes_on(each.session, roles)]
         most = max([each.follows_to(newest) for each in fitting], default=-1)
@@ -94,10 +99,6 @@ class Suffixes:
         if most < 0 or len({each.session.key for each in candidates}) > 1:
             return None
         return max(best, key=lambda each: each.history.suffix.length)
-
-    async def _placed(self, caller: Caller, history: History, lane: str, place: Suffix) -> Placed:
-        placed = replace(await self.reader.read(history.body, place.before), suffix=place)
-        return Placed(placed, *await self.recognition.recognise(caller, placed, lane, needs_store=False))
 
     def of_turn(
         self, caller: Caller, session: SessionState, history: History, answer: Message | None

@@ -146,9 +146,10 @@ class Compacting:
         """Return a compactor's input: the units, dated by the arrival of their messages, and the context.
 
         The system messages are those of the session's newest recorded turn. If the store is away, there are
-        none, and no dates.
+        none, and no dates. The function that asks the model exposes no credentials; what the upstream fails
+        with is added to ``failures``.
         """
-        arrivals, system = dict[int, float](), ""
+        arrivals, system, left = dict[int, float](), "", _MOST_ASKS
         with suppress(StoreUnavailable):
             nodes = await self._store.nodes(job.key)
             recorded = ((number, nodes.get(each)) for number, each in job.hashes.items())
@@ -156,24 +157,6 @@ class Compacting:
             session = await self._store.session(job.key)
             head = session.head if session else ()
             system = "\n\n".join(self._asking.dialect.read(raw).text for raw in head)
-        context = Context(
-            task_goal=job.goal,
-            progress_summary=job.progress,
-            system_context=system,
-            language=job.source.language,
-            max_tokens=job.max_tokens,
-            room=job.room,
-            count=self._counter.count,
-            ask=self._ask(job, failures),
-        )
-        return dated(job.units, arrivals), context
-
-    def _ask(self, job: Job, failures: list[Exception]) -> AskModel:
-        """Return the function that asks the model for one compaction; it does not expose credentials.
-
-        What the upstream fails with is added to ``failures``.
-        """
-        left = _MOST_ASKS
 
         async def ask(task: str, text: str, *, max_tokens: int, temperature: float) -> str:
             nonlocal left
@@ -187,4 +170,14 @@ class Compacting:
                 raise
             return text_of(answer, self._asking.dialect)
 
-        return ask
+        context = Context(
+            task_goal=job.goal,
+            progress_summary=job.progress,
+            system_context=system,
+            language=job.source.language,
+            max_tokens=job.max_tokens,
+            room=job.room,
+            count=self._counter.count,
+            ask=ask,
+        )
+        return dated(job.units, arrivals), context

@@ -109,15 +109,16 @@ class Summaries:
         hurry = asyncio.Event()
         task = asyncio.create_task(self._write(job, hurry), name="summary")
         self._writing[address] = _Writing(task, hurry)
-        task.add_done_callback(partial(self._done, address))
 
-    def _done(self, address: str, task: asyncio.Task[None]) -> None:
-        writing = self._writing.get(address)
-        if writing is not None and writing.task is task:
-            del self._writing[address]
-        fault = None if task.cancelled() else task.exception()
-        if fault is not None:
-            log_fault("writing a summary failed", fault)
+        def done(ended: asyncio.Task[None]) -> None:
+            writing = self._writing.get(address)
+            if writing is not None and writing.task is ended:
+                del self._writing[address]
+            fault = None if ended.cancelled() else ended.exception()
+            if fault is not None:
+                log_fault("writing a summary failed", fault)
+
+        task.add_done_callback(done)
 
     async def wait(self, addresses: Iterable[str], seconds: float) -> None:
         """Wait until these are written or have failed, or the time is over; writing goes on after that."""
