@@ -59,7 +59,16 @@ def _looked_up(model: str, period: int) -> tuple[int | None, Prices]:
     What that one lists without a price is free there, whatever another asks for it. Prices are those of the
     period's begin, so that all workers have the same whenever they first look.
     """
-    known = [info for name, provider in _candidates(model) if (info := _listed(name, provider))]
+    known: list[ModelInfo] = []
+    for name, provider in _candidates(model):
+        # Local servers give a model's sizes as tags (deepseek-r1:8b), and OpenRouter its free copies; that is
+        # not what the provider of the bare name sells. So a tag must be listed too, unless it is a version or
+        # variant.
+        base, _, tag = name.partition(":")
+        found = provider.find_model(name, all_providers=load())
+        is_other = tag and tag not in _VARIANTS and not tag.partition(":")[0].isdigit()
+        if found is not None and not (is_other and found.is_match(base)):
+            known.append(found)
     window = next((info.context_window for info in known if info.context_window), None)
     if known:
         listed = known[0].get_prices(datetime.fromtimestamp(period * _PERIOD, UTC))
@@ -67,18 +76,6 @@ def _looked_up(model: str, period: int) -> tuple[int | None, Prices]:
             lives = (ttl for name, ttl in _KEPT_FOR.items() if fnmatchcase(model, name))
             return window, _prices(listed, next(lives, UNKNOWN_PRICES.ttl))
     return window, UNKNOWN_PRICES
-
-
-def _listed(name: str, provider: Provider) -> ModelInfo | None:
-    """Return what the provider lists under a name.
-
-    Local servers give a model's sizes as tags (deepseek-r1:8b), and OpenRouter its free copies; that is not
-    what the provider of the bare name sells. So a tag must be listed too, unless it is a version or variant.
-    """
-    base, _, tag = name.partition(":")
-    found = provider.find_model(name, all_providers=load())
-    is_other = tag and tag not in _VARIANTS and not tag.partition(":")[0].isdigit()
-    return None if found is not None and is_other and found.is_match(base) else found
 
 
 def _prices(listed: ModelPrice, ttl: float) -> Prices:

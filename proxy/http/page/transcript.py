@@ -63,48 +63,43 @@ class SideBySide:
 
     def parts(self, start: int, end: int) -> list[Part]:
         """Messages from ``start`` up to, but without, ``end``, and others of the same units."""
+        plan, epochs = self.branch.situation.plan, self.branch.epochs
 
         def together(row: Row) -> tuple[int | None, bool, int]:
             """Rows of one gap that a summary covers, or does not, belong together; others stand alone."""
             if row.gap is None:
                 return None, False, row.start
-            anchors = self.branch.situation.plan.gaps[row.gap].anchors
+            anchors = plan.gaps[row.gap].anchors
             return row.gap, any(each.start <= row.start < each.end for each in anchors), -1
 
-        rows = explain(self.branch.situation, self.branch.epochs, start, end)
         parts: list[Part] = []
-        for (gap, is_summarised, _), each in groupby(rows, key=together):
-            if gap is None:
-                parts.append(self._standing(next(each)))
+        explained = explain(self.branch.situation, epochs, start, end)
+        for (number, is_summarised, _), each in groupby(explained, key=together):
+            rows = [*each]
+            messages = [*self._messages(rows[0].start, rows[-1].end)]
+            if number is None:
+                edits = [edit for at in range(rows[0].start, rows[0].end) if (edit := plan.edit_at(at))]
+                part = Part(
+                    messages=messages,
+                    state=rows[0].state,
+                    rows=rows,
+                    gets=[self.read(edit.raw, edit.position) for edit in edits],
+                    by=[cut_by(epochs, edits[0].position)] if edits else (),
+                )
             else:
-                is_noted = any(part.gap == gap for part in parts)
-                parts.append(self._gap([*each], gap, is_summarised=is_summarised, is_noted=is_noted))
+                gap, is_noted = plan.gaps[number], any(part.gap == number for part in parts)
+                part = Part(
+                    messages=messages,
+                    state="summarised" if is_summarised else "cut",
+                    rows=rows,
+                    gets=[self.read(gap.note)] if gap.note and not is_noted else (),
+                    by=[cut_by(epochs, row.start) for row in rows],
+                    gap=number,
+                    span=(gap.start, gap.end - 1),
+                    is_noted=is_noted,
+                )
+            parts.append(part)
         return parts
-
-    def _gap(self, rows: Sequence[Row], number: int, *, is_summarised: bool, is_noted: bool) -> Part:
-        gap = self.branch.situation.plan.gaps[number]
-        is_shown = bool(gap.note) and not is_noted
-        return Part(
-            messages=[*self._messages(rows[0].start, rows[-1].end)],
-            state="summarised" if is_summarised else "cut",
-            rows=rows,
-            gets=[self.read(gap.note)] if is_shown else (),
-            by=[cut_by(self.branch.epochs, row.start) for row in rows],
-            gap=number,
-            span=(gap.start, gap.end - 1),
-            is_noted=is_noted,
-        )
-
-    def _standing(self, row: Row) -> Part:
-        plan = self.branch.situation.plan
-        edits = [edit for place in range(row.start, row.end) if (edit := plan.edit_at(place))]
-        return Part(
-            messages=[*self._messages(row.start, row.end)],
-            state=row.state,
-            rows=[row],
-            gets=[self.read(each.raw, each.position) for each in edits],
-            by=[cut_by(self.branch.epochs, edits[0].position)] if edits else (),
-        )
 
     def _messages(self, start: int, end: int) -> Iterator[Message]:
         for number, node in enumerate(self.branch.nodes[start:end], start):
