@@ -115,10 +115,23 @@ class Merging:
 
         ``shown`` has the ids of known items by the short ids that the model was shown.
         """
-        item = _born(believed, self.session, self.now)
+        proposal, source = believed.proposal, believed.source(self.session)
+        seal = b"\0".join([self.session.encode(), *source.messages, proposal.text.encode()])
+        item = Item(
+            id=hashlib.sha256(seal).hexdigest()[:16],
+            text=proposal.text,
+            kind=proposal.kind,
+            trust=believed.trust,
+            source=source,
+            is_standing=believed.is_standing,
+            importance_score=BORN,
+            last_accessed_at=self.now,
+            decay_applied_at=self.now,
+            created_at=self.now,
+        )
         text = stated(item)
         near = self.known.near(text, _COMPARED)
-        again = self.known.same(text) or _meant(shown.get(believed.proposal.repeats), text, near)
+        again = self.known.same(text) or _meant(shown.get(proposal.repeats), text, near)
         if item.id in self.known.all or (again is None and self.known.is_outdated(item)):
             return
         if again is not None:
@@ -126,14 +139,14 @@ class Merging:
             is_later = again.source.session != self.session or item.source.at > again.source.at
             after, event = used(again, self.digest, self.now, "said again") if is_later else (again, None)
             if believed.trust is Trust.USER and again.trust is not Trust.USER:
-                after = replace(after, trust=Trust.USER, source=believed.source(self.session))
+                after = replace(after, trust=Trust.USER, source=source)
             after = replace(after, is_standing=after.is_standing or believed.is_standing)
             if after != again:
                 self._keep(after, event)
             return
         details = f"{item.kind.value}, said by the {item.trust.value}"
         self._keep(item, event_of(item, EventKind.CREATE, self.now, after=BORN, details=details))
-        meant = _meant(shown.get(believed.proposal.replaces), text, near)
+        meant = _meant(shown.get(proposal.replaces), text, near)
         for older in near:
             is_apart = older.source.messages[-1:] != item.source.messages[-1:]
             if older is meant or (is_apart and contradicts(text, stated(older))):
@@ -161,23 +174,6 @@ def _parts_of(text: str) -> frozenset[str]:
 def _weight(item: Item) -> tuple[bool, float]:
     """What decides which of two items supersedes the other: first trust, then when it was said."""
     return item.trust is Trust.USER, item.source.at
-
-
-def _born(believed: VerifiedItem, session: str, now: float) -> Item:
-    source = believed.source(session)
-    seal = b"\0".join([session.encode(), *source.messages, believed.proposal.text.encode()])
-    return Item(
-        id=hashlib.sha256(seal).hexdigest()[:16],
-        text=believed.proposal.text,
-        kind=believed.proposal.kind,
-        trust=believed.trust,
-        source=source,
-        is_standing=believed.is_standing,
-        importance_score=BORN,
-        last_accessed_at=now,
-        decay_applied_at=now,
-        created_at=now,
-    )
 
 
 # --- whether two sentences say the same, or cannot both be true ---

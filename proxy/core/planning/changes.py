@@ -149,6 +149,12 @@ class Change:
             # It applies only to chains with every message that loses reasoning, not to earlier branches.
             newest = chain.last_user if self.asked else None
             depth = max(depth, len(chain) if newest is None else newest + 1)
+        calm_below = 0
+        if self.asked is Verb.RESTORE and self.parent is not None:
+            calm_below = self.parent.calm_below
+        elif self.stage not in (Stage.CALM, Stage.WARN):
+            # A chain rolled back below *warn* is forwarded whole, unless the epoch began below *trim* itself.
+            calm_below = int(self.before.policy.stages.warn * budget.limit)
         reach = chain.hashes[depth - 1]
         # What is restored begins at the newest request, so that it also applies if that is answered again.
         request = chain.last_user if self.asked is Verb.RESTORE else None
@@ -160,7 +166,7 @@ class Change:
             lane=self.lane,
             reach=reach,
             depth=depth,
-            calm_below=self._calm_below(),
+            calm_below=calm_below,
             at=at,
             stage=self.stage.value,
             reason=self._reason(),
@@ -178,15 +184,6 @@ class Change:
             plan=self.plan,
             without_reasoning=self._without_reasoning(signed),
         )
-
-    def _calm_below(self) -> int:
-        """Return the counted tokens below which a chain is forwarded whole, whatever the plan says."""
-        if self.asked is Verb.RESTORE and self.parent is not None:
-            return self.parent.calm_below
-        if self.stage in (Stage.CALM, Stage.WARN):
-            return 0
-        # A chain rolled back below *warn* is forwarded whole, unless the epoch began below *trim* itself.
-        return int(self.before.policy.stages.warn * self.before.budget.limit)
 
     def _without_reasoning(self, signed: Sequence[int]) -> tuple[int, ...]:
         """Return positions of messages in the view that are sent without signed reasoning."""

@@ -129,19 +129,19 @@ class NameIn:
     registry: Registry
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_after_validator_function(self._checked, handler(source))
+        def checked(name: str) -> str:
+            if name in self.registry.names:
+                return name
+            *others, last = (f"'{each}'" for each in self.registry.names)
+            expected = f"{', '.join(others)} or {last}" if others else last
+            raise PydanticKnownError("literal_error", {"expected": expected})
+
+        return core_schema.no_info_after_validator_function(checked, handler(source))
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         return {"type": "string", "enum": list(self.registry.names)}
-
-    def _checked(self, name: str) -> str:
-        if name in self.registry.names:
-            return name
-        *others, last = (f"'{each}'" for each in self.registry.names)
-        expected = f"{', '.join(others)} or {last}" if others else last
-        raise PydanticKnownError("literal_error", {"expected": expected})
 
 
 STRATEGIES = Registry("importance", "sliding_window", "session", "topic", "exchanges", "off")

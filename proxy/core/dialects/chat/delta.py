@@ -229,13 +229,11 @@ class PartialCall:
             return bool(name)
         begun = (string(body.get("arguments")) or "" for body in bodies)
         is_other = name != self.name or any(map(str.strip, begun))
-        return bool(self.name) and self._has_whole_arguments and is_other
-
-    @property
-    def _has_whole_arguments(self) -> bool:
-        """Whether the function's arguments are a whole JSON object."""
-        bodies = (members(raw) or {} for raw in reversed(self._deltas.get("function", ())))
-        ends = (string(body.get("arguments")) or "" for body in bodies)
+        if not self.name or not is_other:
+            return False
+        # It does where this call's arguments are a whole JSON object.
+        pieces = (members(raw) or {} for raw in reversed(self._deltas.get("function", ())))
+        ends = (string(body.get("arguments")) or "" for body in pieces)
         if not next(filter(str.strip, ends), "").rstrip().endswith("}"):  # to join them all costs more
             return False
         try:
