@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 
 import httpx2
 
@@ -28,7 +27,7 @@ _SECONDS = 5.0
 
 
 def of_settings(settings: Settings, written: SettingsFile | None) -> list[Finding]:
-    """Check where the settings come from, and whether secrets that are not set can be kept.
+    """Check where the settings come from, and whether secrets that are not set can be read or kept.
 
     Also look for variables that resemble settings but are none.
     """
@@ -36,14 +35,6 @@ def of_settings(settings: Settings, written: SettingsFile | None) -> list[Findin
     for name, meant in unknown_variables(Settings.model_fields):
         advice = f"did you mean {meant}?" if meant else "take it away"
         findings.append(warn("settings", f"{name} is no setting", advice))
-    findings += _of_secrets(settings)
-    file = f"and {written.file.path}" if written is not None else "alone; there is no settings file"
-    mode = "; in shadow, no request is changed" if settings.shadow else ""
-    return [ok("settings", f"from flags and variables {file}{mode}"), *findings]
-
-
-def _of_secrets(settings: Settings) -> Iterator[Finding]:
-    """Check that secrets that are not set can be read from the data directory, or made there."""
     for name, kept in KEPT_SECRETS.items():
         path, fault = settings.data_dir / kept, ""
         if getattr(settings, name) is not None:
@@ -58,7 +49,10 @@ def _of_secrets(settings: Settings) -> Iterator[Finding]:
             if not os.access(above, os.W_OK | os.X_OK):
                 fault = f"{path} cannot be kept: nothing can be written to {above}"
         if fault:
-            yield fail("settings", fault, f"or set {variable(name)}")
+            findings.append(fail("settings", fault, f"or set {variable(name)}"))
+    file = f"and {written.file.path}" if written is not None else "alone; there is no settings file"
+    mode = "; in shadow, no request is changed" if settings.shadow else ""
+    return [ok("settings", f"from flags and variables {file}{mode}"), *findings]
 
 
 def of_policies(settings: Settings, written: SettingsFile | None) -> list[Finding]:

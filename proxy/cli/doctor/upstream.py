@@ -163,47 +163,35 @@ _PIECES = 3
 """Most parts in which an answer arrives that was collected on the way and sent as a whole."""
 
 
-class _Arrived(NamedTuple):
-    status: int
-    is_stream: bool
-    events: int
-    pieces: int
-
-
 async def _of_streaming(upstream: Upstream, credentials: Headers, model: str) -> Finding:
     """Let a model count, and check when the parts of its answer arrive."""
+    body = dumps({"model": model, "stream": True, "messages": [{"role": "user", "content": _QUESTION}]})
+    headers = [*credentials, (b"content-type", b"application/json"), (b"accept-encoding", b"identity")]
+    decoder, events, pieces, last = Decoder(), 0, 0, 0.0
     try:
         async with asyncio.timeout(_ANSWERED):
-            arrived = await _arrived(upstream, credentials, model)
+            response = await upstream.send("POST", CHAT.path, headers, body)
+            async with aclosing(response):
+                async for chunk in response.chunks():
+                    now = asyncio.get_running_loop().time()
+                    pieces += now - last > _PAUSE
+                    last = now
+                    events += len(decoder.feed(chunk))
     except (UnabridgedError, TimeoutError) as error:
         why = error.message if isinstance(error, UnabridgedError) else "no answer in time"
         return fail("streaming", f"{model} did not answer: {why}", "see the upstream's line")
-    if arrived.status != HTTPStatus.OK:
+    if response.status != HTTPStatus.OK:
         advice = "name a chat model that the key may use; see the key's line"
-        return fail("streaming", f"{model} refused to answer ({arrived.status})", advice)
-    if not arrived.is_stream:
+        return fail("streaming", f"{model} refused to answer ({response.status})", advice)
+    if not is_stream(response):
         return warn("streaming", "the answer was no stream", "this upstream does not stream: clients wait")
-    told = f"{arrived.events} events in {arrived.pieces} piece{'' if arrived.pieces == 1 else 's'}"
-    if arrived.events < _TELLING:
+    told = f"{events} events in {pieces} piece{'' if pieces == 1 else 's'}"
+    if events < _TELLING:
         return warn("streaming", f"{told}: too few to tell", "name a model that writes more")
-    if arrived.pieces <= _PIECES:
+    if pieces <= _PIECES:
         advice = "turn off what buffers or scans answers before the upstream (nginx: `proxy_buffering off`)"
         return warn("streaming", f"{told}: something on the way collects answers", advice)
     return ok("streaming", told)
-
-
-async def _arrived(upstream: Upstream, credentials: Headers, model: str) -> _Arrived:
-    body = dumps({"model": model, "stream": True, "messages": [{"role": "user", "content": _QUESTION}]})
-    headers = [*credentials, (b"content-type", b"application/json"), (b"accept-encoding", b"identity")]
-    response = await upstream.send("POST", CHAT.path, headers, body)
-    decoder, events, pieces, last = Decoder(), 0, 0, 0.0
-    async with aclosing(response):
-        async for chunk in response.chunks():
-            now = asyncio.get_running_loop().time()
-            pieces += now - last > _PAUSE
-            last = now
-            events += len(decoder.feed(chunk))
-    return _Arrived(response.status, is_stream(response), events, pieces)
 
 
 # --- certificates ---
