@@ -51,21 +51,22 @@ class Background:
         self._tasks.add(task)
         if not is_needed:
             self._dispensable.add(task)
-        task.add_done_callback(self._ended)
-        return task
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        self._dispensable.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log_fault("background work failed", error)
+        def done(ended: asyncio.Task[T]) -> None:
+            self._tasks.discard(ended)
+            self._dispensable.discard(ended)
+            if not ended.cancelled() and (error := ended.exception()) is not None:
+                log_fault("background work failed", error)
+
+        task.add_done_callback(done)
+        return task
 
     async def drain(self) -> None:
         """Cancel the work that is not needed, and wait for the rest."""
         for task in self._dispensable:
             task.cancel()
         while self._tasks:
-            # Not `gather`: from Python 3.12 on it runs nothing else, also not `_ended`, if all have ended.
+            # Not `gather`: from Python 3.12 on it runs nothing else, also no callback, if all have ended.
             await asyncio.wait(self._tasks)
 
 

@@ -109,8 +109,14 @@ class Billing:
             name = prefix + _OTHERS
         owed.new[name] = added(owed.new.get(name, {}), amounts)
         owed.ttl = max(owed.ttl, ttl)
+
+        async def write() -> None:
+            while self._owed:
+                await asyncio.sleep(_PAUSE)
+                await self.written()
+
         if self._writing is None or self._writing.done():
-            self._writing = asyncio.create_task(self._write(), name="bills")
+            self._writing = asyncio.create_task(write(), name="bills")
 
     def called(self, caller: Caller, usage: Usage | None) -> None:
         """Bill one of our own calls that was answered, whether the answer is of use or not."""
@@ -124,12 +130,6 @@ class Billing:
     def failed(self, caller: Caller, reason: str) -> None:
         """Count a summary that could not be written."""
         self.add(caller.model, Bill(failed={reason: 1}), caller.session, caller.ttl)
-
-    async def _write(self) -> None:
-        """Write once a second while anything is owed."""
-        while self._owed:
-            await asyncio.sleep(_PAUSE)
-            await self.written()
 
     async def written(self) -> bool:
         """Write what is owed now; return whether all of it is in the store."""

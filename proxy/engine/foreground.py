@@ -93,9 +93,14 @@ class Foreground:
         """
         if self._calls and (ending := [task for task in self._calls if task.cancelling()]):
             await asyncio.wait(ending, timeout=_WAY)
+
+        def overrun() -> None:
+            self._contention.overran()
+            self._cancel()
+
         guard, is_beside, begun = None, bool(self._calls), self._begun
         if is_beside and (patience := self._contention.patience(kind)):
-            guard = asyncio.get_running_loop().call_later(patience, self._overrun)
+            guard = asyncio.get_running_loop().call_later(patience, overrun)
         since = self._clock.monotonic()
         try:
             sent = await send()
@@ -112,10 +117,6 @@ class Foreground:
         elif begun == self._begun:
             self._contention.answered_alone(kind, seconds)
         return sent
-
-    def _overrun(self) -> None:
-        self._contention.overran()
-        self._cancel()
 
     def _stop(self, credentials: Credentials, seconds: float) -> None:
         now, caller = self._clock.monotonic(), tuple(credentials)

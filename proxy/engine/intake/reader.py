@@ -191,15 +191,15 @@ class Reader:
         return history.counted.followed_by(messages, tokens, history.raws, history.hashes, shown)
 
     async def _count_texts(self, messages: Sequence[NewMessage]) -> None:
+        def texts_of(some: Sequence[NewMessage]) -> list[str]:
+            return [(each.content or self.dialect.read(each.raw)).countable() for each in some]
+
         uncounted = [each for each in messages if each.entry.text is None]
         for first in range(0, len(uncounted), PIECE):
             new = uncounted[first : first + PIECE]
-            texts = await off_loop_if_long([each.raw for each in new], partial(self._texts_of, new))
+            texts = await off_loop_if_long([each.raw for each in new], partial(texts_of, new))
             for each, tokens in zip(new, await self._counter.count_all(texts), strict=True):
                 each.entry.text = tokens
-
-    def _texts_of(self, messages: Sequence[NewMessage]) -> list[str]:
-        return [(each.content or self.dialect.read(each.raw)).countable() for each in messages]
 
     async def head_tokens(self, history: History) -> int:
         """Return the counted tokens of the head and of the injection."""

@@ -64,8 +64,14 @@ class Backlog:
         while self._size > self._limit:
             self._drop(next(iter(self._waiting)))
             log_warning("a turn is lost: too many wait for the store", bytes=self._limit)
+
+        async def write_all() -> None:
+            while self._waiting:
+                await asyncio.sleep(self._pause)
+                await self._write_what_waits()
+
         if self._writing is None or self._writing.done():
-            self._writing = asyncio.create_task(self._write_all())
+            self._writing = asyncio.create_task(write_all())
 
     async def check(self) -> None:
         """Raise StoreUnavailable if turns wait because the store takes no writes, as far as it tells."""
@@ -81,11 +87,6 @@ class Backlog:
         self._size -= self._waiting[key].popleft().size
         if not self._waiting[key]:
             del self._waiting[key]
-
-    async def _write_all(self) -> None:
-        while self._waiting:
-            await asyncio.sleep(self._pause)
-            await self._write_what_waits()
 
     async def _write_what_waits(self) -> None:
         """Try each session once; a session that is refused goes to the end, so that it holds up no other."""
