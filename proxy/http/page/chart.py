@@ -71,7 +71,12 @@ def chart(turns: Sequence[SentTurn], budget: int | None, stages: Stages, width: 
     def y(tokens: float) -> float:
         return round(bottom - (bottom - _TOP) * min(tokens, top) / top, 1)
 
-    places = _thinned(turns)
+    # The turns to draw: first and last, both sides of each epoch, and the highest of each stretch.
+    step = -(-len(turns) // _MOST)
+    stretches = (range(first, min(first + step, len(turns))) for first in range(0, len(turns), step))
+    highest = {max(stretch, key=lambda place: turns[place].sent) for stretch in stretches}
+    began = [place for place, turn in enumerate(turns) if turn.began]
+    places = sorted({0, len(turns) - 1, *highest, *began, *(max(place - 1, 0) for place in began)})
     sent = " ".join(f"{x(place)},{y(turns[place].sent)}" for place in places)
     within = next((at for at, place in enumerate(places) if turns[place].full > top), len(places))
     shares = {"warn": stages.warn, "trim": stages.trim, "compact": stages.compact, "budget": stages.emergency}
@@ -80,7 +85,7 @@ def chart(turns: Sequence[SentTurn], budget: int | None, stages: Stages, width: 
         Band(name, edge, round(max(edge - upper, 0), 1), share)
         for (name, share), edge, upper in zip(shares.items(), edges, [*edges[1:], _TOP], strict=True)
     ]
-    marks = [Mark(turn.epoch, x(place), y(turn.sent)) for place, turn in enumerate(turns) if turn.began]
+    marks = [Mark(turns[place].epoch, x(place), y(turns[place].sent)) for place in began]
     return Chart(
         width=width,
         height=_HEIGHT,
@@ -94,12 +99,3 @@ def chart(turns: Sequence[SentTurn], budget: int | None, stages: Stages, width: 
         marks=marks,
         is_clipped=most_full > top,
     )
-
-
-def _thinned(turns: Sequence[SentTurn]) -> list[int]:
-    """The turns to draw: first and last, both sides of each epoch, and the highest of each stretch."""
-    step = -(-len(turns) // _MOST)
-    stretches = (range(first, min(first + step, len(turns))) for first in range(0, len(turns), step))
-    highest = {max(stretch, key=lambda place: turns[place].sent) for stretch in stretches}
-    began = [place for place, turn in enumerate(turns) if turn.began]
-    return sorted({0, len(turns) - 1, *highest, *began, *(max(place - 1, 0) for place in began)})

@@ -194,19 +194,20 @@ class Renderer:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._templates.filters |= {**_FILTERS, "ago": self._ago}
+
+        def ago(seconds: float) -> str:
+            """How long ago a time (seconds since 1970) is, in words."""
+            passed = now() - seconds
+            for length, word in _UNITS:
+                if passed >= length:
+                    count = int(passed / length)
+                    return f"{count} {word}{'s' if count > 1 else ''} ago"
+            return "just now"
+
+        self._templates.filters |= {**_FILTERS, "ago": ago}
 
     def __call__(self, template: str, content: Mapping[str, object]) -> str:
         return self._templates.get_template(template).render(content)
-
-    def _ago(self, seconds: float) -> str:
-        """How long ago a time (seconds since 1970) is, in words."""
-        passed = self.now() - seconds
-        for length, word in _UNITS:
-            if passed >= length:
-                count = int(passed / length)
-                return f"{count} {word}{'s' if count > 1 else ''} ago"
-        return "just now"
 
 
 def dollars(nano: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -122,8 +122,22 @@ class PolicyPages:
         now = self.policies.in_force
         names = [*dict.fromkeys(filter(None, request.query_params.getlist("policy")))][:_COMPARED]
         policies = [self.inspection.policy_of(found.session), *map(now.named, names)]
+        short, model = replace(branch, nodes=branch.nodes[:_REPLAYED]), found.session.model
+
+        def replayed() -> list[tuple[str, int | None, Mapping[str, Any]]]:
+            """Replay the session's transcript under each policy, without calling a model."""
+            situation, known = short.situation, self.prices(model)
+            outcomes: list[tuple[str, int | None, Mapping[str, Any]]] = []
+            for policy in {each.name: each for each in policies}.values():
+                budget, paid = _budget(short, policy), known.under(policy.economy)
+                turns = tuple(replay(situation.chain, policy, budget, situation.count, prices=known))
+                writer = self.prices(policy.summary.model or model)
+                outcome = Outcome(found.id, policy.name, budget.tokens, paid, writer, turns)
+                outcomes.append((policy.name, budget.tokens, totals([outcome])))
+            return outcomes
+
         async with self._turn:
-            outcomes = await asyncio.to_thread(self._outcomes, branch, policies) if names else []
+            outcomes = await asyncio.to_thread(replayed) if names else []
         content = {
             "found": found,
             "names": sorted({*now.by_name, now.default.name} - {policies[0].name}),
@@ -131,24 +145,9 @@ class PolicyPages:
             "outcomes": outcomes,
             "own": policies[0].name,
             "left_out": max(len(branch.nodes) - _REPLAYED, 0),
-            "is_priced": self.prices(found.session.model).is_known,
+            "is_priced": self.prices(model).is_known,
         }
         return Shown("try.html", "Other policies", content)
-
-    def _outcomes(
-        self, branch: Branch, policies: Sequence[Policy]
-    ) -> list[tuple[str, int | None, Mapping[str, Any]]]:
-        """Replay the session's transcript under each policy, without calling a model."""
-        short, model = replace(branch, nodes=branch.nodes[:_REPLAYED]), branch.found.session.model
-        situation, known = short.situation, self.prices(model)
-        outcomes: list[tuple[str, int | None, Mapping[str, Any]]] = []
-        for policy in {each.name: each for each in policies}.values():
-            budget, paid = _budget(short, policy), known.under(policy.economy)
-            turns = tuple(replay(situation.chain, policy, budget, situation.count, prices=known))
-            writer = self.prices(policy.summary.model or model)
-            outcome = Outcome(branch.found.id, policy.name, budget.tokens, paid, writer, turns)
-            outcomes.append((policy.name, budget.tokens, totals([outcome])))
-        return outcomes
 
 
 def _budget(branch: Branch, policy: Policy) -> Budget:
