@@ -201,7 +201,14 @@ def complaints(
             keys = [(*location, key) for key in context["keys"]]
             yield Complaint(f"{context['message']} in {subject}", keys, is_between=True)
         else:
-            predicate = _predicate(findings)
+            # For a union, pydantic reports one error per member.
+            predicate, *others = dict.fromkeys(map(in_words, findings))
+            for other in others:
+                predicate = f"{predicate.replace(' or ', ', ')} or {other.removeprefix('must be ')}"
+            allowed = [each.get("ctx", {}).get("expected", "") for each in findings]
+            literals = [literal for each in allowed for literal in re.findall(r"'([^']*)'", each)]
+            if isinstance(value := findings[0]["input"], str):
+                predicate += did_you_mean(value, literals)
             is_element = isinstance(location[-1], int) and predicate.startswith("must")
             yield Complaint(f"{'each of ' if is_element else ''}{subject} {predicate}", (location,))
 
@@ -220,16 +227,6 @@ def _unknown_key(location: Location, model: type[BaseModel]) -> str:
     beside = did_you_mean(key, [name for around, _, name in known if around == table])
     hints = elsewhere if len(elsewhere) == 1 else [beside, *elsewhere]
     return message + next(filter(None, hints), "")
-
-
-def _predicate(findings: Sequence[ErrorDetails]) -> str:
-    """Return the message for an invalid value; for a union, pydantic reports one error per member."""
-    first, *others = dict.fromkeys(map(in_words, findings))
-    for other in others:
-        first = f"{first.replace(' or ', ', ')} or {other.removeprefix('must be ')}"
-    value, allowed = findings[0]["input"], [each.get("ctx", {}).get("expected", "") for each in findings]
-    literals = [literal for each in allowed for literal in re.findall(r"'([^']*)'", each)]
-    return first + (did_you_mean(value, literals) if isinstance(value, str) else "")
 
 
 def _place(finding: ErrorDetails, table: Mapping[str, object]) -> Location:

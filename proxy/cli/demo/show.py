@@ -9,7 +9,7 @@ import re
 import time
 import webbrowser
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -117,24 +117,17 @@ def show_all(turns: int | None, *, as_json: bool, opens: bool) -> int:
                     "seconds": round(seconds, 1),
                 }
             )
-        else:
-            show("", *conclusion(result, seconds))
-            if opens or console.is_terminal:
-                _stay(proxy, result.session, opens=opens)
+            return 0
+        show("", *conclusion(result, seconds))
+        if opens or console.is_terminal:
+            page = f"{proxy.server}/unabridged/sessions/{result.session}?token={proxy.token}"
+            show("", f"The session's page, until Ctrl+C ends all of it: {page}", wraps=False)
+            if opens:
+                webbrowser.open(page)
+            with suppress(KeyboardInterrupt):
+                while True:
+                    time.sleep(3600)
     return 0
-
-
-def _stay(proxy: Proxy, session: str, *, opens: bool) -> None:
-    """Keep the session's page open until the user ends it."""
-    page = f"{proxy.server}/unabridged/sessions/{session}?token={proxy.token}"
-    show("", f"The session's page, until Ctrl+C ends all of it: {page}", wraps=False)
-    if opens:
-        webbrowser.open(page)
-    try:
-        while True:
-            time.sleep(3600)
-    except KeyboardInterrupt:
-        return
 
 
 def converse(

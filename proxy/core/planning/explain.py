@@ -3,7 +3,7 @@
 Read-only, for the admin API, the web page and the command line; nothing is decided here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -54,42 +54,40 @@ def explain(
     end = len(situation.chain) if end is None else min(end, len(situation.chain))
     if start >= end:
         return []
-    units = range(situation.unit_at(start), situation.unit_at(end - 1) + 1)
-    lengths = {epoch.id: epoch.length_at_start(situation.chain.hashes) for epoch in line}
-    return [_row(situation, line, lengths, index) for index in units]
-
-
-def _row(situation: Situation, line: Sequence[Epoch], lengths: Mapping[str, int], index: int) -> Row:
-    unit, plan = situation.units[index], situation.plan
-    begins_with = ""
-    for content in map(situation.content, range(unit.start, unit.end)):
-        calls = (f"{name}({arguments})" for _, name, arguments in content.calls)
-        if words := content.text.strip() or next(calls, ""):
-            begins_with = one_line(words)
-            break
-    gaps = (number for number, gap in enumerate(plan.gaps) if gap.start <= unit.start < gap.end)
-    gap = next(gaps, None)
-    is_cut = gap is not None
-    state: State = "kept"
-    score = None if is_cut else situation.score(index)
-    if is_cut:
-        state = "cut"
-        if (epoch := cut_by(line, unit.start)) is not None:
-            score = situation.score_among(index, max(lengths[epoch.id], unit.end))
-    elif edits := [edit for edit in plan.replacements if unit.start <= edit.position < unit.end]:
-        state = "cleared" if any(edit.why for edit in edits) else "clipped"
-    return Row(
-        start=unit.start,
-        end=unit.end,
-        roles=tuple(message.role for message in situation.chain.messages[unit.start : unit.end]),
-        tokens=situation.chain.tokens.between(unit.start, unit.end) if is_cut else situation.size(index),
-        score=score,
-        state=state,
-        protection=None if is_cut else _PROTECTIONS[situation.protection[index]],
-        gap=gap,
-        retention=situation.classes.of(index),
-        begins_with=begins_with,
-    )
+    chain, plan, rows = situation.chain, situation.plan, list[Row]()
+    lengths = {epoch.id: epoch.length_at_start(chain.hashes) for epoch in line}
+    for index in range(situation.unit_at(start), situation.unit_at(end - 1) + 1):
+        unit, begins_with = situation.units[index], ""
+        for content in map(situation.content, range(unit.start, unit.end)):
+            calls = (f"{name}({arguments})" for _, name, arguments in content.calls)
+            if words := content.text.strip() or next(calls, ""):
+                begins_with = one_line(words)
+                break
+        gaps = (number for number, gap in enumerate(plan.gaps) if gap.start <= unit.start < gap.end)
+        gap = next(gaps, None)
+        is_cut = gap is not None
+        state: State = "kept"
+        score = None if is_cut else situation.score(index)
+        if is_cut:
+            state = "cut"
+            if (epoch := cut_by(line, unit.start)) is not None:
+                score = situation.score_among(index, max(lengths[epoch.id], unit.end))
+        elif edits := [edit for edit in plan.replacements if unit.start <= edit.position < unit.end]:
+            state = "cleared" if any(edit.why for edit in edits) else "clipped"
+        row = Row(
+            start=unit.start,
+            end=unit.end,
+            roles=tuple(message.role for message in chain.messages[unit.start : unit.end]),
+            tokens=chain.tokens.between(unit.start, unit.end) if is_cut else situation.size(index),
+            score=score,
+            state=state,
+            protection=None if is_cut else _PROTECTIONS[situation.protection[index]],
+            gap=gap,
+            retention=situation.classes.of(index),
+            begins_with=begins_with,
+        )
+        rows.append(row)
+    return rows
 
 
 # --- what was sent, turn by turn ---
