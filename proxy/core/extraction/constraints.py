@@ -219,6 +219,9 @@ class _Standing:
         likely = [self._naming.get(name, ()) for name in sorted(subject.attributes)]
         likely += [self._setting.get(things, ()) for things in _set_in(subject)]
         for newer, about in chain.from_iterable(each[:_COMPARED] for each in likely):
+            has_head = about.head and about.head == subject.head
+            if not (has_head or about.replaces or about.about == subject.about):
+                continue  # like half of them: it sets no other value
             if _may_follow(newer, rule) and _sets_another(about, subject) and not about.contrasts(subject):
                 return newer
         return None
@@ -231,10 +234,19 @@ class _Standing:
         telling = [
             bound for bound in self.all() if bound[1].withdraws or bound[1].permits or bound[1].tells_change
         ]
+        having: dict[str, list[int]] = {}
+        for place, (_, subject) in self._rules.items() if telling else ():
+            for word in subject.words | subject.act:
+                having.setdefault(word, []).append(place)
         for newer, about in telling[:_COMPARED]:
+            # A rule that is replaced so has all words of either kind: those with the rarest are looked at.
+            sought = [
+                min((having[word] for word in words), key=len) for words in (about.words, about.act) if words
+            ]
+            places = {place for each in sought for place in each} if about.act else self._rules.keys()
             fitting = [
                 older
-                for older, subject in self.all()
+                for older, subject in [self._rules[place] for place in places if place in self._rules]
                 if _may_follow(newer, older) and _may_replace(about, subject) and not about.contrasts(subject)
             ]
             if len(fitting) == 1:

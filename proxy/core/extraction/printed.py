@@ -330,6 +330,8 @@ class Lines:
 
 # --- what a text only shows ---
 
+_RULED = re.compile(r"[-=*#~]{2}")
+"""Every frame has this or a tag, and most texts neither."""
 _FRAMES = (
     re.compile(
         rf"(?:^[ \t]*<|<(?P<ends>/))(?:{EXAMPLES})(?:_\w{{1,40}})?>(?(ends)[ \t\r]*$)",
@@ -348,7 +350,7 @@ names; and lines such as `--- DEMONSTRATION ---`."""
 def examples_in(text: str) -> tuple[str, str]:
     """A text without its examples and their frames, and the examples. What nothing closes is no frame."""
     shown = list[str]()
-    for frame in _FRAMES:
+    for frame in _FRAMES if "<" in text or _RULED.search(text) else ():
         own, done, opened = list[str](), 0, list[re.Match[str]]()
         for each in frame.finditer(text):
             if each["ends"] is None:

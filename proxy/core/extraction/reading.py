@@ -100,8 +100,8 @@ def strength_of(sentence: str) -> int:
     if is_labelled and _TITLE.match(sentence):
         return OUTRIGHT
     found = _worded(lower)
-    if found:
-        found = _worded(IDLE.sub("·", lower))
+    if found and (said := IDLE.sub("·", lower)) != lower:
+        found = _worded(said)
     return max(found, BINDS) if is_labelled and _LABEL.match(sentence) else found
 
 

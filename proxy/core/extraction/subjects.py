@@ -8,19 +8,32 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from proxy.core.extraction.facts import Fact, facts_in
 from proxy.core.extraction.reading import untitled
+from proxy.core.lazy import remembered
 from proxy.core.text.lexicon import rules
 from proxy.core.text.lexicon import words as lexicon
-from proxy.core.text.lexicon.concepts import ATTRIBUTES, CONCEPTS, FITTING, SCOPES, TOKEN, VALUES
+from proxy.core.text.lexicon.concepts import (
+    ATTRIBUTES,
+    CONCEPTS,
+    FITTING,
+    SCOPES,
+    VALUES,
+    kind_of_token,
+    tokens_in,
+)
 
 _REMEMBERED = 4_096
 """Number of subjects that a process caches."""
+_WORDS = 1 << 12
+"""Number of words of which it caches the stems."""
 _SUFFIX = re.compile(r"(?:(?<=([bgkmnprt]))\1(?:ing|ed)|ing|ed|es|(?<!s)s|en|e)$")
 """An ending, and the second of two letters before it: `plan`, `planned`."""
 _STOP = lexicon.FUNCTION_WORDS | lexicon.MODAL_WORDS | lexicon.STATE_WORDS
 _STOP_IN_ACTS = (_STOP | lexicon.LIGHT_WORDS) - lexicon.PREPOSITIONS
+_PLAIN = lexicon.DEMANDING_VERBS | lexicon.FUNCTION_WORDS
 _KIND = {"amount": "quantity", "number": "quantity", "error": "code", "id": "code", "file": "path"}
 """Kinds of facts that are treated as another kind."""
 _COMPOUND = re.compile(rf"(\w{{3,}}?)s?({lexicon.GERMAN_COMPOUNDS})")
@@ -66,14 +79,8 @@ class Subject:
     tells_change: bool
     replaces: bool
     """Whether the sentence says explicitly that one value replaces another."""
-
-    @property
-    def limits(self) -> bool:
-        """Whether the sentence sets an amount or a deadline; its value is then no object, even if negated."""
-        if "quantity" in self.values:
-            return "limit" in self.words
-        is_deadline = "deadline" in self.attributes and "date" in self.values
-        return is_deadline and ("limit" in self.words or bool(self.head))
+    limits: bool
+    """Whether the sentence sets an amount or a deadline; its value is then no object, even if negated."""
 
     def is_like(self, other: "Subject", part: float) -> bool:
         """Whether the sentences share at least the fraction ``part`` of the words of the one with fewer."""
@@ -97,18 +104,19 @@ class Subject:
     def differing(self, other: "Subject") -> frozenset[str]:
         """Return the kinds of which both sentences set values, but no common value."""
         about = frozenset[str]() if self.replaces else self.about | other.about
-        return frozenset(
-            kind
-            for kind in self.values.keys() & other.values.keys()
-            if self.values[kind] - about
-            and other.values[kind] - about
-            and not (self.values[kind] & other.values[kind]) - about
-        )
+        found = list[str]()
+        for kind, own in self.values.items():
+            values, others = own, other.values.get(kind, about)
+            if about:
+                values, others = values - about, others - about
+            if values and others and values.isdisjoint(others):
+                found.append(kind)
+        return frozenset(found)
 
     def fitting(self, other: "Subject") -> frozenset[str]:
         """Return the kinds of values that fit an attribute that both sentences name."""
         both = self.attributes & other.attributes
-        return frozenset(kind for name in both for kind in FITTING.get(name, ()))
+        return frozenset([kind for name in both for kind in FITTING.get(name, ())] if both else ())
 
 
 @lru_cache(_REMEMBERED)
@@ -121,13 +129,12 @@ def subject_of(sentence: str) -> Subject:
     marks, plain = {chr(_FIRST_MARK + place): value for place, value in enumerate(longest_first)}, text
     for mark, value in marks.items():
         plain = plain.replace(value, f" {mark} ")
-    words = _Words(plain)
+    words, named, is_one, head, act = _frame_of(plain)
+    values = {kind: {*written} for kind, written in words.values.items()}
     for value, kind in facts.items():
-        words.values.setdefault(kind, set()).add(value)
-    named, is_one = _named(plain)
-    head = _Words("" if rules.NEGATION.search(named) else named)
+        values.setdefault(kind, set()).add(value)
     about = {marks[each] for each in named if each in marks}.union(*head.values.values())
-    if words.values.keys() == {"name"} == {facts.get(value, "name") for value in about}:
+    if values.keys() == {"name"} == {facts.get(value, "name") for value in about}:
         head, about = _Words(""), set[str]()  # names who has a duty, in either order: "he is", "is he"
     content = frozenset(words.words)
     forbids = rules.NEGATION.search(text) is not None
@@ -137,14 +144,15 @@ def subject_of(sentence: str) -> Subject:
     withdraws = rules.WITHDRAWS.search(text) is not None
     if withdraws:
         withdraws = not rules.NEGATION.search(rules.RULE_NOUNS.sub(" ", rules.WITHDRAWS.sub(" ", text)))
+    is_deadline = "deadline" in content and "date" in values and "quantity" not in values
     return Subject(
         words=content,
         attributes=content & ATTRIBUTES,
         things=content - ATTRIBUTES - _UNTELLING,
-        act=_act_of(plain),
+        act=act,
         before=words.before,
         of=frozenset(words.of),
-        values={kind: frozenset(values) for kind, values in words.values.items()},
+        values={kind: frozenset(named) for kind, named in values.items()},
         about=frozenset(about),
         head=frozenset(head.words),
         is_one=is_one and bool(head.words),
@@ -155,7 +163,26 @@ def subject_of(sentence: str) -> Subject:
         withdraws=withdraws,
         tells_change=bool(rules.CHANGES.search(text)),
         replaces=bool(rules.REPLACES.search(text)),
+        limits=("limit" in content and (is_deadline or "quantity" in values))
+        or (is_deadline and bool(head.words)),
     )
+
+
+class _Frame(NamedTuple):
+    """What a sentence says apart from its values: that of others with other values is the same."""
+
+    words: "_Words"
+    named: str
+    is_one: bool
+    head: "_Words"
+    act: frozenset[str]
+
+
+@remembered(_REMEMBERED)
+def _frame_of(plain: str) -> _Frame:
+    named, is_one = _named(plain)
+    head = _Words("" if rules.NEGATION.search(named) else named)
+    return _Frame(_Words(plain), named, is_one, head, _act_of(plain))
 
 
 class _Words:
@@ -170,36 +197,36 @@ class _Words:
         self._is_of = False
         self._end = -1
         is_german = bool(lexicon.GERMAN.search(text))
-        matches = list(TOKEN.finditer(text))
-        has_style = any(match.lastgroup == "style" for match in matches)
-        for match in matches:
-            kind, word = match.lastgroup or "word", match[0].lower()
+        tokens = tokens_in(text)
+        has_style = "style" in [kind for kind, _, _ in tokens]
+        for kind, start, end in tokens:
+            word = text[start:end].lower()
             if kind == "letter":
-                self._letter(match)
+                self._letter(text, start)
             elif kind in CONCEPTS:
                 self._word(kind)
             elif kind in VALUES and (kind != "tone" or has_style):
                 self._value(kind, word)
-            elif any(map(str.isdigit, word)) or (not is_german and _is_name(match)):
+            elif (not word.isalpha() and any(map(str.isdigit, word))) or (
+                not is_german and _is_name(text, start, end)
+            ):
                 self._value("name" if word.isalpha() else "", word)
-            elif _bare(word) in _STOP or len(word) < 2:
+            elif stems := _stems(word):
+                for stem in stems:
+                    self._word(stem, is_verb=word in lexicon.DEMANDING_VERBS)
+            else:
                 self._previous = ""
                 self._is_of |= word in lexicon.OF
-            elif compound := _COMPOUND.fullmatch(word):
-                self._word(_stem(compound[1]))
-                self._word(_group_of(compound[2]) or compound[2])
-            else:
-                self._word(_stem(word), is_verb=word in lexicon.DEMANDING_VERBS)
 
-    def _letter(self, match: re.Match[str]) -> None:
+    def _letter(self, text: str, start: int) -> None:
         """Read a letter of a script without spaces.
 
         Two adjacent letters count as a word; a run of letters counts as the word before the next word.
         """
-        letter, follows = match[0], match.start() == self._end
+        letter, follows = text[start], start == self._end
         if follows:
-            self.words.append(match.string[match.start() - 1 : match.end()])
-        self._end = match.end()
+            self.words.append(text[start - 1 : start + 1])
+        self._end = start + 1
         if letter in lexicon.LINKING:
             return
         self._previous = "" if _GRAMMAR.match(letter) else (self._previous if follows else "") + letter
@@ -240,8 +267,8 @@ def _act_of(text: str) -> frozenset[str]:
     for pattern in _POLARITY:
         text = pattern.sub(" ; ", text)
     found: set[str] = set()
-    for match in TOKEN.finditer(text):
-        word, kind = match[0].lower(), match.lastgroup or "word"
+    for kind, start, end in tokens_in(text):
+        word = text[start:end].lower()
         if kind in CONCEPTS:
             found.add(kind)
         elif kind == "letter":
@@ -260,7 +287,7 @@ def _trimmed(fact: Fact) -> str:
     Returns "" for a name of which a single word or none is left, and for a value that is written as words,
     because :class:`_Words` finds that.
     """
-    if _group_of(fact.value) in VALUES:
+    if kind_of_token(fact.value) in VALUES:
         return ""
     if fact.kind != "name":
         return fact.value
@@ -273,21 +300,29 @@ def _trimmed(fact: Fact) -> str:
 
 
 def _is_plain(word: str) -> bool:
-    lower = word.lower()
-    return lower in lexicon.DEMANDING_VERBS or lower in lexicon.FUNCTION_WORDS or _group_of(word) in CONCEPTS
+    return word.lower() in _PLAIN or kind_of_token(word) in CONCEPTS
 
 
-def _group_of(word: str) -> str | None:
-    match = TOKEN.fullmatch(word)
-    return match.lastgroup if match else None
-
-
-def _is_name(match: re.Match[str]) -> bool:
+def _is_name(text: str, start: int, end: int) -> bool:
     """Whether a word is capitalised within a sentence, and not all in capitals like API or URL."""
-    before = match.string[: match.start()].rstrip()
-    return match[0][0].isupper() and not match[0].isupper() and bool(before) and before[-1] not in _ENDS
+    word = text[start:end]
+    if not word[0].isupper() or word.isupper():
+        return False
+    before = text[:start].rstrip()
+    return bool(before) and before[-1] not in _ENDS
 
 
+@remembered(_WORDS)
+def _stems(word: str) -> tuple[str, ...]:
+    """Return the stem of a lower-case word, both of a compound, and none of a word that says little."""
+    if _bare(word) in _STOP or len(word) < 2:
+        return ()
+    if compound := _COMPOUND.fullmatch(word):
+        return _stem(compound[1]), kind_of_token(compound[2]) or compound[2]
+    return (_stem(word),)
+
+
+@remembered(_WORDS)
 def _stem(word: str) -> str:
     """Return a word without its endings, so that all forms have one stem: `open`, `opens`, `opened`."""
     word = _bare(f"{word[:-3]}y" if word.endswith("ies") else word)

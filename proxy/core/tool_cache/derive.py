@@ -20,7 +20,7 @@ from proxy.core.conversation.extension import InjectedResult
 from proxy.core.conversation.messages import Message
 from proxy.core.dialects.dialect import Call, Content, Dialect
 from proxy.core.formats.json import loads
-from proxy.core.text.lexicon.words import FAILURES, FOREIGN_FAILURES, UNSPACED_FAILURES, pattern_of
+from proxy.core.text.lexicon.words import FAILURES, FOREIGN_FAILURES, UNSPACED_FAILURES, Wording
 from proxy.core.tool_cache.cache import RESULT_BYTES, Entries, Fresh, Rules, ToolCache, key_of
 
 STORED, ERROR, UNFIT, INVALIDATED, EXPIRED = "stored", "error", "unfit", "invalidated", "expired"
@@ -183,7 +183,7 @@ def _keep(entries: Entries, call: _Call, text: str | None, duration: int, call_i
 # for several exchanges.
 
 
-_SAYS = pattern_of(FAILURES)
+_SAYS = Wording(FAILURES)
 _BEGINS = re.compile(
     r"[\W_]*(?:(?:an )?(?:\w+ )?error\b|exception\b|(?-i:\w+(?:Error|Exception)\b)|traceback|fatal\b"
     r"|panic\b|failed|failure\b|abort|unable to|no such"

@@ -12,8 +12,10 @@ from proxy.core.extraction.facts import Fact, facts_in
 from proxy.core.extraction.reading import Sentence, sentences_of, strength_of
 from proxy.core.extraction.subjects import subject_of
 from proxy.core.summaries.verification import TURNED, Evidence, fault_in
+from proxy.core.text.lexicon import rules as lexicon
 from proxy.core.text.lexicon import words
 from proxy.core.text.lexicon.rules import NEGATION
+from proxy.core.text.lexicon.words import Wording, folded
 from proxy.core.text.numbers import all_numbers
 from proxy.core.text.similarity import tfidf
 from proxy.core.text.words import language_of, words_of
@@ -191,3 +193,25 @@ def test_of_several_words_that_begin_alike_the_first_one_counts(text: str, flags
     assert [found.span() for found in grouped.finditer(text)] == [
         found.span() for found in plain.finditer(text)
     ]
+
+
+def test_a_wording_is_found_as_a_pattern_finds_it_that_ignores_case() -> None:
+    """Also beside characters of which lower case makes two, and that such a pattern takes for others."""
+    every = "".join(map(chr, range(1, 0xD800)))
+    assert len(folded(every)) == len(every)
+    assert [each.span() for each in re.finditer("[a-zà-ÿœ]", folded(every))] == [
+        each.span() for each in re.finditer("[a-zà-ÿœ]", every, re.IGNORECASE)
+    ]
+    said = (
+        "\u0130\u0130 never \u017ftop: das IST nicht mehr VERBOTEN, n\u2019est plus INTERDIT, 不再禁止,"
+        " YOU MAY, aLways AGA\u0130N, \u0131nstead"
+    )
+    texts = [said, said.lower(), said.upper(), said.title(), "Do NOT deploy; it is no longer Required."]
+    wordings = [each for each in vars(lexicon).values() if isinstance(each, Wording)]
+    assert len(wordings) > 10
+    for wording in wordings:
+        pattern = re.compile(wording.pattern, re.IGNORECASE)
+        for text in texts:
+            spans = [match and match.span() for match in (pattern.search(text), wording.search(text))]
+            assert spans[0] == spans[1]
+            assert wording.sub(" ; ", text) == pattern.sub(" ; ", text)

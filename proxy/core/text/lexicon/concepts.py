@@ -6,8 +6,18 @@ the same thing, and the newer value counts.
 """
 
 import re
+from functools import cache
 
-from proxy.core.text.lexicon.words import CURRENCIES, NUMERALS, UNSPACED, any_of, initials_of
+from proxy.core.lazy import remembered
+from proxy.core.text.lexicon.words import (
+    CURRENCIES,
+    NUMERALS,
+    UNSPACED,
+    any_of,
+    beginnings_of,
+    folded,
+    folded_pattern,
+)
 
 _ATTRIBUTES = {
     "money": (
@@ -176,34 +186,46 @@ _VALUES = {
 }
 """Values that are written as words."""
 
-_WORD = rf"[^\W\d_{UNSPACED}](?:(?![{UNSPACED}])[\w'\u2019])*|[$€£¥]?\d[\w.,/:-]*"
+_WORD = rf"[^\W\d_{UNSPACED}](?:[a-z\d_'\u2019]++|(?![{UNSPACED}])\w)*+|[$€£¥]?\d[\w.,/:-]*"
 
 
-def _named(name: str, words: tuple[str, str]) -> str:
-    """A named group of words, behind a look at the letter with which all of them begin."""
-    initials = initials_of(words)
-    return (f"(?=[{initials}])" if initials else "") + f"(?P<{name}>{any_of(words)})"
-
-
-TOKEN = re.compile(
-    r"(?=[\w$€£¥])(?:"
-    + "|".join(
-        [
-            *(
-                _named(name, words)
-                for name, words in (_VALUES | _SCOPES | _ATTRIBUTES | {"limit": _LIMIT}).items()
-            ),
-            f"(?P<letter>[{UNSPACED}])",
-            rf"(?P<word>{_WORD})",
-        ]
-    )
-    + ")",
-    re.IGNORECASE,
+_WORDS = _VALUES | _SCOPES | _ATTRIBUTES | {"limit": _LIMIT}
+_NAMED = "|".join(f"(?P<{name}>{any_of(words)})" for name, words in _WORDS.items())
+_TOKEN = (
+    rf"(?=[\w$€£¥])(?:(?={beginnings_of(*_WORDS.values())})(?:{_NAMED})"
+    rf"|(?P<letter>[{UNSPACED}])|(?P<word>{_WORD}))"
 )
 """A value, an attribute's name, a scope, a limit, a letter of a script without spaces, or another word.
 
-The name of the group that matched says which.
+The name of the group that matches says which. Most words begin as none of the others does.
 """
+_IN_FOLDED = re.compile(folded_pattern(_TOKEN).replace("(?-i:", "(?:"))
+_CASED = frozenset(name for name, (words, _) in _VALUES.items() if "(?-i:" in words)
+"""Kinds of which some words are those in their own case alone, for which a text is read once more."""
+
+
+@cache
+def _in_case() -> re.Pattern[str]:
+    return re.compile(_TOKEN, re.IGNORECASE)
+
+
+def tokens_in(text: str) -> list[tuple[str, int, int]]:
+    """Return the kind and the place of each token of a text: a value, an attribute, a word, and so on."""
+    found = [(match.lastgroup or "word", *match.span()) for match in _IN_FOLDED.finditer(folded(text))]
+    if not _CASED.isdisjoint([kind for kind, _, _ in found]):
+        found = [(match.lastgroup or "word", *match.span()) for match in _in_case().finditer(text)]
+    return found
+
+
+@remembered(1 << 12)
+def kind_of_token(text: str) -> str | None:
+    """Return the kind of a text that is one token; None where it is none."""
+    match = _IN_FOLDED.fullmatch(folded(text))
+    if match and match.lastgroup in _CASED:
+        match = _in_case().fullmatch(text)
+    return match.lastgroup if match else None
+
+
 VALUES = frozenset(_VALUES)
 ATTRIBUTES = frozenset(_ATTRIBUTES)
 SCOPES = frozenset(_SCOPES)

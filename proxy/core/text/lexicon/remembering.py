@@ -2,7 +2,7 @@
 
 import re
 
-from proxy.core.text.lexicon.words import COUNTS, HAN_NUMERALS, MONTHS, any_of, pattern_of
+from proxy.core.text.lexicon.words import COUNTS, HAN_NUMERALS, MONTHS, Wording, any_of
 
 # --- lasting facts: a person's identity, health and standing wishes ---
 
@@ -31,7 +31,7 @@ _RULES = (
     |immer|stets|nie|niemals|bevorzugt|lieber|siempre|nunca|jamás|prefiere|toujours|jamais|préfère""",
     "必ず|いつも|常に|決して|好む|方が好き|总是|總是|从不|從不|一律|偏好|更喜欢|更喜歡|永远|永遠",
 )
-STANDING = pattern_of(_IDENTITY, _HEALTH, _RULES)
+STANDING = Wording(_IDENTITY, _HEALTH, _RULES)
 
 # --- instructions to a model ---
 
@@ -43,7 +43,7 @@ _MUST = (
     r"(?:must|should|shall|will|has to|have to|needs? to|is to|are to|can|may|always|never|muss|soll(?:te)?"
     r"|wird|darf|debe(?:rá|ría)?|tiene que|siempre|nunca|doit|devra(?:it)?|toujours|jamais)"
 )
-ORDERS = pattern_of(
+ORDERS = Wording(
     (
         rf"""(?:ignore|disregard|forget|override|bypass|skip)\b.{{0,40}}\b(?:instructions?|rules?|prompts?
         |messages?|guidelines?|policy|policies|above|previous|earlier|restrictions?|safety)
@@ -91,21 +91,24 @@ IMAGINES = re.compile(
 """Words of a sentence that does not say more than that somebody imagines or wishes something."""
 _HAS = "(?:hab(?:en?)?|hat(?:ten?)?|bin|ist|sind)"
 _GONE = "(?:verlassen|verkauft|gekündigt|aufgehört|aufgegeben|ausgezogen|weggezogen|storniert)"
-ENDED = pattern_of(
-    (
-        rf"""quit(?:s|ting)?|left(?= (?:(?:my|the) (?:\w+ )?(?:job|company|team|firm)\b|(?-i:[A-ZÀ-Þ])))
+ENDED = re.compile(
+    any_of(
+        (
+            rf"""quit(?:s|ting)?|left(?= (?:(?:my|the) (?:\w+ )?(?:job|company|team|firm)\b|(?-i:[A-ZÀ-Þ])))
         |g(?:ave|iv(?:es?|en|ing)) up|moved (?:away|out)|sold|cancell?ed|resigned
         |retired from|dropped out|got rid of|used to(?<!\bis used to)(?<!\bare used to)(?<!\bwas used to)
         (?<!\bwere used to)(?<!\bbe used to)(?! \w+ing\b)
         |{_HAS} [^,;:.!?]{{0,60}}\b{_GONE}|verließ|kündigte|verkaufte
         |dej[éó]|dejado|abandon(?:é|ó|ado)|renunci(?:é|ó|ado)|vend(?:í|ió|ido)|cancel(?:é|ó|ado)|solía[ns]?
         |quittée?|arrêtée?|abandonnée?|démissionné|vendue?|annulée?|résiliée?""",
-        r"""やめ[たてま]|辞め|止め[たてま]|退職|引退|手放し|売却|売った|売りまし|解約|離れ[たま]
+            r"""やめ[たてま]|辞め|止め[たてま]|退職|引退|手放し|売却|売った|売りまし|解約|離れ[たま]
         |戒[掉烟菸酒]|辞职|辭職|离职|離職|离开|離開|搬离|搬離|搬走|卖掉|賣掉|卖了|賣了|退出|取消|放弃|放棄""",
-    )
+        )
+    ),
+    re.IGNORECASE,
 )
 """Wordings that say, without a negation, that something is no longer so. Adverbs of the past do not."""
-WITH_NEGATION = pattern_of(
+WITH_NEGATION = Wording(
     (
         "do|does|any ?more|any(?: longer)?|longer|mehr|ya|ne|plus|noch",
         "もう|再|已经|已經|了",
@@ -142,7 +145,7 @@ _NEAR = any_of(
         |grand-(?:mère|père)|patronne?|collègue|amie?|voisine?""",
         "",
     )
-).rstrip("|")
+)
 _NEAR_UNSPACED = (
     "哥哥|弟弟|姐姐|妹妹|爸爸|妈妈|媽媽|父亲|父親|母亲|母親|儿子|兒子|女儿|女兒|妻子|丈夫|老公|老婆|爷爷|奶奶"
     "|老板|上司|同事|朋友|邻居|兄|弟|姉|妹|父|母|息子|娘|妻|夫|祖父|祖母|友人|友達|同僚"

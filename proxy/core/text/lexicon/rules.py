@@ -5,7 +5,7 @@ Each list has first the wordings of languages with spaces between words, then th
 
 import re
 
-from proxy.core.text.lexicon.words import COUNTS, any_of, pattern_of
+from proxy.core.text.lexicon.words import COUNTS, Wording, any_of
 
 # --- negations, and wordings that only look like one ---
 
@@ -26,8 +26,8 @@ _NEGATION = (
     r"""n['\u2019]t\b|\bn['\u2019](?=[aeéiouh])|ない|なかった|せず|ません|ダメ|だめ|不|没|沒|未(?!来|來|必|知|婚|満|满)|别(?!的|人)
     |別(?!的|人)|勿|莫|无|無|禁|避免|避け""",
 )
-NEGATION = pattern_of(PROHIBITION, _NEGATION)
-RELIEF = pattern_of(
+NEGATION = Wording(PROHIBITION, _NEGATION)
+RELIEF = Wording(
     (
         r"""only|unless|until|except|exclude[sd]?|instead|rather than|refuse[sd]?|reject(?:s|ed)?|deny
         |denie[sd]|block(?:s|ed)?|prevent(?:s|ed)?|remove[sd]?|free of|at most|limit(?:s|ed)?|other than
@@ -37,7 +37,7 @@ RELIEF = pattern_of(
     )
 )
 """A sentence with one of these may mean the same as one with a negation."""
-NEGATED_DEMAND = pattern_of(
+NEGATED_DEMAND = Wording(
     (
         r"""(?:do not|don['\u2019]?t|never) (?:forget|hesitate|worry|mind)
         |no (?:later|more|less|fewer|longer) than|not (?:more|less|only|just)|no problem|vergiss nicht
@@ -54,7 +54,7 @@ DOUBLE_NEGATION = re.compile(
     re.IGNORECASE,
 )
 """A double negation is a demand: "never deploy without tests" demands tests."""
-TAKEN_BACK = pattern_of(
+TAKEN_BACK = Wording(
     PROHIBITION,
     (
         r"""(?:must|shall|should|may|need|do|does|did) ?(?:not|n['\u2019]?t)|never
@@ -71,7 +71,7 @@ TAKEN_BACK = pattern_of(
 # A withdrawal says explicitly that a rule no longer holds; a permission allows what another sentence may
 # forbid.
 
-WITHDRAWS = pattern_of(
+WITHDRAWS = Wording(
     (
         r"""no longer (?:forbidden|prohibited|banned|disallowed|off[- ]limits|appl(?:y|ies)|holds?|valid
         |in force
@@ -99,7 +99,7 @@ WITHDRAWS = pattern_of(
         |不再(?:禁止|需要|适用|適用|有效|必须|必須|要求)|不禁止|不必|无需|無需|不需要""",
     )
 )
-PERMITS = pattern_of(
+PERMITS = Wording(
     (
         r"""(?:you|we|anyone|anybody|everyone|everybody|they) (?:may|can)|(?:may|can) (?:now |again )?be
         |(?:is|are) (?:now |again )?(?:allowed|permitted|legal|fine|ok(?:ay)?|all right)|allowed|permitted
@@ -108,8 +108,8 @@ PERMITS = pattern_of(
         r"""ても(?:いい|よい|良い|構|かま)|でも(?:いい|よい|良い|構|かま)|許可|可能です|解禁|可以|允许|允許|准许|准許|许可""",
     )
 )
-AGAIN = pattern_of(("again|once more|wieder|de nuevo|otra vez|(?:à|de) nouveau", "再び|また|重新|再次"))
-RULE_NOUNS = pattern_of(
+AGAIN = Wording(("again|once more|wieder|de nuevo|otra vez|(?:à|de) nouveau", "再び|また|重新|再次"))
+RULE_NOUNS = Wording(
     (
         r"""(?:rule|ban|prohibition|restriction|constraint)s?(?: (?:about|on|against|that|for|of|to))?
         |(?:Verbot|Regel)(?: (?:von|für|gegen|über))?|(?:regla|norma|prohibición)(?: (?:de|sobre|contra))?
@@ -118,7 +118,7 @@ RULE_NOUNS = pattern_of(
     )
 )
 """Words with which a withdrawal refers to the rule that it withdraws."""
-COMMANDS = pattern_of(
+COMMANDS = Wording(
     (
         r"""always|must|ha(?:s|ve) to|immer|stets|muss|müss(?:en|t)|musst|siempre|debe[ns]?|debes|toujours
         |doit|doivent|devez|dois""",
@@ -126,7 +126,7 @@ COMMANDS = pattern_of(
     )
 )
 
-ASIDE = pattern_of(
+ASIDE = Wording(
     (
         r"""(?:in|under) no (?:case|circumstances)|on any account|auf (?:gar )?keinen Fall
         |unter keinen Umständen|en ningún caso|bajo ningun\w+ \w+|en aucun cas|sous aucun prétexte|surtout
@@ -144,7 +144,7 @@ GERMAN_PARTICIPLE = re.compile(
 
 # --- decisions ---
 
-DECIDES = pattern_of(
+DECIDES = Wording(
     (
         r"""decid\w+|decision|cho(?:ose|se|sen)s?|opt(?:s|ed) for|pick(?:s|ed)|select(?:s|ed)|settled on
         |we(?:nt|re going) with
@@ -153,7 +153,7 @@ DECIDES = pattern_of(
         "ことにし(?:た|まし)|決め|決定|選[びんぶ]|採用|决定|选择|選擇|选用|選用|采用",
     )
 )
-REJECTS = pattern_of(
+REJECTS = Wording(
     (
         r"""rul(?:ed?|es|ing) out|reject(?:s|ed)?|dismissed|turned down|verworfen|verwarf\w*|abgelehnt
         |ausgeschlossen|renonc\w+|écart\w+|rejet\w+|descart\w+|rechaz\w+""",
@@ -161,10 +161,10 @@ REJECTS = pattern_of(
     )
 )
 """Decisions against something, in one word."""
-AGAINST = pattern_of(("against|gegen|en contra de|contra|contre", "反对|反對"))
-PREFERS = pattern_of(("over|plutôt que|antes que|lieber als", "より|而非"))
+AGAINST = Wording(("against|gegen|en contra de|contra|contre", "反对|反對"))
+PREFERS = Wording(("over|plutôt que|antes que|lieber als", "より|而非"))
 """What stands between what is chosen and what is not."""
-USING = pattern_of(
+USING = Wording(
     (
         r"""us(?:e|es|ed|ing)|go(?:ing)? with|verwenden?|verwendet|benutz\w+|(?:ein)?nutzen|einsetzen|usa[rn]?
         |utili[sz]\w+""",
@@ -181,7 +181,7 @@ CHANGE = (
     |changé\w*""",
     "変更|になりました|现在|現在|改为|改為|改成",
 )
-CHANGES = pattern_of(
+CHANGES = Wording(
     CHANGE,
     (
         r"""new|rotation|raised|extended|instead|rather|from now on|no longer|nun|neue?[rsmn]?
@@ -189,7 +189,7 @@ CHANGES = pattern_of(
         "今後|これから|新しい|今后|新的",
     ),
 )
-REPLACES = pattern_of(
+REPLACES = Wording(
     (
         r"""instead|no longer (?:works?|valid|counts?|used)|rotat(?:ed|ion)|changed|moved|switched|replaced
         |renamed
@@ -208,7 +208,7 @@ ARTICLE = re.compile(
 """An article or possessive at the beginning: the words after it name a single thing."""
 _IS = ("is|are|ist|lautet|es|son|est|sont", "[:=]|は|是|为|為")
 COPULA = re.compile(any_of(_IS, ("will be|sind|será|sera", "")))
-LIES = pattern_of(
+LIES = Wording(
     (
         r"""(?:runs?|lives?|lies|stands?|belongs?) (?:at|in|on|under|to)|(?:läuft|liegt|steht) (?:in|auf
         |unter)
@@ -284,7 +284,7 @@ TELLS = re.compile(
 )
 """Words, in lower case, before a colon that somebody else's words follow."""
 CLAUSE_END = re.compile(r"[,;:\uff0c\uff1b、。]|\b(?:and|but|while|und|aber|y|pero|et|mais)\b|[\u2013\u2014]")
-REASON = pattern_of(
+REASON = Wording(
     (
         r"""because|since|so that|given that|weil|damit|parce que|puisque|afin|porque|ya que
         |puesto que|para que""",
@@ -292,7 +292,7 @@ REASON = pattern_of(
     )
 )
 """The beginning of a reason, which belongs to no rule."""
-ASSENT = pattern_of(
+ASSENT = Wording(
     (
         r"""yes|yep|yeah|ok(?:ay)?|sure|approved?|confirm(?:ed)?|agreed?|go ahead|do it|please do|fine
         |sounds good|perfect|correct|exactly|great|ja|gerne|einverstanden|genehmigt|mach das|genau|sí|si
