@@ -178,13 +178,13 @@ def quotes_in(text: str) -> list[Fact]:
     return [Fact("quoted", each) for each in found if each.strip() == each and not _CONTROL.search(each)]
 
 
-def bounded(text: str) -> str:
+def bounded(text: str, most: int = MOST_CHARACTERS) -> str:
     """The part of a text that is read, without a terminal's colours."""
     text = _COLOUR.sub("", text) if "\x1b" in text else text
-    if len(text) <= MOST_CHARACTERS:
+    if len(text) <= most:
         return text
-    tail = MOST_CHARACTERS // 4
-    return f"{text[: MOST_CHARACTERS - tail]}\n{text[-tail:]}"
+    tail = most // 4
+    return f"{text[: most - tail]}\n{text[-tail:]}"
 
 
 def _add(found: dict[str, Fact], kind: str, value: str) -> None:

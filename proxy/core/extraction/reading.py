@@ -2,7 +2,7 @@
 
 Keeps law 8 (O(new)): a message is read once. A process caches its facts, limited in number, by the digest of
 its bytes, so an epoch costs only what was never read before. Only the bytes decide, not which of two
-spellings was read first (law 3).
+spellings was read first; and of long output whether much of it came before in the chain (law 3).
 """
 
 import hashlib
@@ -17,7 +17,7 @@ import msgspec
 
 from proxy.core.conversation.messages import HEAD_ROLES, TOOL_ROLES, Message
 from proxy.core.dialects.dialect import Content, Dialect
-from proxy.core.extraction.facts import Fact, bounded, facts_of, quotes_in
+from proxy.core.extraction.facts import MOST_CHARACTERS, Fact, bounded, facts_of, quotes_in
 from proxy.core.extraction.observations import answered_commands, in_plain_text
 from proxy.core.extraction.printed import PROGRAM, SYMBOLS, examples_in, is_record
 from proxy.core.lazy import remembered
@@ -193,6 +193,9 @@ _REMEMBERED = 200_000
 _LONGEST_ARGUMENTS = 200
 _SHOWS = 4
 """How many times longer than the rest the examples are of a message that does little but show them."""
+LONG, MOST_LONG = 12_000, 1_000_000
+"""Bytes above which a result is long, and bytes of long results in a chain, each as far as it is read, after
+which of each further one at most :data:`LONG` characters are read."""
 _TINY = 60
 """Largest length in bytes of a message that is its own key: its digest would be hardly shorter."""
 
@@ -233,14 +236,17 @@ class Readings:
     def __init__(self, most: int = _REMEMBERED) -> None:
         self._most = most
         self._held = 0
-        self._readings: dict[Address, Reading] = {}
+        self._readings: dict[tuple[Address, int], Reading] = {}
 
-    def of(self, address: Address, content: Callable[[], Content]) -> Reading:
-        """The reading of a message; ``content`` is called only if it is not cached."""
-        found = self._readings.get(address)
+    def of(self, address: Address, content: Callable[[], Content], most: int = MOST_CHARACTERS) -> Reading:
+        """The reading of a message, of each text up to ``most`` characters.
+
+        ``content`` is called only if it is not cached.
+        """
+        found = self._readings.get((address, most))
         if found is None:
             _, _, called, is_whole = address
-            found = self._readings[address] = read(content(), called, is_whole=is_whole)
+            found = self._readings[address, most] = read(content(), called, is_whole=is_whole, most=most)
             self._held += _size(found)
             if self._held > self._most:
                 # Threads may drop the older half at once: each step is atomic, and none must be exact.
@@ -282,6 +288,8 @@ class Read:
     """Commands and observations, by position, read as calls and results."""
     languages: dict[int, str] = field(default_factory=dict[int, str])
     """The language of the newest of so many user messages, the first of the chain."""
+    long: int = 0
+    """Bytes of long results, each counted up to what is read of it."""
 
     def forget(self, most: int) -> None:
         """Forget what was decoded, if that is more than ``most`` messages."""
@@ -290,11 +298,19 @@ class Read:
             self.plain_text.clear()
 
     def go_on(
-        self, messages: Sequence[Message], addresses: Sequence[Address], content: Callable[[int], Content]
+        self,
+        messages: Sequence[Message],
+        raws: Sequence[bytes],
+        addresses: Sequence[Address],
+        content: Callable[[int], Content],
     ) -> None:
-        """Read those of these messages, which have these addresses, that were not read yet."""
+        """Read those of these messages that were not read yet, which have these addresses."""
         for place, address in enumerate(addresses, len(self.readings)):
-            reading = READINGS.of(address, partial(content, place))
+            most = MOST_CHARACTERS
+            if address[2] and len(raws[place]) > LONG:
+                most = MOST_CHARACTERS if self.long < MOST_LONG else LONG
+                self.long += min(len(raws[place]), most)
+            reading = READINGS.of(address, partial(content, place), most)
             self.readings.append(reading)
             if reading.sentences:
                 self.binding.append(place)
@@ -304,12 +320,17 @@ class Read:
                 self.in_plain_text.add(place)
 
 
-def read(content: Content, called: Sequence[str] = (), *, is_whole: bool = False) -> Reading:
-    """Read a message; ``called`` has the call of each result in it, ``is_whole`` is of an observation."""
+def read(
+    content: Content, called: Sequence[str] = (), *, is_whole: bool = False, most: int = MOST_CHARACTERS
+) -> Reading:
+    """Read a message; ``called`` has the call of each result in it, ``is_whole`` is of an observation.
+
+    Of each text of a result up to ``most`` characters are read, from its beginning and its end.
+    """
     is_in_plain_text = bool(called) and not content.result_of
     pieces = (in_plain_text(content, is_whole=is_whole) if is_in_plain_text else content).pieces()
     beside = [""] * (len(pieces) - len(called))
-    each = list(map(_read, pieces, [*called, *beside]))
+    each = [_read(piece, call, most) for piece, call in zip(pieces, [*called, *beside], strict=False)]
     if len(each) == 1 and not is_in_plain_text:
         return each[0]
     return Reading(
@@ -321,8 +342,10 @@ def read(content: Content, called: Sequence[str] = (), *, is_whole: bool = False
     )
 
 
-def _read(content: Content, thing: str) -> Reading:
+def _read(content: Content, thing: str, most: int) -> Reading:
     voice, texts = _VOICES.get(content.role, "assistant"), content.texts()
+    if most < MOST_CHARACTERS and voice == "result":
+        texts = [bounded(text, most) for text in texts]
     called = ((arguments, _called(name, arguments)) for _, name, arguments in content.calls)
     used = _by_value([fact for arguments, call in called for fact in facts_of(arguments, call)])
     examples = list[str]()

@@ -287,7 +287,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
         first = len(self.read.readings)
         if first < len(self.chain):
             addresses = self.chain.addresses(self._decoded, first)
-            self.read.go_on(self.chain.messages, addresses, self._decoded)
+            self.read.go_on(self.chain.messages, self.chain.raws, addresses, self._decoded)
         return self.read.readings
 
     def is_rule(self, position: int) -> bool:

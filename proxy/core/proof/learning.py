@@ -70,7 +70,7 @@ class Recording:
         """By an answer's position, the exact strings that it used from the messages before it."""
         chain, found = self.chain, dict[int, list[Need]]()
         read = Read()
-        read.go_on(chain.messages, chain.addresses(chain.content), chain.content)
+        read.go_on(chain.messages, chain.raws, chain.addresses(chain.content), chain.content)
         seen: dict[str, list[int]] = {}
         for position, reading in enumerate(read.readings):
             values = {fact.value for _, facts in reading.facts for fact in facts}

@@ -10,12 +10,13 @@ from functools import partial
 import pytest
 
 from proxy.core.budget.budget import Budget, Stage
+from proxy.core.conversation.messages import chain_of, read_message, root
 from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.extraction.constraints import Rule, in_force
 from proxy.core.extraction.reading import Readings, Sentence
 from proxy.core.extraction.subjects import subject_of
-from proxy.core.persistent import Grown
+from proxy.core.persistent import Grown, Sizes
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import EMPTY
 from proxy.core.planning.planner import draft, finish
@@ -28,11 +29,13 @@ from tests.support.conversations import (
     calling,
     chain_from,
     count,
+    encode,
     from_scratch,
     result,
     user,
 )
 from tests.support.planned import at, talk
+from tests.support.timing import growth
 
 FEW, MANY = 1_500, 4_500
 """Of fewer, some kinds leave nothing exact for a ledger, and the step to the first is no growth."""
@@ -180,6 +183,46 @@ def test_four_times_as_many_rules_of_the_same_words_take_some_four_times_the_wor
 
     work(1_000)  # what is remembered of its words by the next ones
     assert work(1_000) <= SLACK * 4 * work(250)
+
+
+def output(number: int) -> str:
+    """100 kB of a log, with an order of its own at its beginning, in its middle and at its end."""
+    lines = "\n".join(
+        f"request {number:04x}{line:06x} was let in at the gate of the harbour" for line in range(900)
+    )
+    return f"order B{number}-7731\n{lines}\norder M{number}-7731\n{lines}\norder E{number}-7731"
+
+
+def read_of(number: int) -> Callable[[], Situation]:
+    """Reads so many calls with their outputs, of which nothing is known from before."""
+    rounds = [
+        sent for each in range(number) for sent in (calling(f"c{each}"), result(f"c{each}", output(each)))
+    ]
+    raws = [encode(sent) for sent in [user("Look."), *rounds]]
+    messages = [read_message(Content.of(raw)) for raw in raws]
+    hashes = chain_of((message.identity for message in messages), root())
+    chain = Chain(messages, raws, Sizes.of([1] * len(raws)), hashes, CHAT)
+
+    def work() -> Situation:
+        with pytest.MonkeyPatch.context() as known:
+            known.setattr("proxy.core.extraction.reading.READINGS", Readings())
+            situation = Situation(chain, EMPTY, Policy(), Budget(8_000, 1.0, 0), count)
+            assert len(situation.readings) == len(raws)
+            return situation
+
+    return work
+
+
+def test_of_very_much_output_little_more_is_read_than_of_much() -> None:
+    """Five times as many outputs of 100 kB; the beginning and the end of each are read all the same."""
+    assert growth(read_of, 20, 100) < 3.5
+    situation = read_of(100)()
+    orders = [
+        [fact.value for _, facts in reading.facts for fact in facts if fact.value.endswith("-7731")]
+        for reading in situation.readings[2::2]
+    ]
+    assert orders[0] == ["B0-7731", "E0-7731"]
+    assert orders[-1] == ["B99-7731", "E99-7731"]
 
 
 def test_what_is_planned_is_freed_at_once_and_not_by_the_garbage_collector() -> None:
