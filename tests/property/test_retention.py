@@ -221,9 +221,9 @@ def test_an_ephemeral_text_is_in_no_note_and_in_no_source_of_a_summary(made: lis
         notes = "".join(Content.of(gap.note).text for gap in request.plan.gaps)
         begun = request.begun
         told = [
-            piece.text
+            source_of(begun.situation, span, 10_000).piece.text
             for span in (begun.wanted if begun else ())
-            for piece in (source_of(begun.situation, span, 10_000).pieces if begun else ())
+            if begun
         ]
         for text in secret:
             assert text not in notes

@@ -62,31 +62,31 @@ def talks(draw: st.DrawFn) -> list[Sent]:
     return found
 
 
-def pieces_of(messages: list[Sent]) -> tuple[Piece, ...]:
+def source_in(messages: list[Sent]) -> Piece:
     chain = chain_from(messages)
     situation = Situation(chain, EMPTY, Policy(), Budget(10_000, 1.0, 0), count)
-    return source_of(situation, (0, len(chain)), 10_000).pieces
+    return source_of(situation, (0, len(chain)), 10_000).piece
 
 
 @given(talks(), st.randoms(use_true_random=False))
 def test_the_sources_own_sentences_pass_in_any_order(talk: list[Sent], chance: random.Random) -> None:
-    for piece in pieces_of(talk):
-        sentences = [each for block in piece.blocks for each in sentences_in(block.text)]
-        chosen = chance.sample(sentences, min(len(sentences), 6))
-        assert fault_in("\n".join(chosen), piece.evidence()) is None
-        assert fault_in(" ".join(f"**{each}**" for each in chosen), piece.evidence()) is None
+    piece = source_in(talk)
+    sentences = [each for block in piece.blocks for each in sentences_in(block.text)]
+    chosen = chance.sample(sentences, min(len(sentences), 6))
+    assert fault_in("\n".join(chosen), piece.evidence()) is None
+    assert fault_in(" ".join(f"**{each}**" for each in chosen), piece.evidence()) is None
 
 
 @given(valid_conversations(most=3))
 def test_any_text_passes_as_its_own_summary(messages: list[Sent]) -> None:
-    for piece in pieces_of(messages):
-        for block in piece.blocks[:3]:
-            assert fault_in(block.text, piece.evidence()) is None
+    piece = source_in(messages)
+    for block in piece.blocks[:3]:
+        assert fault_in(block.text, piece.evidence()) is None
 
 
 @given(talks(), st.integers(20, 10_000))
 def test_a_digest_fits_quotes_and_passes(talk: list[Sent], room: int) -> None:
-    (piece,) = pieces_of(talk)
+    piece = source_in(talk)
     text = extractive_summary(piece.by_role, room, count)
     assert count(text) <= room
     quoted = [line.split(': "', 1)[1][:-1] for line in text.splitlines()]
@@ -114,10 +114,10 @@ PLANTS = (
 def test_what_is_planted_among_honest_sentences_never_passes(
     talk: list[Sent], plant: str, number: int, word: str, place: int
 ) -> None:
-    for piece in pieces_of(talk):
-        honest = [each for block in piece.blocks for each in sentences_in(block.text)][:4]
-        honest.insert(place, plant.format(n=number, w=word))
-        assert fault_in("\n".join(honest), piece.evidence()) == UNFOUNDED
+    piece = source_in(talk)
+    honest = [each for block in piece.blocks for each in sentences_in(block.text)][:4]
+    honest.insert(place, plant.format(n=number, w=word))
+    assert fault_in("\n".join(honest), piece.evidence()) == UNFOUNDED
 
 
 NUMBERS = "Order 48213 cost $9,176.54, in src/v71926/main.py, as res_6x8y52 said on 2041-12-30."
@@ -125,7 +125,7 @@ NUMBERS = "Order 48213 cost $9,176.54, in src/v71926/main.py, as res_6x8y52 said
 
 @given(talks(), st.integers(0, 100))
 def test_one_wrong_digit_never_passes(talk: list[Sent], place: int) -> None:
-    (piece,) = pieces_of([*talk, user(NUMBERS)])
+    piece = source_in([*talk, user(NUMBERS)])
     digits = [at for at, each in enumerate(NUMBERS) if each.isdigit() and not 78 <= at <= 87]
     at = digits[place % len(digits)]
     wrong = NUMBERS[:at] + str((int(NUMBERS[at]) + 5) % 10) + NUMBERS[at + 1 :]

@@ -31,9 +31,9 @@ from proxy.core.planning.plan import Account, Plan, Span, Verdict, first_differe
 from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.summaries.prompt import longest
-from proxy.core.summaries.source import estimated_tokens
+from proxy.core.summaries.source import estimated_tokens, most_read
 
-_INSTRUCTION = 130
+_INSTRUCTION = 115
 """Counted tokens of a summary call beside its source."""
 _RELIABLE = 0.5
 """Share of the cache's time to live during which a prefix is certainly still cached."""
@@ -71,7 +71,7 @@ def summary_calls(
     for start, end in spans:
         inside = [each for each in summarised if start <= each[0] and each[1] <= end]
         tokens = estimated_tokens(chain, start, end) - sum(estimated_tokens(chain, *each) for each in inside)
-        tokens += sum(summarised[each] for each in inside)
+        tokens = min(tokens, most_read(situation.summary_tokens)) + sum(summarised[each] for each in inside)
         text += min(size, longest(tokens))
         tokens += _INSTRUCTION
         reading = cheaper_reading(situation, tokens) if not situation.policy.summary.model else None
@@ -169,7 +169,7 @@ def pays_from(policy: Policy, budget: int, prices: Prices, pace: int) -> int:
     left = stages.target * budget
     view, growth = (begins + left) / 2, max(begins - left, pace)
     size = affordable_summary(policy, Budget(budget, 1.0, 0), prices, pace) if policy.summary.enabled else 0
-    source = growth / 2 + _INSTRUCTION if size else 0  # sources are abridged
+    source = min(growth / 2, most_read(size)) + _INSTRUCTION if size else 0  # sources are abridged
     cost = (prices.write_share - prices.read_share) * left
     cost += source * prices.write_share + size * prices.output / prices.fresh
     share = prices.read_share if view >= prices.least else prices.write_share

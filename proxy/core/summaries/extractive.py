@@ -6,22 +6,25 @@ is made up, and no order gains authority: a tool's words stay a tool's words.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from proxy.core.conversation.messages import HEAD_ROLES, TOOL_ROLES
 from proxy.core.extraction.facts import facts_in
 from proxy.core.extraction.reading import strength_of
 from proxy.core.text.cutting import start_of
 from proxy.core.text.lexicon.words import KEYWORDS
-from proxy.core.text.words import sentences_in
+from proxy.core.text.words import sentences_in, words_of
 
 EARLIER = "summary"
 """The role of an earlier summary."""
 _LONGEST = 240
 _SHORTEST = 12
-_MOST = 400
+_MOST = 2_000
 """Maximal number of sentences that are weighed; of more, the first and the last half of that."""
 _FACTS = 3
 """Maximal number of exact values in a sentence that count for its weight."""
+_WORDS = 8
+"""Words of content that make a sentence worth reading; an exclamation has one or two."""
 _VOICES: Mapping[str, tuple[str, str, str, str, str]] = {
     "en": ("user said", "assistant said", "tool returned", "system said", "earlier"),
     "de": ("Nutzer sagte", "Assistent sagte", "Werkzeug lieferte", "System sagte", "früher"),
@@ -48,6 +51,18 @@ _MARKS = re.compile(r'["“”\x00-\x1f\x7f]')
 _QUOTED_LINE = re.compile(r'^(?P<voice>[^"\n]{2,40}): "(?P<text>[^"\n]*)"$')
 
 
+class Sentence(NamedTuple):
+    """A sentence that may be chosen."""
+
+    text: str
+    role: str
+    """Who said it."""
+    number: int
+    """Of the text that it is in."""
+    is_first: bool = False
+    """Whether that text begins with it."""
+
+
 def extractive_summary(
     texts: Sequence[tuple[str, str]], room: int, count: Callable[[str], int], language: str = "en"
 ) -> str:
@@ -55,16 +70,59 @@ def extractive_summary(
 
     Empty if no sentence fits.
     """
-    chosen: list[tuple[int, str]] = []
-    found = list(_weighed(texts, _VOICES[language]))
-    half = _MOST // 2
-    weighed = found if len(found) <= _MOST else [*found[:half], *found[-half:]]
-    for place, line, _ in sorted(weighed, key=lambda each: (-each[2], each[0])):
-        size = count(line) + 1
-        if size <= room:
-            room -= size
-            chosen.append((place, line))
-    return "\n".join(line for _, line in sorted(chosen))
+    voices = _VOICES[language]
+    sentences = list[Sentence]()
+    expanded = [
+        each for role, text in texts for each in (_voiced(text) if role == EARLIER else [(role, text)])
+    ]
+    for number, (role, text) in enumerate(expanded):
+        plain = (" ".join(_MARKS.sub(" ", sentence).split()) for sentence in sentences_in(text))
+        quotable = (each for each in plain if len(each) >= _SHORTEST or (role == "user" and each))
+        for at, sentence in enumerate(quotable):
+            sentences.append(Sentence(start_of(sentence, _LONGEST), role, number, at == 0))
+
+    def quoted(sentence: Sentence) -> str:
+        return f'{voices[_voice(sentence.role)]}: "{sentence.text}"'
+
+    return "\n".join(map(quoted, most_important(sentences, room, lambda each: count(quoted(each)))))
+
+
+def most_important(
+    sentences: Sequence[Sentence], room: int, size: Callable[[Sentence], int]
+) -> list[Sentence]:
+    """Return the most important sentences that fit into ``room`` counted tokens, in order, each once.
+
+    ``size``: counted tokens of one. Of very many the first and the last are weighed.
+    """
+    half, first = _MOST // 2, dict[str, Sentence]()
+    for each in sentences if len(sentences) <= _MOST else [*sentences[:half], *sentences[-half:]]:
+        first.setdefault(each.text, each)
+    once = [*first.values()]
+    weights = [_weight(each, max(once[-1].number, 1)) for each in once]
+    chosen = list[int]()
+    for place in sorted(range(len(once)), key=lambda each: -weights[each]):
+        tokens = size(once[place]) + 1
+        if tokens <= room:
+            room -= tokens
+            chosen.append(place)
+    return [once[place] for place in sorted(chosen)]
+
+
+def _weight(sentence: Sentence, last: int) -> float:
+    """The weight of a sentence: who says it, how late, and its rules, exact values, and words of content."""
+    text, voice = sentence.text, _voice(sentence.role)
+    strength = strength_of(text) if voice in (_USER, _SYSTEM, _EARLIER) else 0
+    facts = min(len(facts_in(text)), _FACTS)
+    keyword = any(word in text.lower() for word in KEYWORDS)
+    words = min(len(words_of(text)) / _WORDS, 1.0)
+    content = 0.2 * strength + 0.1 * facts + 0.15 * keyword + 0.5 * words
+    return _WORTH[voice] + 0.1 * sentence.number / last + (0.2 if sentence.is_first else 0.0) + content
+
+
+def _voice(role: str) -> int:
+    if role in TOOL_ROLES or role in HEAD_ROLES:
+        return _TOOL if role in TOOL_ROLES else _SYSTEM
+    return {"user": _USER, EARLIER: _EARLIER}.get(role, _ASSISTANT)
 
 
 def of_users(summary: str) -> str:
@@ -78,31 +136,3 @@ def _voiced(summary: str) -> Iterator[tuple[str, str]]:
         quoted = _QUOTED_LINE.match(line)
         role = _ROLES.get(quoted["voice"]) if quoted else None
         yield (role, quoted["text"]) if quoted and role else (EARLIER, line)
-
-
-def _weighed(texts: Sequence[tuple[str, str]], voices: Sequence[str]) -> Iterator[tuple[int, str, float]]:
-    """Yield the sentences that may be quoted: their places, the lines that quote them, and their weights."""
-    seen: set[str] = set()
-    place = 0
-    expanded = [
-        each for role, text in texts for each in (_voiced(text) if role == EARLIER else [(role, text)])
-    ]
-    for number, (role, text) in enumerate(expanded):
-        voice = {"user": _USER, EARLIER: _EARLIER}.get(role, _ASSISTANT)
-        if role in TOOL_ROLES or role in HEAD_ROLES:
-            voice = _TOOL if role in TOOL_ROLES else _SYSTEM
-        nearness = 0.1 * number / max(len(expanded) - 1, 1)
-        plain = (" ".join(_MARKS.sub(" ", sentence).split()) for sentence in sentences_in(text))
-        quotable = (each for each in plain if len(each) >= _SHORTEST or (voice == _USER and each))
-        for at, sentence in enumerate(start_of(each, _LONGEST) for each in quotable):
-            place += 1
-            if sentence in seen:
-                continue
-            seen.add(sentence)
-            # The weight of its content: users' rules, exact values, keywords.
-            strength = strength_of(sentence) if voice in (_USER, _SYSTEM, _EARLIER) else 0
-            facts = min(len(facts_in(sentence)), _FACTS)
-            keyword = any(word in sentence.lower() for word in KEYWORDS)
-            content = 0.2 * strength + 0.1 * facts + 0.15 * keyword
-            first = 0.2 if at == 0 else 0.0
-            yield place, f'{voices[voice]}: "{sentence}"', _WORTH[voice] + nearness + first + content

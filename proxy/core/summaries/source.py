@@ -1,4 +1,4 @@
-"""The source of a summary: a gap's transcript, in pieces that fit into one call.
+"""The source of a summary: a gap's transcript, or its most important sentences, as one call may read it.
 
 Usually it has earlier summaries in place of the messages that they cover. To keep summaries of summaries from
 drifting, one is rebuilt from the originals at every fourth epoch of a gap, where that pays
@@ -6,10 +6,11 @@ drifting, one is rebuilt from the originals at every fourth epoch of a gap, wher
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from operator import eq
+from typing import Self
 
 from proxy.core.budget.prices import UNKNOWN_PRICES
 from proxy.core.conversation.messages import TOOL_ROLES, Message
@@ -19,11 +20,12 @@ from proxy.core.planning.exchanges import RunningSummary
 from proxy.core.planning.life import distance
 from proxy.core.planning.plan import Anchor, Span
 from proxy.core.planning.situation import Situation
-from proxy.core.summaries.extractive import EARLIER, of_users
+from proxy.core.summaries.extractive import EARLIER, Sentence, most_important, of_users
 from proxy.core.summaries.prompt import TOKEN_CHARACTERS
 from proxy.core.summaries.reversals import UserRules
 from proxy.core.summaries.verification import Evidence
-from proxy.core.text.cutting import ends_of
+from proxy.core.text.cutting import CUT, ends_of
+from proxy.core.text.words import sentences_in
 
 PIECE_TOKENS = 12_000
 """Maximal counted tokens of source per call (models retain about 90 % of 10,000)."""
@@ -41,6 +43,8 @@ _CHARACTERS_OF = {
 _RESULT, _ARGUMENTS = 128, 96
 """Maximal characters of a tool result, and of a call's arguments. They are most of an agent's tokens and soon
 stale; the ledger carries their exact values, and reading them in full would be most of a summary's price."""
+_READ = 3
+"""Tokens that are read for each one that a summary may have: with most models, less than writing it costs."""
 _ENDING = 8
 """Most lines at the end of a tool result that are compared with the end of the result before."""
 _USUAL_CHARACTERS = 4
@@ -57,6 +61,12 @@ class Block:
     """Tool calls, one per line."""
     count: int = 1
     """Number of messages that an earlier summary covers."""
+
+    def with_only(self, chosen: Sequence[str]) -> Self:
+        """Return the block with only these of its sentences and calls."""
+        texts = [text for text in chosen if text not in self.calls]
+        calls = tuple(call for call in self.calls if call in chosen)
+        return replace(self, text=("\n" if self.role == EARLIER else " ").join(texts), calls=calls)
 
     @property
     def transcript(self) -> str:
@@ -75,7 +85,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Piece:
-    """The part of a source that one call summarises."""
+    """What one call summarises."""
 
     blocks: tuple[Block, ...]
 
@@ -100,39 +110,62 @@ class Piece:
 class Source:
     """The source of one gap's summary."""
 
-    pieces: tuple[Piece, ...]
+    piece: Piece
     tokens: int
     language: str = "en"
 
     @lazy
-    def whole(self) -> Piece:
-        return Piece(tuple(block for piece in self.pieces for block in piece.blocks))
-
-    @lazy
     def user_rules(self) -> UserRules:
-        """The users' rules in the whole source, against which each piece's summary is checked."""
-        return UserRules(self.whole.user_text)
+        """The users' rules in it, against which what is written of any part of it is checked."""
+        return UserRules(self.piece.user_text)
 
 
 def source_of(situation: Situation, span: Span, room: int, *, anew: bool = False) -> Source:
     """Return the transcript of a gap; unless ``anew``, earlier summaries replace the messages they cover.
 
-    ``room``: counted tokens that a call may have for its prompt.
+    Of a longer one its most important sentences are read: :func:`most_read` tokens beside earlier summaries,
+    and ``anew`` as many as one call may have. ``room``: counted tokens that a call may have for its prompt.
     """
-    most = _most(room)
-    anchors = {} if anew else _anchors(situation, span)
-    blocks = list(_blocks(situation, span, anchors, TOKEN_CHARACTERS * most))
-    pieces, piece, filled, tokens = list[Piece](), list[Block](), 0, 0
-    for block in blocks:  # pieces have at most ``most`` tokens; a single block may be larger
-        size = situation.count(block.transcript)
-        if piece and filled + size > most:
-            pieces.append(Piece(tuple(piece)))
-            piece, filled = [], 0
-        piece.append(block)
-        filled, tokens = filled + size, tokens + size
-    if piece:
-        pieces.append(Piece(tuple(piece)))
-    return Source(tuple(pieces), tokens, situation.language_before(span[1]))
+    most, anchors, count = _most(room), {} if anew else _anchors(situation, span), situation.count
+    blocks = [*_blocks(situation, span, anchors, TOKEN_CHARACTERS * most)]
+    if not anew:
+        earlier = sum(count(block.transcript) for block in blocks if block.role == EARLIER)
+        most = min(most_read(situation.summary_tokens) + earlier, most)
+    tokens = sum(count(block.transcript) for block in blocks)
+    if tokens > most:
+        blocks = _most_important(blocks, most, count)
+        tokens = sum(count(block.transcript) for block in blocks)
+    return Source(Piece(tuple(blocks)), tokens, situation.language_before(span[1]))
+
+
+def most_read(size: int) -> int:
+    """Counted tokens that are read of a gap, beside earlier summaries, for a summary of ``size`` tokens."""
+    return _READ * size
+
+
+def _most_important(blocks: Sequence[Block], room: int, count: Callable[[str], int]) -> list[Block]:
+    """Return the blocks with those of their sentences and calls that are worth ``room`` counted tokens.
+
+    Earlier summaries stay whole, if there is room for all of them.
+    """
+    earlier = sum(count(block.transcript) for block in blocks if block.role == EARLIER)
+    stays = {EARLIER} if earlier < room else set[str]()
+    sentences = list[Sentence]()
+    for number, block in enumerate(blocks):
+        if block.role == EARLIER:  # whose lines may be quotes, each with its speaker
+            said = [] if stays else block.text.splitlines()
+        else:
+            said = [*sentences_in(block.text.replace(CUT, "…\n…")), *block.calls]
+        sentences += [Sentence(text, block.role, number, at == 0) for at, text in enumerate(said)]
+    chosen = dict[int, list[str]]()
+    left = room - earlier if stays else room
+    for each in most_important(sentences, left, lambda each: count(f"[{each.role}] {each.text}")):
+        chosen.setdefault(each.number, []).append(each.text)
+    return [
+        block if block.role in stays else block.with_only(chosen[number])
+        for number, block in enumerate(blocks)
+        if block.role in stays or number in chosen
+    ]
 
 
 def answer_piece(answer: str, room: int) -> Piece:
@@ -212,7 +245,6 @@ def _blocks(
 
 _GENERATIONS = 3
 """Number of summaries built on the first one, after which the originals are read again."""
-MOST_PIECES = 16
 _SHARE = 0.01
 """Maximal cost of a rebuild, as a share of the cost of prompts since the originals were last read."""
 
@@ -237,5 +269,4 @@ def worthwhile_originals(situation: Situation, anchor: Anchor, room: int) -> Sou
     view = int(budget.limit * (stages.target + stages.compact) / 2)
     cached = requests * prices.cached_prefix(view)
     paid = since * (requests * view - (1 - prices.read_share) * cached)
-    pays = len(originals.pieces) <= MOST_PIECES and originals.tokens <= _SHARE * paid
-    return originals if pays else None
+    return originals if originals.tokens <= _SHARE * paid else None

@@ -4,6 +4,8 @@ import re
 from collections.abc import Sequence
 
 _MARK = "…"
+CUT = "\n[…]\n"
+"""What stands where the middle of a text was left out."""
 _MARK_SIZE = len(_MARK.encode())
 _CONTINUED, _CONTINUATION = 0xC0, 0x80
 """RFC 3629: the bytes within a code point are 10xxxxxx."""
@@ -62,7 +64,7 @@ def ends_of(text: str, most: int) -> str:
     Encoded data is only named.
     """
     text, half = without_data(text), most // 2
-    return text if len(text) <= most else f"{text[:half]}\n[…]\n{text[-half:]}"
+    return text if len(text) <= most else f"{text[:half]}{CUT}{text[-half:]}"
 
 
 def one_line(text: str, most: int = 60) -> str:

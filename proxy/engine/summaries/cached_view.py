@@ -138,7 +138,7 @@ class CachedView:
         is_plain = history.body.leaves_answer_open and not request.alternates(epoch)
         if not (is_plain and request.model.shows_cache) or (epoch is not None and epoch.without_reasoning):
             return None
-        if rules.model not in ("", request.model.name) or len(source.pieces) != 1:
+        if rules.model not in ("", request.model.name):
             return None
         gaps = plan.gaps_within(*span)
         if not all(gap.note for gap in gaps):

@@ -15,6 +15,7 @@ from proxy.core.policy.sections import Compactor as Named
 from proxy.core.policy.values import COMPACTORS
 from proxy.core.summaries.compaction import GapUnit, ask_for_report, dated, is_working_flow, report_in
 from proxy.core.summaries.prompt import LANGUAGES, Refused, judge, text_of
+from proxy.core.summaries.source import Piece
 from proxy.engine.background import is_being_cancelled
 from proxy.engine.models.asking import Asking, Unanswered
 from proxy.engine.summaries.job import Job
@@ -65,6 +66,8 @@ class CompactorJob(Job, frozen=True, kw_only=True):
 
     compactor: Compactor
     units: tuple[GapUnit, ...]
+    cut_part: Piece
+    """What its text is checked against."""
     hashes: Mapping[int, bytes] = {}
     """Chain hashes of the units' messages, by number."""
     goal: str = ""
@@ -132,7 +135,7 @@ class Compacting:
         try:
             async with asyncio.timeout(_TIMEOUTS * job.caller.timeout):
                 made = (await job.compactor.compact(units, context)).strip()
-                evidence, count = job.source.whole.evidence, self._counter.count
+                evidence, count = job.cut_part.evidence, self._counter.count
                 return await asyncio.to_thread(lambda: judge(made, job.limit, evidence(), count))
         except Refused:
             return None

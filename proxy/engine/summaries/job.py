@@ -30,7 +30,7 @@ class Job(msgspec.Struct, frozen=True):
     room: int
     """Counted tokens that a call may have for its prompt."""
     rebuilds: bool = False
-    """Whether earlier summaries are rewritten from their original messages; their pieces are reused."""
+    """Whether earlier summaries are rewritten from their original messages."""
     record: RunningSummary | None = None
     """The text that the strategy writes of the gap itself; only its long parts are shortened."""
     cached: CachedQuestion | None = None
@@ -41,25 +41,9 @@ class Job(msgspec.Struct, frozen=True):
         """The limit of the whole summary."""
         return Limit(self.max_tokens, self.rules.max_characters)
 
-    @property
-    def piece_limit(self) -> Limit:
-        """The limit of one piece's summary: an even share of the tokens.
-
-        In a rebuild it is the whole limit, because the model joins the pieces later.
-        """
-        tokens, most = self.max_tokens, self.rules.max_characters
-        if not self.rebuilds:
-            tokens = max(tokens // max(len(self.source.pieces), 1), 1)
-        return Limit(tokens, most and max(most * tokens // self.max_tokens, 1))
-
-    @property
-    def is_one_call(self) -> bool:
-        """Whether it has a single piece, which is stored under the summary's own address."""
-        return len(self.source.pieces) == 1 and self.record is None
-
     def address_of(self, piece: Piece, limit: Limit) -> str:
         """Return the address of a piece's summary: by content, so that no piece is paid for twice."""
-        if self.is_one_call:
+        if self.record is None:
             return self.address
         most = f"{limit.bytes} bytes" if limit.bytes else f"{limit.tokens}"
         content = f"{self.terms}\0{most}\0{piece.text}".encode(errors="surrogatepass")

@@ -19,7 +19,15 @@ from proxy.core.planning.plan import Anchor, Epoch, Gap, Plan, Span
 from proxy.core.planning.situation import Situation
 from proxy.core.planning.strategies import strategy_of
 from proxy.core.summaries.compaction import goal_of, progress_of, units_within
-from proxy.core.summaries.source import Source, drifted, seal_of, source_of, worthwhile_originals
+from proxy.core.summaries.source import (
+    Piece,
+    Source,
+    blocks_of,
+    drifted,
+    seal_of,
+    source_of,
+    worthwhile_originals,
+)
 from proxy.engine.background import off_loop
 from proxy.engine.flow import Request
 from proxy.engine.intake.naming import Naming
@@ -229,6 +237,7 @@ class SummaryJobs:
         return CompactorJob(
             **asdict(plain),
             compactor=taken,
+            cut_part=Piece(tuple(blocks_of(situation, span))),
             units=units,
             hashes={number: situation.chain.hashes[number] for number in range(*span)},
             goal=goal_of(situation),

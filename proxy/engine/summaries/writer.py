@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from proxy.cache import Lru, Memory
 from proxy.core.dialects.answers import Answer
 from proxy.core.planning.exchanges import RunningSummary
-from proxy.core.summaries.extractive import EARLIER, extractive_summary
+from proxy.core.summaries.extractive import extractive_summary
 from proxy.core.summaries.prompt import (
     Limit,
     Refused,
@@ -26,7 +26,7 @@ from proxy.core.summaries.prompt import (
     text_of,
     truncated,
 )
-from proxy.core.summaries.source import MOST_PIECES, Block, Piece, answer_piece, record_piece
+from proxy.core.summaries.source import Piece, answer_piece, record_piece
 from proxy.core.summaries.verification import Evidence
 from proxy.engine.background import Lease
 from proxy.engine.foreground import Foreground
@@ -42,6 +42,8 @@ T = TypeVar("T")
 _GLANCES = (0.1, 2.0)
 """Seconds between two checks for another worker's text: the first, and the longest."""
 _MOST_GLANCES = 60
+_MOST_ANSWERS = 16
+"""Long answers of a running summary that are condensed; of more, the newest."""
 
 
 class _Elsewhere(Exception):  # noqa: N818 - no error: it is being written
@@ -98,15 +100,15 @@ class Writer:
         Raises Refused, Unanswered, TimeoutError and UnabridgedError where there is none.
         """
         text = await self._compacted(job, hurry)
-        if text is None:
-            if job.record is not None:
-                text = await self._recorded(job, job.record, hurry)
-            else:
-                text = await self._summarised(job, hurry)
-            if not job.is_one_call:  # else it is kept where its only piece is
-                # Without the store it is in this process, and in the note once an epoch begins.
-                with suppress(StoreUnavailable):
-                    await self._store.keep_summary(job.key, job.address, text, job.ttl)
+        if text is None and job.record is not None:
+            text = await self._recorded(job, job.record, hurry)
+            # Without the store it is in this process, and in the note once an epoch begins.
+            with suppress(StoreUnavailable):
+                await self._store.keep_summary(job.key, job.address, text, job.ttl)
+        elif text is None:
+            if not job.source.piece.blocks:
+                raise Refused("empty")  # nothing of the gap may be summarised
+            text = await self._piece(job, job.source.piece, job.limit, hurry)
         self.texts.put(job.address, text)
 
     async def recall(self, key: SessionKey, addresses: Collection[str]) -> dict[str, str]:
@@ -120,16 +122,6 @@ class Writer:
                     self.texts.put(address, text)
         return known
 
-    async def _summarised(self, job: Job, hurry: asyncio.Event) -> str:
-        if not job.source.pieces:
-            raise Refused("empty")  # nothing of the gap may be summarised
-        texts = [await self._piece(job, piece, job.piece_limit, hurry) for piece in job.source.pieces]
-        text = "\n".join(texts)
-        if not job.rebuilds or job.limit.fits(text, self._count):
-            return truncated(text, job.limit, self._count)
-        joined = Piece(tuple(Block(EARLIER, each) for each in texts))
-        return await self._piece(job, joined, job.limit, hurry)
-
     async def _recorded(self, job: Job, record: RunningSummary, hurry: asyncio.Event) -> str:
         """Return a record with its long answers condensed one by one; if still too long, rewrite all of it.
 
@@ -137,7 +129,7 @@ class Writer:
         """
         condensed, refused = dict[str, str](), Refused("empty")
         limit = Limit.of_bytes(record.rules.answer_to)
-        for answer in record.long_answers[-MOST_PIECES:]:
+        for answer in record.long_answers[-_MOST_ANSWERS:]:
             try:
                 condensed[answer] = await self._piece(job, answer_piece(answer, job.room), limit, hurry)
             except Refused as refusal:

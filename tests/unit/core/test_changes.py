@@ -105,7 +105,7 @@ def test_of_a_batch_those_go_that_are_named() -> None:
 def test_what_is_ephemeral_is_compacted_and_not_told() -> None:
     decided = compacted(classed("ephemeral", "^2!"), None)
     assert decided.wanted == ((0, 10),)
-    told = source_of(decided.situation, (0, 10), 10_000).whole.text
+    told = source_of(decided.situation, (0, 10), 10_000).piece.text
     assert "1! the river" in told
     assert "2! the river" not in told
 

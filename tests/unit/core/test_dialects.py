@@ -71,7 +71,7 @@ def test_summaries_and_recall_read_it():
     turns = list(session(chain(SAID), Policy(), Budget(1_000, 1.0, 0)))
     begun = next(turn.begun for turn in turns if turn.begun is not None)
     source = source_of(begun.situation, begun.spans[0], 8_000, anew=True)
-    assert "[assistant] " in source.whole.text
+    assert "[assistant] " in source.piece.text
     reach = Reach(turns[-1].chain, turns[-1].plan, Policy())
     assert reach.original(2).author == "user"
     assert reach.original(2).text == SAID[2][1]

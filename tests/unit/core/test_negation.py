@@ -7,7 +7,7 @@ from proxy.core.planning.plan import EMPTY
 from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.summaries.reversals import UserRules, turned_around
-from proxy.core.summaries.source import Source, source_of
+from proxy.core.summaries.source import Piece, blocks_of
 from proxy.core.summaries.verification import TURNED, fault_in
 from tests.support.conversations import assistant, chain_from, count, user
 from tests.support.timing import Work, growth
@@ -15,7 +15,7 @@ from tests.support.timing import Work, growth
 HONEST = "Work went on at the harbour and the bridge. The assistant looked at each gate."
 
 
-def talked(exchanges: int) -> Source:
+def talked(exchanges: int) -> Piece:
     messages = [
         said
         for number in range(exchanges)
@@ -25,11 +25,7 @@ def talked(exchanges: int) -> Source:
         )
     ]
     situation = Situation(chain_from(messages), EMPTY, Policy(), Budget(100_000, 1.0, 0), count)
-    return source_of(situation, (0, len(messages)), 2_000)
-
-
-def faults(source: Source, summary: str) -> list[str | None]:
-    return [fault_in(summary, piece.evidence(source.user_rules)) for piece in source.pieces]
+    return Piece(tuple(blocks_of(situation, (0, len(messages)))))
 
 
 def test_the_first_rule_that_is_turned_around_is_told() -> None:
@@ -53,17 +49,16 @@ def test_a_rule_may_lack_one_word_in_five_and_no_more() -> None:
     assert turned_around("Bread, apples, honey and cheese were there.", said, "") is None
 
 
-def test_a_rule_of_one_piece_holds_in_every_other() -> None:
-    source = talked(300)
-    assert len(source.pieces) > 5
-    assert set(faults(source, HONEST)) == {None}
-    assert set(faults(source, "The user may open gate 3 of lock 0 at night.")) >= {TURNED}
+def test_a_rule_holds_however_much_was_said_behind_it() -> None:
+    evidence = talked(300).evidence()
+    assert fault_in(HONEST, evidence) is None
+    assert fault_in("The user may open gate 3 of lock 0 at night.", evidence) == TURNED
 
 
 def test_a_gap_four_times_as_long_is_not_judged_sixteen_times_as_long() -> None:
-    assert growth(judging, 250, 1_000) < 9  # four times the sentences, four times the pieces
+    assert growth(judging, 250, 1_000) < 9
 
 
 def judging(exchanges: int) -> Work:
-    source = talked(exchanges)
-    return lambda: faults(source, HONEST)
+    piece = talked(exchanges)
+    return lambda: fault_in(HONEST, piece.evidence())

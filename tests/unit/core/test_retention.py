@@ -14,7 +14,7 @@ from proxy.core.planning.plan import EMPTY, Plan
 from proxy.core.planning.planner import draft, finish
 from proxy.core.planning.situation import CRITICAL, FREE, Situation
 from proxy.core.policy.policy import Policy
-from proxy.core.summaries.source import source_of
+from proxy.core.summaries.source import blocks_of
 from tests.support.conversations import (
     Sent,
     assistant,
@@ -210,8 +210,9 @@ def sources(found: Situation, stage: Stage = Stage.COMPACT) -> str:
     decided = draft(found, stage)
     assert decided is not None
     assert decided.wanted
-    sources = (source_of(decided.situation, span, 10_000) for span in decided.wanted)
-    return "\n".join(each.whole.text for each in sources)
+    return "\n".join(
+        block.transcript for span in decided.wanted for block in blocks_of(decided.situation, span)
+    )
 
 
 @pytest.mark.parametrize("class_", ["ephemeral", "disposable"])

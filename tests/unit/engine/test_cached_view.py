@@ -43,7 +43,9 @@ def question(
     """That for the summary of a gap, as it is asked at the next request."""
     chain = chain_from([*said, user("And?")])
     budget = Budget(8_000, 1.0, 0, Window(window, WindowSource.POLICY))
-    rules = Policy.model_validate(policy or {})
+    stated = policy or {}
+    # long enough that the cut part alone would be read whole, which is dearer
+    rules = Policy.model_validate(stated | {"summary": {"max_tokens": 1_000} | stated.get("summary", {})})
     request = a_request(chain, budget, policy=rules)
     request.model.shows_cache = shows_cache
     body = read_body(request.incoming.body[:-1] + members + b"}", 100)

@@ -29,7 +29,7 @@ WAITED_FOR = Job(
     address="waited for",
     session="t.tag.sid",
     terms="terms",
-    source=Source((Piece((Block("user", TEXT),)),), COUNTER.count(TEXT)),
+    source=Source(Piece((Block("user", TEXT),)), COUNTER.count(TEXT)),
     caller=Caller("gpt-test", [], 5.0),
     rules=Summary(),
     max_tokens=100,
@@ -43,7 +43,7 @@ BEHIND_SENT = CachedQuestion(
     ask=Ask(task=BEHIND, text="", max_tokens=100, temperature=0.3),
     body=SENT,
     cache_key="",
-    cut_part=WAITED_FOR.source.whole,
+    cut_part=WAITED_FOR.source.piece,
     cached=0,
     until=float("inf"),
 )
@@ -205,26 +205,4 @@ async def test_a_lease_is_given_up_where_writing_fails() -> None:
         assert model.summaries
         assert await store.claim(KEY, WAITED_FOR.address, "next", 60)
         await summaries.aclose()
-        await upstream.aclose()
-
-
-async def test_a_summary_in_pieces_is_found_as_a_whole_after_a_restart() -> None:
-    async with running(Model()) as model:
-        upstream, clock = HttptoolsUpstream(model.url), HandClock()
-        store, prompt_cache = (
-            InProcessStore(clock),
-            PromptCache(asking(upstream), clock, Memory(), Memory()),
-        )
-        pieces = tuple(Piece((Block("user", TEXT + str(number)),)) for number in range(2))
-        job = replace(WAITED_FOR, source=Source(pieces, 2 * COUNTER.count(TEXT)))
-        for _ in range(2):
-            summaries = Summaries(prompt_cache, store, COUNTER, giving_way(clock), clock, Metrics(), Memory())
-            await summaries.recall(KEY, [job.address])
-            if len(model.summaries) < 2:
-                assert summaries.ready(job.address) is None
-                start(summaries, job)
-                await summaries.wait([job.address], PATIENCE)
-            assert summaries.ready(job.address)
-            await summaries.aclose()
-        assert len(model.summaries) == 2
         await upstream.aclose()

@@ -80,7 +80,7 @@ async def test_a_long_gap_is_counted_in_no_thread_in_which_requests_wait() -> No
     async with running(Model()) as model, planning(model, counter) as epochs:
         decision = await epochs.decide(REQUEST)
         assert decision.summary == "waited"
-        assert len(model.summaries) > 1
+        assert model.summaries
         here = counter.characters.pop(threading.get_ident(), 0)
         assert counter.characters.total() > 500 * len(TEXT)
         assert here < 10 * len(TEXT)
