@@ -8,7 +8,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Generator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,8 +17,8 @@ from proxy.adapters.stores.redis import RedisStore
 from proxy.errors import StoreUnavailable
 from tests.support.calls import HASTE, PLANTED, Call, every_call, turns
 from tests.support.network import relaying
-from tests.support.servers import PATIENCE
-from tests.support.stores import DAY, KEY, HandClock, Server, epoch, found, turn
+from tests.support.servers import PATIENCE, eventually
+from tests.support.stores import DAY, KEY, OTHER, HandClock, Server, epoch, found, turn
 
 BOUND = HASTE + PATIENCE  # a busy machine's allowance; without a limit of ours each of these waits for ever
 
@@ -159,6 +159,21 @@ class TestCancelledCalls:
             await hasty.summaries(KEY, ["one"])
         clock.time += 1.0
         assert await hasty.summaries(KEY, ["two"]) == {"two": "second"}
+
+    async def test_one_that_is_cancelled_again_while_it_ends_leaves_no_reply_to_another_session(
+        self, store: RedisStore, valkey: Server, clock: HandClock
+    ) -> None:
+        for key, said in ((KEY, "u1"), (OTHER, "u2")):
+            await store.record(key, turn(said), DAY)
+        async with relaying(valkey.socket) as relay:
+            relay.lag = 0.1
+            async with aclosing(RedisStore(relay.url, clock, PATIENCE, rest=1.0)) as afar:
+                call = asyncio.create_task(afar.nodes(KEY))
+                await eventually(lambda: relay.trips == 2)  # to connect, and to ask
+                for _ in range(3):
+                    call.cancel()
+                    await asyncio.sleep(0)
+                assert await afar.nodes(OTHER) == await store.nodes(OTHER)
 
     async def test_cancelled_calls_give_their_connections_back(self, store: RedisStore) -> None:
         for _ in range(100):

@@ -174,7 +174,8 @@ class _Measuring(AbstractConnection):
 
     async def disconnect(self, *args: Any, **options: Any) -> None:
         connecting = self._connecting
-        if connecting is not None and connecting is not asyncio.current_task():
+        # Once connected, nothing is awaited here: a second cancellation would leave half a reply to come.
+        if not (connecting is None or connecting.done() or connecting is asyncio.current_task()):
             self._connecting = None
             connecting.cancel()
             await asyncio.wait({connecting})
