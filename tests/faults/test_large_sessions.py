@@ -18,7 +18,7 @@ from proxy.errors import StoreUnavailable
 from tests.support.append_client import Appender, contents
 from tests.support.clients import proxying, user
 from tests.support.network import Shim, relaying, relaying_to_port
-from tests.support.servers import PATIENCE
+from tests.support.servers import PATIENCE, eventually
 from tests.support.stores import (
     DAY,
     KEY,
@@ -103,8 +103,12 @@ async def test_what_is_new_in_a_session_may_be_large_too(
     await store.record(KEY, turn("k0", "k1"), DAY)
     known = await afar.history(KEY)
     await store.record(KEY, long_turn(messages=1, known=2), DAY)
-    shim.rate = SLOW
-    news = await afar.history(KEY, known.mark)
+    shim.rate, before = SLOW, shim.trips
+    read = asyncio.create_task(afar.history(KEY, known.mark))
+    await eventually(lambda: shim.trips > before and not shim.waiting)  # its reply has begun
+    assert await found(afar, "u1", "a1", sid=OTHER.sid)
+    assert not read.done()  # no other session waits for the end of that reply
+    news = await read
     assert news.is_news
     assert len(news.nodes) == 2
     assert not is_left_alone(afar)

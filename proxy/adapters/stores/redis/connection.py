@@ -39,6 +39,8 @@ class Use(NamedTuple):
     """Whether it is a write other than a turn that may change the result of a lookup."""
     trips: int = 1
     """Its timeout, in round trips, if it is sent alone."""
+    is_long: bool = False
+    """Whether its reply may be long: it is sent alone, as all calls of a group wait for the last reply."""
 
 
 class Script(NamedTuple):
@@ -143,16 +145,17 @@ class Connection:
     async def run(self, script: Script, keys: Sequence[str], args: Sequence[Word]) -> Any:
         """Run a script and return its answer. The source is sent only if the server does not have it.
 
-        Except in a cluster, the calls of all callers are pipelined.
+        Except in a cluster, the calls of all callers are pipelined, but for those that are long.
         """
         began = perf_counter()
         words = (len(keys), *keys, *args)
         whole = ("EVAL", script.source, *words)
         known = ("EVALSHA", script.digest, *words) if script.digest in self._loaded else whole
-        command = packed(known) if self._pipeline is not None else b""
+        is_alone = self._pipeline is None or script.use.is_long
+        command = b"" if is_alone else packed(known)
         self.revision += script.use.revises
         try:
-            if self._pipeline is None or len(command) > LARGE:
+            if self._pipeline is None or is_alone or len(command) > LARGE:
                 (answer,) = await self.ask_all("", known, trips=script.use.trips, raises=False)
                 if isinstance(answer, NoScriptError):
                     answer = await self.ask("", *whole, trips=script.use.trips)

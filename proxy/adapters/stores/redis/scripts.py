@@ -61,7 +61,7 @@ _USES: Final = {
     "keep_hidden": Use("record", revises=True),
     "inject": Use("record", revises=True),
     "mark_unsaved": Use("record", revises=True),
-    "news": Use("history"),
+    "news": Use("history", is_long=True),
     "pause": Use("inspect", revises=True),
     "delete": Use("inspect", revises=True),
     "first": Use(),
