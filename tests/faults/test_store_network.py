@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import Any
 
 import pytest
 
-from proxy.adapters.stores.redis import RedisStore
+from proxy.adapters.stores.redis import RedisStore, listing
+from proxy.adapters.stores.redis.keys import session
 from proxy.errors import StoreUnavailable
 from proxy.ports import SessionKey
 from tests.support.calls import HASTE, Call, every_call, turns
 from tests.support.network import Shim
-from tests.support.servers import PATIENCE
-from tests.support.stores import DAY, KEY, HandClock, chain, epoch, is_left_alone, turn
+from tests.support.servers import PATIENCE, eventually
+from tests.support.stores import DAY, KEY, OTHER, HandClock, Server, chain, epoch, is_left_alone, turn
 
 BOUND = HASTE + PATIENCE
 
@@ -210,3 +211,24 @@ async def test_a_server_that_says_no_more_will_come_is_asked_on_another_connecti
     except StoreUnavailable:
         clock.time += 1.0
     assert await afar.summaries(KEY, ["3"]) == {"3": "text 3"}
+
+
+async def test_a_session_that_begins_again_while_others_are_listed_stays_in_the_listing(
+    shim: Shim, valkey: Server, store: RedisStore, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "PIECE_SESSIONS", 1)
+    await store.record(KEY, turn("u1", "a1"), DAY)
+    await store.record(OTHER, turn("u1", "a1"), 0.05)
+    assert [key for key, _ in (await store.sessions(9)).sessions][-1] == KEY
+    await eventually(lambda: not valkey.run("EXISTS", session(OTHER)))
+    async with aclosing(RedisStore(shim.url, clock, timeout=PATIENCE, rest=1.0)) as afar:
+        await afar.ping()
+        shim.lag, before = 0.1, shim.trips
+        listed = asyncio.create_task(afar.sessions(9))
+        await eventually(
+            lambda: shim.trips == before + 3
+        )  # the names, the one that is gone, and what follows
+        await store.record(OTHER, turn("u1", "a1"), DAY)
+        assert {key for key, _ in (await store.sessions(9)).sessions} == {KEY, OTHER}
+        assert [key for key, _ in (await listed).sessions] == [KEY]
+    assert {key for key, _ in (await store.sessions(9)).sessions} == {KEY, OTHER}

@@ -73,24 +73,26 @@ class Listing:
         """Return the names of at most ``limit`` sessions from position ``start`` on, last used first."""
         return await self._connection.ask("inspect", "ZRANGE", keys.SESSIONS, start, start + limit - 1, "REV")
 
-    async def read(self, names: Sequence[bytes]) -> AsyncIterator[Listed]:
-        """Yield the sessions of these names. A trip reads a part of them; others have their turn between."""
+    async def read(self, names: Sequence[bytes]) -> AsyncIterator[list[Listed]]:
+        """Yield the sessions of these names, a part with each trip; others have their turn between."""
         for start in range(0, len(names), PIECE_SESSIONS):
             listed = [
                 keys.unlisted(name.decode(errors="replace")) for name in names[start : start + PIECE_SESSIONS]
             ]
             commands = [command for key in listed for command in reading.session_commands(key)]
             answers = await self._connection.ask_all("inspect", *commands, raises=False)
+            part: list[Listed] = []
             for key, fields, ticket in zip(listed, answers[::2], answers[1::2], strict=True):
                 failure = next((each for each in (fields, ticket) if isinstance(each, Exception)), None)
                 if failure is None:
-                    yield key, fields, ticket
+                    part.append((key, fields, ticket))
                     continue
                 if not isinstance(failure, _MOVING):
                     refusal = self._connection.failed(failure)
                     if not isinstance(refusal, UnreadableRecord):
                         raise refusal from failure
-                yield key, reading.UNREADABLE, None
+                part.append((key, reading.UNREADABLE, None))
+            yield part
 
     async def remove(self, gone: Sequence[SessionKey]) -> int:
         if not gone:

@@ -320,18 +320,20 @@ class RedisStore:
         left_out: dict[SessionKey, str] = {}
         start = 0
         while len(found) < limit and (page := await self._listing.names(start, limit)):
-            gone: list[SessionKey] = []
-            async for key, fields, first in self._listing.read(page):
-                try:
-                    session = reading.session(self._codec(key), fields, first)
-                except UnreadableRecord as error:
-                    left_out[key] = error.reason
-                    continue
-                if session is None:
-                    gone.append(key)
-                else:
-                    found.setdefault(key, session)
-            start += len(page) - await self._listing.remove(gone)
+            start += len(page)
+            async for part in self._listing.read(page):
+                gone: list[SessionKey] = []
+                for key, fields, first in part:
+                    try:
+                        session = reading.session(self._codec(key), fields, first)
+                    except UnreadableRecord as error:
+                        left_out[key] = error.reason
+                        continue
+                    if session is None:
+                        gone.append(key)
+                    else:
+                        found.setdefault(key, session)
+                start -= await self._listing.remove(gone)  # at once: they may begin again
         return Listed(list(found.items())[:limit], Counter(left_out.values()))
 
     async def nodes(self, key: SessionKey) -> dict[bytes, Node]:
