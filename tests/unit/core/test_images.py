@@ -270,6 +270,11 @@ def test_a_pdf_counts_by_its_pages_however_large_their_pictures_are(padding: int
     assert file_tokens(pdf(5_000, padding=padding)) == 2_000_000
 
 
+def test_a_pdf_in_lines_counts_by_its_pages_too() -> None:
+    data = base64.encodebytes(pdf(7, padding=3_000_000)).decode()
+    assert other_part_tokens({"type": "file", "file": {"file_data": data}}) == 14_000
+
+
 def test_a_pdf_whose_pages_are_packed_counts_by_the_number_that_it_begins_with_or_by_its_bytes() -> None:
     packed = b"<</Type/ObjStm>>"
     assert file_tokens(pdf(1, begins=b"9 0 obj\n<</Linearized 1/L 54/O 3/N 12/T 5>>\n" + packed)) == 24_000

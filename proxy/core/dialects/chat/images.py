@@ -238,7 +238,7 @@ def _audio_tokens(data: str, usual: int) -> int:
 
 def _pdf_pages(data: str) -> int:
     """Number of pages that a PDF in base64 shows without being unpacked; 0 where it shows none."""
-    pages = 0
+    pages, digits = 0, ""
     begin = data.find(",", 0, 256) + 1
     try:
         head = _decoded(data, begin, 1024)
@@ -247,7 +247,9 @@ def _pdf_pages(data: str) -> int:
         if stated := _PDF_PAGES.search(head):
             return min(int(stated[1]), _MOST_PAGES)
         for start in range(begin, len(data), _PDF_PIECE):
-            piece = a2b_base64(data[start : start + _PDF_PIECE])
+            digits += "".join(data[start : start + _PDF_PIECE].split())
+            whole = len(digits) // 4 * 4  # some encoders break lines, and a piece may end anywhere
+            piece, digits = a2b_base64(digits[:whole]), digits[whole:]
             if b"/ObjStm" in piece:
                 return 0
             pages += sum(1 for _ in _PDF_PAGE.finditer(piece))
