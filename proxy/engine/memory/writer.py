@@ -171,7 +171,12 @@ class MemoryWriter:
                 merging.merge(each.items, each.shown)
             # A fork's lines before the fork are those of the session that it was made from.
             unmerged = dict(about.unmerged)
-            begun, _ = unmerged.pop(name, (known.tip or said.session.forked_at, b""))
+            begun = known.tip or said.session.forked_at
+            for each in (
+                name,
+                *reversed(said.session.former),
+            ):  # what was read under these names is gone there
+                begun, _ = unmerged.pop(each, (begun, b""))
             unmerged[name] = begun, thread.tip
             about = replace(
                 about,

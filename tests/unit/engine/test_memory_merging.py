@@ -153,6 +153,16 @@ async def test_a_session_that_has_another_name_since_the_secret_was_rotated_is_n
     assert await merged(place) == ["Two."]
 
 
+async def test_what_was_read_of_a_session_before_the_secret_was_rotated_is_merged_after_that(
+    place: Place,
+) -> None:
+    await goes_on(place, A, "One.", at=NOW)
+    await place.store.delete(A)
+    await goes_on(place, B, "One.", "Two.", at=NOW + 1.0, former=(A.id_for("t"),))
+    assert await merged(place) == ["One.", "Two."]
+    assert await merged(place) == []
+
+
 async def test_a_session_that_is_forgotten_before_it_is_merged_is_not_merged(place: Place) -> None:
     await goes_on(place, A, "One.", at=NOW)
     await goes_on(place, B, "Two.", at=NOW)
