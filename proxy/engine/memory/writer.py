@@ -231,12 +231,14 @@ class MemoryWriter:
                 for session, thread in threads.items()
                 if thread.updated > copy.texts.since
             }
-        lines = list[Utterance]()
+        lines, merged = list[Utterance](), dict[str, tuple[bytes, bytes]]()
         for name, (before, tip) in unmerged.items():
-            said = await self.sources.of(SessionKey.of_id(name), access.policy, home.tags)
-            lines += said.between(before, tip, copy.texts.since) if said else []
+            with suppress(UnreadableRecord):  # it waits, and keeps nothing of the others from the texts
+                said = await self.sources.of(SessionKey.of_id(name), access.policy, home.tags)
+                lines += said.between(before, tip, copy.texts.since) if said else []
+                merged[name] = before, tip
         lines.sort(key=lambda line: line.at)
-        return newest(lines, self.counter.count), unmerged
+        return newest(lines, self.counter.count), merged
 
     # --- a workspace ---
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from proxy.adapters.stores.redis import RedisStore
+from proxy.adapters.stores.redis import RedisStore, keys
 from proxy.core.memory.records import About, Scope, ScopeKind, Texts, Thread
 from proxy.engine.intake.homes import MemoryHome
 from proxy.engine.memory import writer
@@ -20,7 +20,7 @@ from tests.support.daily import YEAR, Place
 from tests.support.memories import NOW
 from tests.support.remembering import TEXTS, RememberingModel
 from tests.support.servers import PATIENCE
-from tests.support.stores import HandClock, chain, serving, turn, valkey_command
+from tests.support.stores import HandClock, chain, run, serving, turn, valkey_command
 from tests.support.upstreams import JSON, plainly
 
 CHANNEL = Scope(ScopeKind.CHANNEL, "c1")
@@ -161,6 +161,21 @@ async def test_what_was_read_of_a_session_before_the_secret_was_rotated_is_merge
     await goes_on(place, B, "One.", "Two.", at=NOW + 1.0, former=(A.id_for("t"),))
     assert await merged(place) == ["One.", "Two."]
     assert await merged(place) == []
+
+
+async def test_a_session_that_cannot_be_read_keeps_nothing_of_others_from_the_texts(
+    model: RememberingModel,
+) -> None:
+    with serving(valkey_command()) as server:
+        async with aclosing(RedisStore(server.url, HandClock(NOW), PATIENCE, 1.0)) as store:
+            place = Place(model, clock=HandClock(NOW), kept_in=store)
+            await goes_on(place, A, "One.", at=NOW)
+            await goes_on(place, B, "Two.", at=NOW)
+            record = run(server.url, "HGET", keys.session(A), "record")
+            run(server.url, "HSET", keys.session(A), "record", b"\x7f" + record[1:])  # by a newer release
+            assert await merged(place) == ["Two."]
+            run(server.url, "HSET", keys.session(A), "record", record)
+            assert await merged(place) == ["One."]
 
 
 async def test_a_session_that_is_forgotten_before_it_is_merged_is_not_merged(place: Place) -> None:
