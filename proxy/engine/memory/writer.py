@@ -171,7 +171,8 @@ class MemoryWriter:
                 merging.merge(each.items, each.shown)
             # A fork's lines before the fork are those of the session that it was made from.
             unmerged = dict(about.unmerged)
-            begun = known.tip or said.session.forked_at
+            is_merged = copy.texts.by_time is not None  # else nothing is yet, but by time
+            begun = (known.tip if is_merged else b"") or said.session.forked_at
             for each in (
                 name,
                 *reversed(said.session.former),
@@ -224,13 +225,11 @@ class MemoryWriter:
         They are what the threads' own runs have read.
         """
         unmerged = dict(copy.about.unmerged) if copy.about else {}
-        if copy.texts.by_time is None and copy.texts.read_up_to:  # an earlier release wrote them
-            threads = await self.scopes.store.threads(home.scope, _MOST_THREADS)
-            unmerged |= {
-                session.id_for(home.tenant): (b"", thread.tip)
-                for session, thread in threads.items()
-                if thread.updated > copy.texts.since
-            }
+        if copy.texts.by_time is None:  # an earlier release may have read threads, and noted none of them
+            threads = await self.scopes.store.threads(home.scope, _MOST_THREADS - len(unmerged))
+            for session, thread in threads.items():
+                if thread.updated > copy.texts.since:
+                    unmerged.setdefault(session.id_for(home.tenant), (b"", thread.tip))
         lines, merged = list[Utterance](), dict[str, tuple[bytes, bytes]]()
         for name, (before, tip) in unmerged.items():
             with suppress(UnreadableRecord):  # it waits, and keeps nothing of the others from the texts

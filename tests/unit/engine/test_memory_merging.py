@@ -203,6 +203,22 @@ async def test_the_texts_of_an_earlier_release_which_went_by_time_go_on_from_the
     assert await merged(place) == ["Five."]
 
 
+async def test_what_an_earlier_release_had_read_before_it_wrote_any_texts_is_merged(place: Place) -> None:
+    await recorded(place, A, "One.", at=NOW)
+    version = (await place.memories.remembered(CHANNEL)).version
+    read = {A: Thread(updated=NOW, tip=chain(*names_of(["One."]))[-1])}
+    about = About(tenant="t", name="general", runs=1)
+    assert await place.memories.change(CHANNEL, Changes(about=about, threads=read), version)
+    await recorded(place, B, "Two.", at=NOW + 1.0)
+    version = (await place.memories.remembered(CHANNEL)).version
+    read = {B: Thread(updated=NOW + 1.0, tip=chain(*names_of(["Two."]))[-1])}
+    about = About(tenant="t", name="general", runs=2)
+    assert await place.memories.change(CHANNEL, Changes(about=about, threads=read), version)
+    await goes_on(place, B, "Two.", "Three.", at=NOW + 2.0)
+    assert await merged(place) == ["One.", "Two.", "Three."]
+    assert await merged(place) == []
+
+
 async def test_of_more_threads_than_are_noted_those_that_were_read_last_are_merged(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
