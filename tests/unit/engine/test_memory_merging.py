@@ -16,7 +16,7 @@ from proxy.core.memory.records import About, Scope, ScopeKind, Texts, Thread
 from proxy.engine.intake.homes import MemoryHome
 from proxy.engine.memory import writer
 from proxy.ports import Changes, SessionKey
-from tests.support.daily import YEAR, Place
+from tests.support.daily import OPERATOR, YEAR, Place
 from tests.support.memories import NOW
 from tests.support.remembering import TEXTS, RememberingModel
 from tests.support.servers import PATIENCE
@@ -229,3 +229,18 @@ async def test_of_more_threads_than_are_noted_those_that_were_read_last_are_merg
     assert about is not None
     assert len(about.unmerged) == 2
     assert await merged(place) == ["Three.", "Two."]
+
+
+async def test_of_more_threads_than_are_noted_the_daily_run_merges_the_newest(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "_MOST_THREADS", 2)
+    place.credentials = OPERATOR
+    for number, text in enumerate(("One.", "Two.", "Three.")):
+        await recorded(place, SessionKey(f"{number}", "named"), text, at=NOW + number)
+    place.clock.time += 400.0
+    done = await place.process().run()
+    assert done.threads == 3
+    prompts = place.model.prompts(place.model.asked_for_texts)
+    of_channel = next(each for each in prompts if "Two." in each and "Three." in each)
+    assert "One." not in of_channel
