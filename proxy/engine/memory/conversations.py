@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from proxy.cache import Lru, Memory
 from proxy.core.conversation.extension import Injection
-from proxy.core.conversation.records import Node, Session, way_to
+from proxy.core.conversation.records import Session, way_to
 from proxy.core.dialects.dialect import Dialect
 from proxy.core.memory.utterances import Utterance, utterances_of
 from proxy.core.planning.chain import Chain
@@ -25,8 +25,8 @@ class Conversation(NamedTuple):
     """What was said in one session, on the branch of its newest turn."""
 
     session: Session
-    nodes: Mapping[bytes, Node]
-    """Its messages on all branches, by chain hash."""
+    parents: Mapping[bytes, bytes]
+    """The chain hashes of its messages on all branches, each with that of the message before it."""
     hashes: Sequence[bytes]
     """Chain hashes of the messages on the branch."""
     lines: Sequence[Utterance]
@@ -45,7 +45,10 @@ class Conversation(NamedTuple):
     def _up_to(self, tip: bytes) -> set[bytes]:
         found = set[bytes]()
         for last in _hashes_in(tip):
-            found.update(node.hash for node in way_to(self.nodes, last, found))
+            place = last
+            while place in self.parents and place not in found:
+                found.add(place)
+                place = self.parents[place]
         return found
 
 
@@ -126,6 +129,8 @@ class Conversations:
             lines = utterances_of(chain, times, policy.retention, people, elsewhere=elsewhere, served=served)
             said_here = {node.hash for node in branch if node.scope in tags}
             lines = [line for line in lines if line.message in said_here]
-            return Conversation(session, stored.nodes, chain.hashes, lines, chain.exchanges)
+            # It holds no messages: models take long to read it, and results of tools may be large.
+            parents = {node.hash: node.parent for node in stored.nodes.values()}
+            return Conversation(session, parents, chain.hashes, lines, chain.exchanges)
 
         return await asyncio.to_thread(read)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import re
+import tracemalloc
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -176,6 +178,26 @@ async def test_a_session_that_cannot_be_read_keeps_nothing_of_others_from_the_te
             assert await merged(place) == ["Two."]
             run(server.url, "HSET", keys.session(A), "record", record)
             assert await merged(place) == ["One."]
+
+
+async def test_what_tools_gave_is_not_held_while_a_model_reads_what_was_said(model: RememberingModel) -> None:
+    with serving(valkey_command()) as server:
+        async with aclosing(RedisStore(server.url, HandClock(NOW), PATIENCE, 1.0)) as store:
+            place = Place(model, clock=HandClock(NOW), kept_in=store)
+            await recorded(place, A, "One.", "Two.", at=NOW)
+            written = turn(*names_of(["One.", "Two."]), "t", known=4, updated=NOW)
+            raw = json.dumps({"role": "tool", "tool_call_id": "c", "content": "x" * 4_000_000}).encode()
+            result = replace(written.nodes[0], raw=raw, at=NOW, scope=CHANNEL.tag)
+            await store.record(A, replace(written, nodes=(result,)), YEAR)
+            sources = place.process().writer.sources
+            tracemalloc.start()
+            said = await sources.of(A, place.reader.policy, frozenset([CHANNEL.tag]))
+            gc.collect()
+            held, most = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            assert said is not None
+            assert len(said.hashes) == 5
+            assert held < len(raw) < most
 
 
 async def test_a_session_that_is_forgotten_before_it_is_merged_is_not_merged(place: Place) -> None:
