@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -311,6 +312,17 @@ def test_a_malformed_header_which_may_be_a_credential_is_told_of_and_not_shown()
     made = making(**collector, OTEL_EXPORTER_OTLP_HEADERS="hunter2")
     assert "Header format invalid" in made.stderr
     assert "hunter2" not in made.stderr
+
+
+async def test_tracers_opened_one_after_another_leave_the_filter_of_such_headers_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318")
+    for _ in range(2):
+        tracer = open_tracer()
+        assert tracer is not None
+        await tracer.aclose()
+    assert len(logging.getLogger("opentelemetry.util.re").filters) == 1
 
 
 @pytest.mark.parametrize("variables", [{}, {"OTEL_SDK_DISABLED": "true"}])

@@ -97,13 +97,7 @@ class OpenTelemetryTracer:
 
 def open_tracer() -> OpenTelemetryTracer:
     """Make a tracer as the environment says, without connecting."""
-
-    def without_header(record: logging.LogRecord) -> bool:
-        """Leave a malformed header of the environment out of the record about it: it may be a credential."""
-        record.msg, record.args = str(record.msg).replace("%s", "…"), None
-        return True
-
-    logging.getLogger("opentelemetry.util.re").addFilter(without_header)
+    logging.getLogger("opentelemetry.util.re").addFilter(_without_header)
     resource = Resource.create()
     if str(resource.attributes[SERVICE_NAME]).startswith("unknown_service"):
         resource = resource.merge(Resource({SERVICE_NAME: _NAME}))
@@ -111,6 +105,12 @@ def open_tracer() -> OpenTelemetryTracer:
     exporter = OTLPSpanExporter()
     provider.add_span_processor(BatchSpanProcessor(exporter))
     return OpenTelemetryTracer(provider, exporter)
+
+
+def _without_header(record: logging.LogRecord) -> bool:
+    """Leave a malformed header of the environment out of the record about it: it may be a credential."""
+    record.msg, record.args = str(record.msg).replace("%s", "…"), None
+    return True
 
 
 def _said(attributes: Attributes) -> dict[str, Value]:
