@@ -65,14 +65,7 @@ class Metrics:
         self._gauge("unabridged_streams_active", "Answers on their way.").set_function(
             lambda: self.streams_active
         )
-
-        def tasks() -> int:
-            try:
-                return len(asyncio.all_tasks())
-            except RuntimeError:  # no event loop runs
-                return 0
-
-        self._gauge("unabridged_tasks", "Tasks that are alive.").set_function(tasks)
+        self._gauge("unabridged_tasks", "Tasks that are alive.").set_function(_tasks)
 
     def _declare_contexts(self) -> None:
         """What happens to the conversations that clients send."""
@@ -181,6 +174,14 @@ class Metrics:
     def exposition(self) -> bytes:
         """Return the metrics in Prometheus' text format."""
         return generate_latest(self.registry)
+
+
+def _tasks() -> int:
+    """Return the number of tasks of the running event loop; 0 where none runs."""
+    try:
+        return len(asyncio.all_tasks())
+    except RuntimeError:
+        return 0
 
 
 # --- logging ---

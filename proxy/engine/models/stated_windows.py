@@ -136,19 +136,7 @@ class StatedWindows:
         read_again, windows = self._lists.get(asker) or (0.0, {})
         if stated.name not in windows and now >= read_again:
             listing = await self._answer("GET", _LIST, headers, at_root=False)
-
-            def listed() -> Iterator[tuple[str, int]]:
-                """Yield the models and their windows; of several numbers the smallest applies."""
-                for model in _models(listing, "data"):
-                    said = [model.get(member) for member in _LISTED]
-                    said += [as_mapping(model.get(member)).get(name) for member, name in _NESTED]
-                    numbers = list(filter(None, map(_window, said)))
-                    if numbers and (name := text_or_empty(model.get("id"))):
-                        yield name, min(numbers)
-                        # Gemini lists names with a prefix that requests may leave out.
-                        yield name.removeprefix("models/"), min(numbers)
-
-            windows = await asyncio.to_thread(lambda: dict(listed()))
+            windows = await asyncio.to_thread(lambda: dict(_listed(listing)))
             self._lists.put(asker, (now + _PAUSE, windows))
         return windows.get(stated.name)
 
@@ -214,6 +202,20 @@ class StatedWindows:
 
 def _asker(stated: Stated, headers: Headers) -> tuple[int, int]:
     return hash((stated.tenant, stated.name)), hash(tuple(headers))
+
+
+def _listed(listing: Mapping[str, object]) -> Iterator[tuple[str, int]]:
+    """Yield the models of a list and their windows; of several numbers the smallest applies.
+
+    Gemini lists names with a prefix that requests may leave out.
+    """
+    for model in _models(listing, "data"):
+        stated = [model.get(member) for member in _LISTED]
+        stated += [as_mapping(model.get(member)).get(name) for member, name in _NESTED]
+        windows = list(filter(None, map(_window, stated)))
+        if windows and (name := text_or_empty(model.get("id"))):
+            yield name, min(windows)
+            yield name.removeprefix("models/"), min(windows)
 
 
 def _models(listing: Mapping[str, object], member: str) -> list[Mapping[str, object]]:

@@ -162,17 +162,17 @@ class PlanCache:
         ``given`` has no plan. Its properties are computed once, for this and for later steps; ``at_trim`` is
         that of :func:`plan_from_scratch`.
         """
-
-        def address_of() -> bytes:
-            chain, pins = given.chain, sorted(given.pins)
-            sent = [*chain.raws], [*chain.tokens], [*chain.hashes]
-            content = tenant, sent, given.budget, given.conditions, pins, at_trim
-            return hashlib.sha256(msgspec.msgpack.encode(content)).digest()
-
-        address = await off_loop(given.chain, address_of)
+        address = await off_loop(given.chain, lambda: _address(tenant, given, at_trim=at_trim))
         planned = self._plans.get(address)
         if planned is not None and planned[0] is given.policy:
             return planned[1:]
         plan, epochs = await off_loop(given.chain, lambda: plan_from_scratch(given, at_trim=at_trim))
         self._plans.put(address, (given.policy, plan, epochs))
         return plan, epochs
+
+
+def _address(tenant: str, given: Situation, *, at_trim: bool) -> bytes:
+    chain, pins = given.chain, sorted(given.pins)
+    sent = [*chain.raws], [*chain.tokens], [*chain.hashes]
+    content = tenant, sent, given.budget, given.conditions, pins, at_trim
+    return hashlib.sha256(msgspec.msgpack.encode(content)).digest()
