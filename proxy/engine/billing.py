@@ -109,13 +109,13 @@ class Billing:
             name = prefix + _OTHERS
         owed.new[name] = added(owed.new.get(name, {}), amounts)
         owed.ttl = max(owed.ttl, ttl)
-
-        async def write() -> None:
-            while self._owed:
-                await asyncio.sleep(_PAUSE)
-                await self.written()
-
         if self._writing is None or self._writing.done():
+
+            async def write() -> None:
+                while self._owed:
+                    await asyncio.sleep(_PAUSE)
+                    await self.written()
+
             self._writing = asyncio.create_task(write(), name="bills")
 
     def called(self, caller: Caller, usage: Usage | None) -> None:

@@ -93,13 +93,13 @@ class Foreground:
         """
         if self._calls and (ending := [task for task in self._calls if task.cancelling()]):
             await asyncio.wait(ending, timeout=_WAY)
-
-        def overrun() -> None:
-            self._contention.overran()
-            self._cancel()
-
         guard, is_beside, begun = None, bool(self._calls), self._begun
         if is_beside and (patience := self._contention.patience(kind)):
+
+            def overrun() -> None:
+                self._contention.overran()
+                self._cancel()
+
             guard = asyncio.get_running_loop().call_later(patience, overrun)
         since = self._clock.monotonic()
         try:

@@ -64,13 +64,13 @@ class Backlog:
         while self._size > self._limit:
             self._drop(next(iter(self._waiting)))
             log_warning("a turn is lost: too many wait for the store", bytes=self._limit)
-
-        async def write_all() -> None:
-            while self._waiting:
-                await asyncio.sleep(self._pause)
-                await self._write_what_waits()
-
         if self._writing is None or self._writing.done():
+
+            async def write_all() -> None:
+                while self._waiting:
+                    await asyncio.sleep(self._pause)
+                    await self._write_what_waits()
+
             self._writing = asyncio.create_task(write_all())
 
     async def check(self) -> None:
