@@ -202,6 +202,9 @@ class MemoryWriter:
             copy = await self.scopes.remembered(scope)
             above = [await self.scopes.remembered(each) for each in home.scopes[1:]]
             lines, merged = await self._messages(home, copy, access)
+            if not lines:  # sessions are gone, or wait until they can be read: the texts stay
+                await self._write_texts(scope, copy, copy.texts, merged)
+                return
             background = _background(above)
             before, long = copy.texts, None
             short = await self._text(access, TextRequest(scope.kind, SHORT, lines, before.short, background))

@@ -200,6 +200,22 @@ async def test_what_tools_gave_is_not_held_while_a_model_reads_what_was_said(mod
             assert held < len(raw) < most
 
 
+async def test_where_what_was_read_is_deleted_before_it_is_merged_the_texts_stay_as_they_are(
+    place: Place,
+) -> None:
+    await goes_on(place, A, "One.", at=NOW)
+    assert await merged(place) == ["One."]
+    texts = (await place.memories.remembered(CHANNEL)).texts
+    assert texts.short
+    await goes_on(place, B, "Two.", at=NOW + 1.0)
+    await place.store.delete(B)
+    assert await merged(place) == []
+    after = await place.memories.remembered(CHANNEL)
+    assert after.texts == texts
+    assert after.about is not None
+    assert (after.about.runs, after.about.unmerged) == (0, {})
+
+
 async def test_a_session_that_is_forgotten_before_it_is_merged_is_not_merged(place: Place) -> None:
     await goes_on(place, A, "One.", at=NOW)
     await goes_on(place, B, "Two.", at=NOW)
