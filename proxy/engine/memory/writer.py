@@ -202,8 +202,7 @@ class MemoryWriter:
             copy = await self.scopes.remembered(scope)
             above = [await self.scopes.remembered(each) for each in home.scopes[1:]]
             lines, merged = await self._messages(home, copy, access)
-            if not lines:  # sessions are gone, or wait until they can be read: the texts stay
-                await self._write_texts(scope, copy, copy.texts, merged)
+            if not merged:  # what there is waits until it can be read
                 return
             background = _background(above)
             before, long = copy.texts, None

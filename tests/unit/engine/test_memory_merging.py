@@ -176,6 +176,10 @@ async def test_a_session_that_cannot_be_read_keeps_nothing_of_others_from_the_te
             record = run(server.url, "HGET", keys.session(A), "record")
             run(server.url, "HSET", keys.session(A), "record", b"\x7f" + record[1:])  # by a newer release
             assert await merged(place) == ["Two."]
+            texts = (await place.memories.remembered(CHANNEL)).texts
+            assert texts.short
+            assert await merged(place) == []
+            assert (await place.memories.remembered(CHANNEL)).texts == texts
             run(server.url, "HSET", keys.session(A), "record", record)
             assert await merged(place) == ["One."]
 
@@ -198,22 +202,6 @@ async def test_what_tools_gave_is_not_held_while_a_model_reads_what_was_said(mod
             assert said is not None
             assert len(said.hashes) == 5
             assert held < len(raw) < most
-
-
-async def test_where_what_was_read_is_deleted_before_it_is_merged_the_texts_stay_as_they_are(
-    place: Place,
-) -> None:
-    await goes_on(place, A, "One.", at=NOW)
-    assert await merged(place) == ["One."]
-    texts = (await place.memories.remembered(CHANNEL)).texts
-    assert texts.short
-    await goes_on(place, B, "Two.", at=NOW + 1.0)
-    await place.store.delete(B)
-    assert await merged(place) == []
-    after = await place.memories.remembered(CHANNEL)
-    assert after.texts == texts
-    assert after.about is not None
-    assert (after.about.runs, after.about.unmerged) == (0, {})
 
 
 async def test_a_session_that_is_forgotten_before_it_is_merged_is_not_merged(place: Place) -> None:
