@@ -28,8 +28,8 @@ from tests.support.upstreams import (
 )
 
 BUDGET = 4_000
-DEEP = "\n[stages]\ntarget = 0.3\n[ledger]\nshare = 0.0\nleast = 0\n"
-"""Much is cut at once, so that it pays to have the model read all of the view for it."""
+DEEP = "max_tokens = 250\n[stages]\ntarget = 0.3\n[ledger]\nshare = 0.0\nleast = 0\n"
+"""Much is cut at once, for a long summary, so that it pays to have the model read all of the view for it."""
 LOOK: Message = {"name": "look", "parameters": {"type": "object", "properties": {}}}
 MEMBERS: Message = {
     "model": "gpt-test",
@@ -220,7 +220,7 @@ OTHERWISE: dict[str, tuple[str, Message, Message]] = {
     "reasoning": ("", {}, {"reasoning_content": "I wonder."}),
     "a format for the answer": ("", {"response_format": {"type": "json_object"}}, {}),
     "another model": ('[summary]\nmodel = "gpt-small"\n', {}, {}),
-    "ephemeral text": ('[[retention]]\nmatch = {content = "Answer 1 "}\nclass = "ephemeral"\n', {}, {}),
+    "ephemeral text": ('retention = [{match = {content = "Answer 1 "}, class = "ephemeral"}]\n', {}, {}),
 }
 
 
@@ -228,8 +228,8 @@ OTHERWISE: dict[str, tuple[str, Message, Message]] = {
 async def test_a_summary_is_read_afresh_where_there_is(model: Model, tmp_path: Path, why: str) -> None:
     rules, members, of_answer = OTHERWISE[why]
     model.caches = True
-    text = f'extends = "balanced"\n[budget]\ntokens = {BUDGET}\n{DEEP}'
-    path = write_policy(tmp_path, "small", text + rules)
+    text = f'extends = "balanced"\n{rules}budget.tokens = {BUDGET}\n[summary]\n{DEEP}'
+    path = write_policy(tmp_path, "small", text)
     async with proxying(model.url, policy=str(path)) as url, talking(url) as talk:
         talk.members |= members
         await talk.ask(question(0))
