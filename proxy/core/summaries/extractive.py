@@ -90,14 +90,16 @@ def extractive_summary(
 def most_important(
     sentences: Sequence[Sentence], room: int, size: Callable[[Sentence], int]
 ) -> list[Sentence]:
-    """Return the most important sentences that fit into ``room`` counted tokens, in order, each once.
+    """Return the most important sentences that fit into ``room`` counted tokens, in order.
 
+    What one speaker said several times stands where it was said last, so that it is not taken for outdated.
     ``size``: counted tokens of one. Of very many the first and the last are weighed.
     """
-    half, first = _MOST // 2, dict[str, Sentence]()
+    half, newest = _MOST // 2, dict[tuple[str, str], Sentence]()
     for each in sentences if len(sentences) <= _MOST else [*sentences[:half], *sentences[-half:]]:
-        first.setdefault(each.text, each)
-    once = [*first.values()]
+        newest.pop((each.role, each.text), None)
+        newest[each.role, each.text] = each
+    once = [*newest.values()]
     weights = [_weight(each, max(once[-1].number, 1)) for each in once]
     chosen = list[int]()
     for place in sorted(range(len(once)), key=lambda each: -weights[each]):

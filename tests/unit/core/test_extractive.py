@@ -30,6 +30,16 @@ def test_what_matters_most_is_kept_where_not_all_fits() -> None:
     assert "Let me see" not in text
 
 
+def test_what_somebody_says_again_stands_last_and_takes_nobody_elses_place() -> None:
+    first, other = "Use port 8080 for the gateway.", "Use port 9090 for the gateway."
+    told = [("tool", first), ("user", first), ("user", other), ("user", first)]
+    assert extractive_summary(told, 1_000, count).splitlines() == [
+        f'tool returned: "{first}"',
+        f'user said: "{other}"',
+        f'user said: "{first}"',
+    ]
+
+
 def test_nothing_fits_into_nothing() -> None:
     assert extractive_summary(TOLD, 3, count) == ""
     assert extractive_summary([], 100, count) == ""
