@@ -112,12 +112,14 @@ class Source:
 
     piece: Piece
     tokens: int
+    user_text: str
+    """What users said in all of the gap, also where less of it is read."""
     language: str = "en"
 
     @lazy
     def user_rules(self) -> UserRules:
-        """The users' rules in it, against which what is written of any part of it is checked."""
-        return UserRules(self.piece.user_text)
+        """The users' rules in the gap, against which what is written of any part of it is checked."""
+        return UserRules(self.user_text)
 
 
 def source_of(situation: Situation, span: Span, room: int, *, anew: bool = False) -> Source:
@@ -131,11 +133,12 @@ def source_of(situation: Situation, span: Span, room: int, *, anew: bool = False
     if not anew:
         earlier = sum(count(block.transcript) for block in blocks if block.role == EARLIER)
         most = min(most_read(situation.summary_tokens) + earlier, most)
-    tokens = sum(count(block.transcript) for block in blocks)
+    piece, language = Piece(tuple(blocks)), situation.language_before(span[1])
+    tokens, user_text = sum(count(block.transcript) for block in blocks), piece.user_text
     if tokens > most:
-        blocks = _most_important(blocks, most, count)
-        tokens = sum(count(block.transcript) for block in blocks)
-    return Source(Piece(tuple(blocks)), tokens, situation.language_before(span[1]))
+        piece = Piece(tuple(_most_important(blocks, most, count)))
+        tokens = sum(count(block.transcript) for block in piece.blocks)
+    return Source(piece, tokens, user_text, language)
 
 
 def most_read(size: int) -> int:

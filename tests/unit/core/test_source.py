@@ -8,6 +8,7 @@ from proxy.core.budget.budget import Budget
 from proxy.core.planning.plan import EMPTY, Anchor, Gap, Plan
 from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
+from proxy.core.summaries.reversals import turned_around
 from proxy.core.summaries.source import (
     PIECE_TOKENS,
     drifted,
@@ -66,6 +67,14 @@ def test_what_is_read_of_it_stands_in_order_with_its_speakers() -> None:
         "[assistant] Sure! The ferry of Lake Aster was moored at quay 7. Great!\n"
     )
     assert "[calls" in said
+
+
+def test_a_users_rule_holds_where_only_others_are_read() -> None:
+    rule = "Never feed the tame herons, storks, swans, ducks and geese in the old garden at dusk."
+    others = [user(f"Always log {n} ships of lake Aster, gate {n} and lock 7.5 by noon.") for n in range(200)]
+    found = source_of(situation([user(rule), *others]), (0, 201), 100_000)
+    assert "herons" not in found.piece.text
+    assert turned_around(rule.replace("Never", "They may"), found.user_rules, found.piece.text) == rule
 
 
 def test_an_earlier_summary_stands_for_what_it_summarised() -> None:

@@ -85,7 +85,7 @@ def job(compactor: Compactor) -> CompactorJob:
         address="address",
         session="t.tag.sid",
         terms="terms",
-        source=Source(Piece((Block("user", TEXT),)), COUNTER.count(TEXT)),
+        source=Source(Piece((Block("user", TEXT),)), COUNTER.count(TEXT), TEXT),
         caller=Caller("gpt-test", [(b"authorization", b"Bearer sk-secret")], 5.0),
         rules=Summary(),
         max_tokens=100,
