@@ -24,7 +24,7 @@ from proxy.core.summaries.extractive import EARLIER, Sentence, most_important, o
 from proxy.core.summaries.prompt import TOKEN_CHARACTERS
 from proxy.core.summaries.reversals import UserRules
 from proxy.core.summaries.verification import Evidence
-from proxy.core.text.cutting import CUT, ends_of
+from proxy.core.text.cutting import CUT, ends_of, start_of
 from proxy.core.text.words import sentences_in
 
 PIECE_TOKENS = 12_000
@@ -149,20 +149,32 @@ def most_read(size: int) -> int:
 def _most_important(blocks: Sequence[Block], room: int, count: Callable[[str], int]) -> list[Block]:
     """Return the blocks with those of their sentences and calls that are worth ``room`` counted tokens.
 
-    Earlier summaries stay whole, if there is room for all of them.
+    Earlier summaries stay whole, if there is room for all of them. Of a sentence or call for which there is
+    no room at all, such as JSON in one line, only the beginning counts.
     """
     earlier = sum(count(block.transcript) for block in blocks if block.role == EARLIER)
     stays = {EARLIER} if earlier < room else set[str]()
+    left = room - earlier if stays else room
+
+    def size(text: str, role: str) -> int:
+        return count(f"[{role}] {text}")
+
+    def short(text: str, role: str) -> str:
+        # A token has a character or more in nearly every text: most need not be counted.
+        fits = 2 * len(text) <= left or size(text, role) < left
+        return text if fits else start_of(text, left // 2)
+
+    blocks = [replace(each, calls=tuple(short(call, each.role) for call in each.calls)) for each in blocks]
     sentences = list[Sentence]()
     for number, block in enumerate(blocks):
         if block.role == EARLIER:  # whose lines may be quotes, each with its speaker
             said = [] if stays else block.text.splitlines()
         else:
-            said = [*sentences_in(block.text.replace(CUT, "…\n…")), *block.calls]
+            said = sentences_in(block.text.replace(CUT, "…\n…"))
+        said = [*(short(text, block.role) for text in said), *block.calls]
         sentences += [Sentence(text, block.role, number, at == 0) for at, text in enumerate(said)]
     chosen = dict[int, list[str]]()
-    left = room - earlier if stays else room
-    for each in most_important(sentences, left, lambda each: count(f"[{each.role}] {each.text}")):
+    for each in most_important(sentences, left, lambda each: size(each.text, each.role)):
         chosen.setdefault(each.number, []).append(each.text)
     return [
         block if block.role in stays else block.with_only(chosen[number])

@@ -77,6 +77,14 @@ def test_a_users_rule_holds_where_only_others_are_read() -> None:
     assert turned_around(rule.replace("Never", "They may"), found.user_rules, found.piece.text) == rule
 
 
+@pytest.mark.parametrize("endless", ["港の水門は夜間に開けてはならず", '{"berth":7,"lock":[1,2,3]},'])
+def test_of_a_sentence_that_never_ends_the_beginning_is_read(endless: str) -> None:
+    messages = [user(f"{number} {endless * 100}"[:1_280]) for number in range(30)]
+    found = source_of(situation(messages, tokens=4_000), (0, 30), 100_000)
+    assert f"29 {endless}" in found.piece.text
+    assert found.tokens <= most_read(100)
+
+
 def test_an_earlier_summary_stands_for_what_it_summarised() -> None:
     found = source_of(situation(talk(6), summarised(8)), (0, 12), 8_000)
     piece = found.piece
