@@ -71,7 +71,8 @@ def summary_calls(
     for start, end in spans:
         inside = [each for each in summarised if start <= each[0] and each[1] <= end]
         tokens = estimated_tokens(chain, start, end) - sum(estimated_tokens(chain, *each) for each in inside)
-        tokens = min(tokens, most_read(situation.summary_tokens)) + sum(summarised[each] for each in inside)
+        earlier = sum(summarised[each] for each in inside)
+        tokens = min(tokens + earlier, most_read(situation.summary_tokens, earlier))
         text += min(size, longest(tokens))
         tokens += _INSTRUCTION
         reading = cheaper_reading(situation, tokens) if not situation.policy.summary.model else None

@@ -125,14 +125,14 @@ class Source:
 def source_of(situation: Situation, span: Span, room: int, *, anew: bool = False) -> Source:
     """Return the transcript of a gap; unless ``anew``, earlier summaries replace the messages they cover.
 
-    Of a longer one its most important sentences are read: :func:`most_read` tokens beside earlier summaries,
-    and ``anew`` as many as one call may have. ``room``: counted tokens that a call may have for its prompt.
+    Of a longer one its most important sentences are read: :func:`most_read` tokens, and ``anew`` as many as
+    one call may have. ``room``: counted tokens that a call may have for its prompt.
     """
     most, anchors, count = _most(room), {} if anew else _anchors(situation, span), situation.count
     blocks = [*_blocks(situation, span, anchors, TOKEN_CHARACTERS * most)]
     if not anew:
         earlier = sum(count(block.transcript) for block in blocks if block.role == EARLIER)
-        most = min(most_read(situation.summary_tokens) + earlier, most)
+        most = min(most_read(situation.summary_tokens, earlier), most)
     piece, language = Piece(tuple(blocks)), situation.language_before(span[1])
     tokens, user_text = sum(count(block.transcript) for block in blocks), piece.user_text
     if tokens > most:
@@ -141,9 +141,9 @@ def source_of(situation: Situation, span: Span, room: int, *, anew: bool = False
     return Source(piece, tokens, user_text, language)
 
 
-def most_read(size: int) -> int:
-    """Counted tokens that are read of a gap, beside earlier summaries, for a summary of ``size`` tokens."""
-    return _READ * size
+def most_read(size: int, earlier: int = 0) -> int:
+    """Counted tokens that are read of a gap with ``earlier`` tokens of summaries, for one of ``size``."""
+    return min(_READ * size + earlier, PIECE_TOKENS)
 
 
 def _most_important(blocks: Sequence[Block], room: int, count: Callable[[str], int]) -> list[Block]:

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from proxy.core.budget.budget import Budget
+from proxy.core.economics.economy import summary_calls
 from proxy.core.planning.plan import EMPTY, Anchor, Gap, Plan
 from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
@@ -182,6 +183,20 @@ def test_a_rebuild_pays_where_much_was_sent_for_what_is_read_again() -> None:
 def test_what_was_sent_pays_for_a_rebuild_once() -> None:
     long = situation([*talk(2_000, words=2), user("and?")], tokens=4_000)
     assert worthwhile_originals(long, Anchor(0, 4_000, "They spoke.", generation=3), 8_000) is None
+
+
+@pytest.mark.parametrize("wanted", [2_000, 8_000])
+def test_no_more_is_reckoned_for_a_summary_than_is_read(wanted: int) -> None:
+    policy = Policy.model_validate({"summary": {"max_tokens": wanted}})
+    said = [
+        user(f"Moor ship {n}.{k} at quay {n % 7} by noon. Then tell {k} of it.")
+        for n in range(900)
+        for k in "ab"
+    ]
+    standing = Situation(chain_from(said), EMPTY, policy, Budget(200_000, 1.0, 0), count)
+    span = (0, len(said))
+    read = source_of(standing, span, 100_000).tokens
+    assert read <= summary_calls(standing, [span], {}, wanted).source <= 1.2 * read
 
 
 def test_the_originals_are_read_in_one_call() -> None:
