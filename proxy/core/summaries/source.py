@@ -63,10 +63,10 @@ class Block:
     """Number of messages that an earlier summary covers."""
 
     def with_only(self, chosen: Sequence[str]) -> Self:
-        """Return the block with only these of its sentences and calls."""
+        """Return the block with only these of its sentences and calls, each in a line where it has lines."""
         texts = [text for text in chosen if text not in self.calls]
         calls = tuple(call for call in self.calls if call in chosen)
-        return replace(self, text=("\n" if self.role == EARLIER else " ").join(texts), calls=calls)
+        return replace(self, text=("\n" if "\n" in self.text else " ").join(texts), calls=calls)
 
     @property
     def transcript(self) -> str:

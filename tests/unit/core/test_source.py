@@ -70,6 +70,12 @@ def test_what_is_read_of_it_stands_in_order_with_its_speakers() -> None:
     assert "[calls" in said
 
 
+def test_lines_that_are_read_stay_lines() -> None:
+    rules = "- Never deploy the gateway of quay 7 on Fridays\n- Restart the server of quay 8 by 20:00"
+    messages = [user(f"{rules}\nThanks"), *talk(200)]
+    assert f"[user] {rules}" in source_of(situation(messages), (0, 401), 100_000).piece.text
+
+
 def test_a_users_rule_holds_where_only_others_are_read() -> None:
     rule = "Never feed the tame herons, storks, swans, ducks and geese in the old garden at dusk."
     others = [user(f"Always log {n} ships of lake Aster, gate {n} and lock 7.5 by noon.") for n in range(200)]
