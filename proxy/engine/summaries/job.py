@@ -20,7 +20,7 @@ class Job(msgspec.Struct, frozen=True):
     session: str
     """The session's id for operators."""
     terms: str
-    """The address of the terms (with the tenant), from which the pieces' addresses are derived."""
+    """The address of the terms (with the tenant), from which those of a record's pieces are derived."""
     source: Source
     caller: Caller
     rules: Summary
@@ -42,7 +42,7 @@ class Job(msgspec.Struct, frozen=True):
         return Limit(self.max_tokens, self.rules.max_characters)
 
     def address_of(self, piece: Piece, limit: Limit) -> str:
-        """Return the address of a piece's summary: by content, so that no piece is paid for twice."""
+        """Return the address of a piece's summary; in a record by content, so that none is paid for twice."""
         if self.record is None:
             return self.address
         most = f"{limit.bytes} bytes" if limit.bytes else f"{limit.tokens}"

@@ -1,8 +1,8 @@
-"""Write one summary: piece by piece, each stored under its content address, by one worker at a time.
+"""Write one summary, stored under its address, by one worker at a time.
 
 If an answer is not true to the source, the model is asked once more, and then an extract made by code takes
-its place. Finished pieces are kept, so an interrupted summary continues where it stopped, and what others
-have written is not paid for again.
+its place. Of a running summary each long answer is condensed by itself and kept, so that it continues where
+it was interrupted. What others have written is not paid for again.
 """
 
 import asyncio
