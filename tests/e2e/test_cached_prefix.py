@@ -28,7 +28,15 @@ from tests.support.upstreams import (
 )
 
 BUDGET = 4_000
-DEEP = "max_tokens = 250\n[stages]\ntarget = 0.3\n[ledger]\nshare = 0.0\nleast = 0\n"
+DEEP = """max_tokens = 500
+[stages]
+target = 0.3
+[ledger]
+share = 0.0
+least = 0
+[budget.windows]
+gpt-test = 16000
+"""
 """Much is cut at once, for a long summary, so that it pays to have the model read all of the view for it."""
 LOOK: Message = {"name": "look", "parameters": {"type": "object", "properties": {}}}
 MEMBERS: Message = {
@@ -48,6 +56,14 @@ PRIVATE: Message = {
     "max_completion_tokens": 900,
     "stop": ["END"],
 }
+
+
+def told_of(number: int) -> str:
+    """A sentence of some fifty tokens that no other repeats, so that a summary has much to read."""
+    return (
+        f"Question {number}: what became of item {37 * number}, which stood in hall {number} beside crate "
+        f"{41 * number} until lorry {43 * number} came for all of it on day {number} of the move?"
+    )
 
 
 @dataclass
@@ -71,7 +87,7 @@ class Talk:
         """Talk until so many summaries were asked for, and a view is cut."""
         while not self.cut or len(model.summaries) < summaries:
             assert self.asked < 60, f"{len(model.summaries)} summaries were asked for"
-            await self.ask(" ".join(question(10 * self.asked + number) for number in range(8)))
+            await self.ask(" ".join(map(told_of, range(10 * self.asked, 10 * self.asked + 10))))
             self.asked += 1
             await asyncio.sleep(0.15)  # whoever writes begins after the request
 
@@ -219,8 +235,8 @@ async def test_the_model_sees_all_of_what_it_summarises(model: Model, small: Sma
 OTHERWISE: dict[str, tuple[str, Message, Message]] = {
     "reasoning": ("", {}, {"reasoning_content": "I wonder."}),
     "a format for the answer": ("", {"response_format": {"type": "json_object"}}, {}),
-    "another model": ('[summary]\nmodel = "gpt-small"\n', {}, {}),
-    "ephemeral text": ('retention = [{match = {content = "Answer 1 "}, class = "ephemeral"}]\n', {}, {}),
+    "another model": ('model = "gpt-small"\n', {}, {}),
+    "ephemeral text": ('[[retention]]\nmatch = {content = "Answer 1 "}\nclass = "ephemeral"\n', {}, {}),
 }
 
 
@@ -228,7 +244,8 @@ OTHERWISE: dict[str, tuple[str, Message, Message]] = {
 async def test_a_summary_is_read_afresh_where_there_is(model: Model, tmp_path: Path, why: str) -> None:
     rules, members, of_answer = OTHERWISE[why]
     model.caches = True
-    text = f'extends = "balanced"\n{rules}budget.tokens = {BUDGET}\n[summary]\n{DEEP}'
+    text = f'extends = "balanced"\n[budget]\ntokens = {BUDGET}\n[summary]\n'
+    text += rules + DEEP if why == "another model" else DEEP + rules
     path = write_policy(tmp_path, "small", text)
     async with proxying(model.url, policy=str(path)) as url, talking(url) as talk:
         talk.members |= members
