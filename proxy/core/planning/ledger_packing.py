@@ -41,17 +41,31 @@ class Standing:
     def __init__(self, text: str) -> None:
         self.text = text
         self._searches = 0
+        self._short: dict[str, bool] = {}
 
     def __contains__(self, value: str) -> bool:
         self._searches += 1
         word = max(value.split(), key=len, default="")
-        if self._searches < OFTEN or len(word) < _GRAM:
+        if self._searches < OFTEN:
             return value in self.text
+        if len(word) < _GRAM:  # of so short ones there are few
+            known = self._short.get(value)
+            if known is None:
+                known = self._short[value] = value in self.text
+            return known
+        is_word = word == value
+        if is_word and word in self._words:
+            return True
         # Of the words that contain four characters of it, those of the rarest four.
-        grams = (word[at : at + _GRAM] for at in range(len(word) - _GRAM + 1))
-        holding = min((self._holding.get(gram, ()) for gram in grams), key=len)
-        if word == value:
-            return word in self._words or any(word in each for each in holding)
+        by_gram, holding = self._holding, self._words
+        for at in range(len(word) - _GRAM + 1):
+            found = by_gram.get(word[at : at + _GRAM])
+            if found is None:
+                return False
+            if len(found) < len(holding):
+                holding = found
+        if is_word:
+            return any(word in each for each in holding)
         return any(self._stands_at(value, word, each) for each in holding)
 
     def _stands_at(self, value: str, word: str, holding: str) -> bool:
