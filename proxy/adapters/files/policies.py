@@ -90,6 +90,13 @@ class PolicyFile(TomlFile):
         return merged, sorted(mistakes.values(), key=lambda error: error.line or 0)
 
 
+def _can_be_listed(directory: Path) -> bool:
+    try:
+        return directory.is_dir() and os.access(directory, os.R_OK | os.X_OK)
+    except OSError:  # what it is in must not be looked at
+        return False
+
+
 class PolicyLibrary:
     """The policies of `--policies DIR`, if given, and the presets; of one name, the directory's is taken.
 
@@ -97,13 +104,9 @@ class PolicyLibrary:
     """
 
     def __init__(self, directory: Path | None = None) -> None:
-        own = () if directory is None else (directory,)
-        try:
-            can_be_listed = all(each.is_dir() and os.access(each, os.R_OK | os.X_OK) for each in own)
-        except OSError:  # what it is in must not be looked at
-            can_be_listed = False
-        if not can_be_listed:
+        if directory is not None and not _can_be_listed(directory):
             raise FileError(str(directory), None, "is not a directory of policies that can be read")
+        own = () if directory is None else (directory,)
         self._directories: tuple[Path, ...] = (*own, shipped_policies())
 
     def names(self) -> list[str]:

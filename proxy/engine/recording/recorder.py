@@ -26,6 +26,7 @@ from proxy.core.planning.plan import EMPTY
 from proxy.core.text.cutting import one_line
 from proxy.engine.background import Background
 from proxy.engine.flow import Exchange, reserve_of
+from proxy.engine.intake.history import Appended
 from proxy.engine.intake.naming import readable
 from proxy.engine.intake.reader import PIECE
 from proxy.engine.models.models import Models
@@ -321,16 +322,6 @@ def _turn_of(
         )
     ]
     if answered is not None:
-        said, reply = answered.answer, None
-        if appended is not None and appended.retry_key:  # a retry of the turn is answered from it
-            reply = Reply(
-                key=appended.retry_key,
-                after=appended.after,
-                id=said.id or "",
-                model=said.model or "",
-                finish_reason=said.finish_reason or "stop",
-                usage=said.usage,
-            )
         answer = node(
             hash=answered.hash,
             parent=history.tip,
@@ -338,8 +329,8 @@ def _turn_of(
             tokens=MESSAGE_TOKENS + tokens,
             sequence=begins + len(nodes),
             answer=True,
-            complete=said.complete,
-            reply=reply,
+            complete=answered.answer.complete,
+            reply=_reply(appended, answered.answer) if appended is not None else None,
         )
         nodes.append(answer)
     return Turn(
@@ -351,6 +342,20 @@ def _turn_of(
         joint=answered.joint if answered is not None else None,
         is_joined=session.is_joined,
         may_have_ended=session.may_have_ended,
+    )
+
+
+def _reply(appended: Appended, answer: Answer) -> Reply | None:
+    """Return the record from which a retry of the turn is answered; None where the turn had no key."""
+    if not appended.retry_key:
+        return None
+    return Reply(
+        key=appended.retry_key,
+        after=appended.after,
+        id=answer.id or "",
+        model=answer.model or "",
+        finish_reason=answer.finish_reason or "stop",
+        usage=answer.usage,
     )
 
 

@@ -222,18 +222,22 @@ def _audio_tokens(data: str, usual: int) -> int:
         if head[:4] + head[8:12] == b"RIFFWAVE" and (chunk := head.find(b"fmt ", 12)) > 0:
             rate = int.from_bytes(head[chunk + 16 : chunk + 20], "little")
         else:
-            start = 0
-            if head.startswith(b"ID3"):  # a tag before the sound; its length has 7 bits in each of four bytes
-                start = 10 + sum(byte << 7 * place for place, byte in enumerate(head[9:5:-1]))
-            frame = _decoded(data, start // 3 * 4, 60)[start % 3 :]
-            is_layer_3 = len(frame) > 2 and frame[0] == 0xFF and frame[1] & 0xE6 == 0xE2
-            rate = 0
-            if is_layer_3 and b"Xing" not in frame:  # which marks a bit rate that varies
-                rate = _MP3_KBITS[frame[1] & 0x18 == 0x18][frame[2] >> 4] * 1000 // 8
+            rate = _mp3_rate(data, head)
     except ValueError:  # not base64
         rate = 0
     seconds = _bytes(data) / (rate if rate >= _LEAST_RATE else usual)
     return max(1, ceil(_AUDIO_TOKENS * seconds))
+
+
+def _mp3_rate(data: str, head: bytes) -> int:
+    start = 0
+    if head.startswith(b"ID3"):  # a tag before the sound, whose length has 7 bits in each of four bytes
+        start = 10 + sum(byte << 7 * place for place, byte in enumerate(head[9:5:-1]))
+    frame = _decoded(data, start // 3 * 4, 60)[start % 3 :]
+    is_layer_3 = len(frame) > 2 and frame[0] == 0xFF and frame[1] & 0xE6 == 0xE2
+    if not is_layer_3 or b"Xing" in frame:  # which marks a bit rate that varies
+        return 0
+    return _MP3_KBITS[frame[1] & 0x18 == 0x18][frame[2] >> 4] * 1000 // 8
 
 
 def _pdf_pages(data: str) -> int:
