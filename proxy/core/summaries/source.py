@@ -130,13 +130,14 @@ def source_of(situation: Situation, span: Span, room: int, *, anew: bool = False
     """
     most, anchors, count = _most(room), {} if anew else _anchors(situation, span), situation.count
     blocks = [*_blocks(situation, span, anchors, TOKEN_CHARACTERS * most)]
+    sizes = [count(block.transcript) for block in blocks]
+    earlier = sum(size for block, size in zip(blocks, sizes, strict=True) if block.role == EARLIER)
     if not anew:
-        earlier = sum(count(block.transcript) for block in blocks if block.role == EARLIER)
         most = min(most_read(situation.summary_tokens, earlier), most)
     piece, language = Piece(tuple(blocks)), situation.language_before(span[1])
-    tokens, user_text = sum(count(block.transcript) for block in blocks), piece.user_text
+    tokens, user_text = sum(sizes), piece.user_text
     if tokens > most:
-        piece = Piece(tuple(_most_important(blocks, most, count)))
+        piece = Piece(tuple(_most_important(blocks, most, earlier, count)))
         tokens = sum(count(block.transcript) for block in piece.blocks)
     return Source(piece, tokens, user_text, language)
 
@@ -146,13 +147,14 @@ def most_read(size: int, earlier: int = 0) -> int:
     return min(_READ * size + earlier, PIECE_TOKENS)
 
 
-def _most_important(blocks: Sequence[Block], room: int, count: Callable[[str], int]) -> list[Block]:
+def _most_important(
+    blocks: Sequence[Block], room: int, earlier: int, count: Callable[[str], int]
+) -> list[Block]:
     """Return the blocks with those of their sentences and calls that are worth ``room`` counted tokens.
 
-    Earlier summaries stay whole, if there is room for all of them. Of a sentence or call for which there is
-    no room at all, such as JSON in one line, only the beginning counts.
+    Earlier summaries, of ``earlier`` tokens, stay whole, if there is room for all of them. Of a sentence or
+    call for which there is no room at all, such as JSON in one line, only the beginning counts.
     """
-    earlier = sum(count(block.transcript) for block in blocks if block.role == EARLIER)
     stays = {EARLIER} if earlier < room else set[str]()
     left = room - earlier if stays else room
 
