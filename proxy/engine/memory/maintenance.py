@@ -303,10 +303,8 @@ class Maintenance:
         count, workspace = 0, Scope(ScopeKind.WORKSPACE, about.workspace) if about.workspace else None
         home = MemoryHome(about.tenant, scope, about.name, workspace=workspace)
         rested = min(before, self.writer.clock.now() - self.rest)
-        threads = await self.writer.scopes.store.threads(scope, _THREADS)
-        for session, thread in reversed(
-            [*threads.items()]
-        ):  # those that are read last are merged, if too many
+        threads = [*(await self.writer.scopes.store.threads(scope, _THREADS)).items()]
+        for session, thread in reversed(threads):  # those that are read last are merged, if too many
             if thread.texts.read_up_to < thread.updated <= rested:
                 with logged_failure("a thread was not read to be remembered"):
                     count += await self.writer.thread(home, session, access)

@@ -173,10 +173,7 @@ class MemoryWriter:
             unmerged = dict(about.unmerged)
             is_merged = copy.texts.by_time is not None  # else nothing is yet, but by time
             begun = (known.tip if is_merged else b"") or said.session.forked_at
-            for each in (
-                name,
-                *reversed(said.session.former),
-            ):  # what was read under these names is gone there
+            for each in (name, *reversed(said.session.former)):  # it was read under these names
                 begun, _ = unmerged.pop(each, (begun, b""))
             unmerged[name] = begun, thread.tip
             about = replace(
