@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 
 from proxy.core.lazy import remembered
+from proxy.core.text.lexicon.patterns import any_at_once
 from proxy.core.text.lexicon.words import (
     CLOCKS,
     CURRENCIES,
@@ -18,7 +19,6 @@ from proxy.core.text.lexicon.words import (
     UNSPACED_CURRENCIES,
     UNSPACED_UNITS,
     ZONES,
-    any_at_once,
 )
 
 LETTERS = r"A-Za-z0-9À-ɏͰ-Ͽ_"

@@ -20,7 +20,8 @@ from proxy.core.conversation.extension import InjectedResult
 from proxy.core.conversation.messages import Message
 from proxy.core.dialects.dialect import Call, Content, Dialect
 from proxy.core.formats.json import loads
-from proxy.core.text.lexicon.words import FAILURES, FOREIGN_FAILURES, UNSPACED_FAILURES, Wording
+from proxy.core.text.lexicon.patterns import Wording
+from proxy.core.text.lexicon.words import FAILURES, FOREIGN_FAILURES, UNSPACED_FAILURES
 from proxy.core.tool_cache.cache import RESULT_BYTES, Entries, Fresh, Rules, ToolCache, key_of
 
 STORED, ERROR, UNFIT, INVALIDATED, EXPIRED = "stored", "error", "unfit", "invalidated", "expired"

@@ -14,8 +14,8 @@ from proxy.core.extraction.subjects import subject_of
 from proxy.core.summaries.verification import TURNED, Evidence, fault_in
 from proxy.core.text.lexicon import rules as lexicon
 from proxy.core.text.lexicon import words
+from proxy.core.text.lexicon.patterns import Wording, any_of, folded
 from proxy.core.text.lexicon.rules import NEGATION
-from proxy.core.text.lexicon.words import Wording, folded
 from proxy.core.text.numbers import all_numbers
 from proxy.core.text.similarity import tfidf
 from proxy.core.text.words import language_of, words_of
@@ -189,7 +189,7 @@ UNSPACED_ALTERNATIVES = "山川|山|a山|^海|川+"
 @pytest.mark.parametrize("flags", [re.NOFLAG, re.IGNORECASE])
 def test_of_several_words_that_begin_alike_the_first_one_counts(text: str, flags: re.RegexFlag) -> None:
     plain = re.compile(rf"\b(?:{ALTERNATIVES})\b|{UNSPACED_ALTERNATIVES}", flags)
-    grouped = re.compile(words.any_of((ALTERNATIVES, UNSPACED_ALTERNATIVES)), flags)
+    grouped = re.compile(any_of((ALTERNATIVES, UNSPACED_ALTERNATIVES)), flags)
     assert [found.span() for found in grouped.finditer(text)] == [
         found.span() for found in plain.finditer(text)
     ]

@@ -7,8 +7,8 @@ All are searched for in texts in lower case. Those of other languages than Engli
 import re
 
 from proxy.core.text.lexicon import binding_foreign as foreign
+from proxy.core.text.lexicon.patterns import any_of
 from proxy.core.text.lexicon.rules import CHANGE, PROHIBITION
-from proxy.core.text.lexicon.words import any_of
 
 
 def _folded(*words: tuple[str, str]) -> re.Pattern[str]:

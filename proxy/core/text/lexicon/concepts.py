@@ -9,15 +9,8 @@ import re
 from functools import cache
 
 from proxy.core.lazy import remembered
-from proxy.core.text.lexicon.words import (
-    CURRENCIES,
-    NUMERALS,
-    UNSPACED,
-    any_of,
-    beginnings_of,
-    folded,
-    folded_pattern,
-)
+from proxy.core.text.lexicon.patterns import any_of, beginnings_of, folded, folded_pattern
+from proxy.core.text.lexicon.words import CURRENCIES, NUMERALS, UNSPACED
 
 _ATTRIBUTES = {
     "money": (

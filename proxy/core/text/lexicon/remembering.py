@@ -2,7 +2,8 @@
 
 import re
 
-from proxy.core.text.lexicon.words import COUNTS, HAN_NUMERALS, MONTHS, Wording, any_of
+from proxy.core.text.lexicon.patterns import Wording, any_of
+from proxy.core.text.lexicon.words import COUNTS, HAN_NUMERALS, MONTHS
 
 # --- lasting facts: a person's identity, health and standing wishes ---
 

@@ -5,7 +5,8 @@ Each list has first the wordings of languages with spaces between words, then th
 
 import re
 
-from proxy.core.text.lexicon.words import COUNTS, Wording, any_of
+from proxy.core.text.lexicon.patterns import Wording, any_of
+from proxy.core.text.lexicon.words import COUNTS
 
 # --- negations, and wordings that only look like one ---
 
