@@ -49,7 +49,7 @@ LISTED = 1_000
 LONGEST = 3_600
 """The most seconds that a stream of events lasts."""
 
-_TELLING = {"": "epochs", "transcript": "messages", "view": "messages", "explain": "units"}
+_OWN_MEMBERS = {"": "epochs", "transcript": "messages", "view": "messages", "explain": "units"}
 """A member that only the answer about this part of a session has; for others it has the part's name."""
 
 Json = dict[str, Any]
@@ -110,7 +110,7 @@ class AdminApi:
 
     def session(self, name: str, part: str = "") -> Json:
         """Return a session by id or name, or a `part` of it: transcript, view, explain."""
-        return self._get(_TELLING.get(part, part), f"{self._path(name)}{'/' if part else ''}{part}", {})
+        return self._get(_OWN_MEMBERS.get(part, part), f"{self._path(name)}{'/' if part else ''}{part}", {})
 
     def export(self, name: str) -> bytes:
         """Return the export of a session as it was received."""

@@ -35,7 +35,7 @@ from proxy.engine.recording.recorder import Recorder
 from proxy.engine.sessions.attachments import Attachments
 from proxy.engine.sessions.recognition import Recognition
 from proxy.engine.sessions.session_cache import EpochLog, SessionState
-from proxy.engine.sessions.suffixes import Placed, Suffixes
+from proxy.engine.sessions.suffixes import Placement, Suffixes
 from proxy.ports import NAMED
 from proxy.tracing import PLAN, UNTRACED, current, step
 
@@ -152,7 +152,9 @@ class Pipeline:
             # The newest answer of a session that a header names may be on its way to the store.
             is_written = caller.key is None or session.key not in self.recorder.writing
             if incoming.appended is None and (is_written or session.is_unfound):
-                history, session, log = await self.suffixes.place(caller, Placed(history, session, log), lane)
+                history, session, log = await self.suffixes.place(
+                    caller, Placement(history, session, log), lane
+                )
             stored = session.found.session
             if stored is None or not stored.blocked or not stored.is_compacting or now() >= deadline:
                 return history, session, log

@@ -86,7 +86,7 @@ class Proofs:
     metrics: Metrics
     credentials: Sequence[Header]
     _waiting: int = 0
-    _is_told: bool = False
+    _has_warned: bool = False
     """Whether the missing key was logged."""
     _alone: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Calls are made one at a time, so that each knows what those before it have spent."""
@@ -101,8 +101,8 @@ class Proofs:
         if arm is None or answer is None:
             return
         if not self.credentials:
-            if not self._is_told:
-                self._is_told = True
+            if not self._has_warned:
+                self._has_warned = True
                 log_warning(
                     "proof.share is set, but UNABRIDGED_UPSTREAM_KEY is not: answers are not compared"
                 )

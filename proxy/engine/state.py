@@ -76,8 +76,8 @@ class State(NamedTuple):
 def spoken(raws: Iterable[bytes], dialect: Dialect) -> list[tuple[str, str]]:
     """Return role and text of each message; a tool call is written as its name and arguments."""
 
-    def said(content: Content) -> str:
+    def spoken_text(content: Content) -> str:
         calls = (f"{name}({arguments})" for _, name, arguments in content.calls)
         return " ".join(filter(None, (content.text, *calls)))
 
-    return [(each.role, said(each)) for each in map(dialect.read, raws)]
+    return [(each.role, spoken_text(each)) for each in map(dialect.read, raws)]

@@ -325,7 +325,7 @@ class TracedRoute:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         span = self._tracer.request(scope["headers"])
 
-        async def told(message: Message) -> None:
+        async def send_response(message: Message) -> None:
             if message["type"] == "http.response.start":
                 status: int = message["status"]
                 span.tell({tracing.STATUS: status})
@@ -334,4 +334,4 @@ class TracedRoute:
             await send(message)
 
         with tracing.within(tracing.Trace(span)):
-            await self._app(scope, receive, told)
+            await self._app(scope, receive, send_response)

@@ -40,13 +40,13 @@ def open_tracer() -> tracing.Tracer | None:
 def traced_store(timed: Callable[[str, float], None]) -> Callable[[str, float], None]:
     """Wrap a callback that gets operation and seconds of each store call; also add a span to the trace."""
 
-    def told(operation: str, seconds: float) -> None:
+    def traced(operation: str, seconds: float) -> None:
         timed(operation, seconds)
         if (trace := tracing.current()) is not None:
             attributes = {tracing.DATABASE: "redis", tracing.DATABASE_OPERATION: operation}
             trace.span.child(f"{tracing.STORE} {operation}", attributes, is_call=True, seconds=seconds).end()
 
-    return told
+    return traced
 
 
 class TracedUpstream:
@@ -57,7 +57,7 @@ class TracedUpstream:
         parts = urlsplit(url)
         self._upstream = upstream
         self._dialect = dialect
-        self._told: tracing.Attributes = {
+        self._attributes: tracing.Attributes = {
             tracing.OPERATION: tracing.CHAT,
             tracing.PROVIDER: "openai",  # the API's owner; the actual provider behind it is unknown
             tracing.SERVER_ADDRESS: parts.hostname,
@@ -80,7 +80,7 @@ class TracedUpstream:
             return await self._upstream.send(method, target, headers, body, at_root=at_root)
         model = self._dialect.model_of(body)[:_NAME]
         call = trace.span.child(
-            f"{tracing.CHAT} {model}", {**self._told, tracing.REQUEST_MODEL: model}, is_call=True
+            f"{tracing.CHAT} {model}", {**self._attributes, tracing.REQUEST_MODEL: model}, is_call=True
         )
         trace.called(call)
         try:

@@ -45,13 +45,13 @@ class OpenTelemetrySpan:
             name,
             set_span_in_context(self._span, Context()),
             SpanKind.CLIENT if is_call else SpanKind.INTERNAL,
-            _said(attributes),
+            _without_none(attributes),
             start_time=time.time_ns() - int(seconds * _SECOND),
         )
         return OpenTelemetrySpan(self._spans, span)
 
     def tell(self, attributes: Attributes) -> None:
-        self._span.set_attributes(_said(attributes))
+        self._span.set_attributes(_without_none(attributes))
 
     def fail(self, error: str) -> None:
         self._span.set_status(Status(StatusCode.ERROR))
@@ -113,5 +113,5 @@ def _without_header(record: logging.LogRecord) -> bool:
     return True
 
 
-def _said(attributes: Attributes) -> dict[str, Value]:
+def _without_none(attributes: Attributes) -> dict[str, Value]:
     return {name: value for name, value in attributes.items() if value is not None}

@@ -39,8 +39,8 @@ def run(args: argparse.Namespace) -> int:
     finally:
         logging.disable(logging.NOTSET)
     is_well = all(each.state != "fail" for each in findings)
-    told = {"ok": is_well, "checks": [each._asdict() for each in findings]}
-    tell(args, told, shown(findings), wraps=False)
+    report = {"ok": is_well, "checks": [each._asdict() for each in findings]}
+    tell(args, report, shown(findings), wraps=False)
     return 0 if is_well else FAILED
 
 

@@ -108,14 +108,14 @@ async def of_port(settings: Settings) -> list[Finding]:
     try:
         async with httpx2.AsyncClient(timeout=_SECONDS, trust_env=False) as client:
             response = await client.get(f"http://{host}:{settings.port}/readyz")
-        told = as_mapping(response.json())
+        health = as_mapping(response.json())
     except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, RecursionError):
-        told = as_mapping(None)  # the program is not ours
-    status = str(told.get("status") or "")
+        health = as_mapping(None)  # the program is not ours
+    status = str(health.get("status") or "")
     served = f"{address} is served by this program already"
     if status == "ready":
         return [ok("port", f"{served}, and ready")]
     if status in _UNREADY:
-        fault = str(told.get("store") or status)
+        fault = str(health.get("store") or status)
         return [warn("port", f"{served}: {fault}", "see the store's line, and the server's log")]
     return [fail("port", reason, "end the program that has it, or name another --host or --port")]

@@ -37,7 +37,7 @@ Headers = Sequence[Header]
 _LISTING_BYTES = 8 * 2**20
 _SECONDS = 20.0
 """Seconds that the list of models may take."""
-_ASKED = 30
+_MOST_MODELS = 30
 """Most models whose windows are asked for one by one, if the list does not state them."""
 _SDKS_KEY = "OPENAI_API_KEY"
 
@@ -137,7 +137,7 @@ async def _of_models(
     details = list[dict[str, object]]()
     for place, name in enumerate(names):
         model = models.of("", name)
-        if place < _ASKED:
+        if place < _MOST_MODELS:
             await stated.ask(model.stated, credentials)
         window = models.window(model, policy)
         details.append({"model": name, "window": window.tokens, "window_from": window.source.value})
@@ -157,7 +157,7 @@ _ANSWERED = 120.0
 _PAUSE = 0.001
 """Seconds between two parts from which on they count as sent separately; below, one part may have been read
 in two. Fast models write a token every two milliseconds."""
-_TELLING = 10
+_LEAST_EVENTS = 10
 """Number of events below which nothing can be concluded."""
 _PIECES = 3
 """Most parts in which an answer arrives that was collected on the way and sent as a whole."""
@@ -185,13 +185,13 @@ async def _of_streaming(upstream: Upstream, credentials: Headers, model: str) ->
         return fail("streaming", f"{model} refused to answer ({response.status})", advice)
     if not is_stream(response):
         return warn("streaming", "the answer was no stream", "this upstream does not stream: clients wait")
-    told = f"{events} events in {pieces} piece{'' if pieces == 1 else 's'}"
-    if events < _TELLING:
-        return warn("streaming", f"{told}: too few to tell", "name a model that writes more")
+    counted = f"{events} events in {pieces} piece{'' if pieces == 1 else 's'}"
+    if events < _LEAST_EVENTS:
+        return warn("streaming", f"{counted}: too few to tell", "name a model that writes more")
     if pieces <= _PIECES:
         advice = "turn off what buffers or scans answers before the upstream (nginx: `proxy_buffering off`)"
-        return warn("streaming", f"{told}: something on the way collects answers", advice)
-    return ok("streaming", told)
+        return warn("streaming", f"{counted}: something on the way collects answers", advice)
+    return ok("streaming", counted)
 
 
 # --- certificates ---
@@ -234,9 +234,11 @@ async def _upstreams(settings: Settings) -> Finding | None:
         return fail(check, f"not trusted: {error.verify_message}", advice)
     except (OSError, TimeoutError):
         return None  # the upstream's line has it
-    told = cast("dict[str, Any]", writer.get_extra_info("peercert"))
+    certificate = cast("dict[str, Any]", writer.get_extra_info("peercert"))
     writer.transport.abort()  # nothing was said that a farewell would have to wait for
-    return _by_its_end(check, ssl.cert_time_to_seconds(told["notAfter"]), "the upstream's operator renews it")
+    return _by_its_end(
+        check, ssl.cert_time_to_seconds(certificate["notAfter"]), "the upstream's operator renews it"
+    )
 
 
 def _by_its_end(check: str, end: float, advice: str) -> Finding:

@@ -191,11 +191,11 @@ def _kept(situation: Situation) -> Iterator[tuple[str, str]]:
         levels[level] += units[index].count
     kept = [f"{levels[level]:,} {why}" for level, why in _PROTECTED.items() if levels[level]]
     yield "keep", f"protects {', '.join(kept) or 'nothing'}; {_counted(levels[FREE], 'message')} may be cut"
-    told = [
+    by_class = [
         f"{sum(units[index].count for index in indexes):,} {retention.replace('_', ' ')}"
         for retention, indexes in sorted(situation.classed.items())
     ]
-    yield "retention", f"messages by class: {', '.join(told)}"
+    yield "retention", f"messages by class: {', '.join(by_class)}"
 
 
 def _notes(situation: Situation) -> Iterator[tuple[str, str]]:

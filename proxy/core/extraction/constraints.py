@@ -147,7 +147,7 @@ def in_force(rules: Iterable[Rule]) -> tuple[list[Rule], list[tuple[Rule, Rule]]
     A rule that replaces another is at least as strong as that one. Sentences that do not bind (strength 0)
     are left out, unless they replaced a rule.
     """
-    standing = _Standing()
+    standing = _RulesInForce()
     replaced: list[tuple[Rule, Rule]] = []
     bound: set[tuple[object, int]] = set()
     for rule in sorted(rules, key=lambda rule: -rule.position):
@@ -179,7 +179,7 @@ def in_force(rules: Iterable[Rule]) -> tuple[list[Rule], list[tuple[Rule, Rule]]
 _Bound = tuple[Rule, Subject]
 
 
-class _Standing:
+class _RulesInForce:
     """The rules in force, newest first, indexed by what a rule must share with an older one to replace it."""
 
     def __init__(self) -> None:
@@ -231,14 +231,14 @@ class _Standing:
 
         A newer rule counts only if exactly one older rule fits it.
         """
-        telling = [
+        changing = [
             bound for bound in self.all() if bound[1].withdraws or bound[1].permits or bound[1].tells_change
         ]
         having: dict[str, list[int]] = {}
-        for place, (_, subject) in self._rules.items() if telling else ():
+        for place, (_, subject) in self._rules.items() if changing else ():
             for word in subject.words | subject.act:
                 having.setdefault(word, []).append(place)
-        for newer, about in telling[:_COMPARED]:
+        for newer, about in changing[:_COMPARED]:
             # A rule that is replaced so has all words of either kind: those with the rarest are looked at.
             sought = [
                 min((having[word] for word in words), key=len) for words in (about.words, about.act) if words

@@ -185,7 +185,7 @@ def _topics(count: int, alike: Vectors) -> list[list[int]]:
     topics: list[list[int]] = []
     by_term: dict[str, set[int]] = {}
     for place in range(count):
-        sharing = (by_term.get(term, ()) for term in alike.telling(place, _ALIKE))
+        sharing = (by_term.get(term, ()) for term in alike.prefix(place, _ALIKE))
         likest, found = _ALIKE, None
         for number in sorted({number for each in sharing for number in each}):
             likeness = max(alike(place, member) for member in topics[number][-_COMPARED:])

@@ -71,7 +71,7 @@ class Vectors:
         """The weightiest terms of a text."""
         return self._vectors[text].keys()
 
-    def telling(self, text: int, least: float) -> list[str]:
+    def prefix(self, text: int, least: float) -> list[str]:
         """Terms of which each text with a similarity of at least ``least`` has one (Bayardo et al. 2007)."""
         vector = self._vectors[text]
         weights = {term: weight * self._most[term] for term, weight in vector.items()}

@@ -17,7 +17,7 @@ from proxy.ports import TurnStore
 
 MOST = 1_000
 """Most pins of one session: each of its requests reads them all."""
-Telling = Callable[[], Awaitable[str]]
+ReadMemory = Callable[[], Awaitable[str]]
 """Returns what is remembered, as a text; never raises."""
 
 
@@ -53,13 +53,13 @@ class Attachments:
         return stored | missing, ()
 
     async def injection(
-        self, session: SessionState, wanted: Injection | None, ttl: float, memory: Telling | None = None
+        self, session: SessionState, wanted: Injection | None, ttl: float, memory: ReadMemory | None = None
     ) -> tuple[Injection | None, tuple[str, ...]]:
         """Return the session's injection, given the one ``wanted`` by a request, and what is degraded.
 
         ``memory`` returns what other sessions remember; it is called once, when the session begins.
         """
-        held = await self._standing(session)
+        held = await self._current(session)
         injection, after = held.injection if held is not None else wanted, b""
         if held is None and memory is not None and session.found.session is None:
             injection = Injection.after(await memory(), wanted)
@@ -78,14 +78,14 @@ class Attachments:
         if held is not session.cached.injection:
             session.cached.injection = held
             self.cache.keep(session.key, session.cached)
-        stands = held.injection
-        is_told = bool(stands.memory) or stands.handed_in is not None
-        degraded: list[str] = [] if held.is_saved or not is_told else ["inject-not-saved"]
-        if wanted is not None and wanted != stands.handed_in:
+        injection = held.injection
+        is_injected = bool(injection.memory) or injection.handed_in is not None
+        degraded: list[str] = [] if held.is_saved or not is_injected else ["inject-not-saved"]
+        if wanted is not None and wanted != injection.handed_in:
             degraded.append("inject-ignored")
-        return stands if is_told else None, tuple(degraded)
+        return injection if is_injected else None, tuple(degraded)
 
-    async def _standing(self, session: SessionState) -> CachedInjection | None:
+    async def _current(self, session: SessionState) -> CachedInjection | None:
         """Return the session's current injection, from the store or, if that is away, from this process."""
         held, found = session.cached.injection, session.found
         if found.injected:

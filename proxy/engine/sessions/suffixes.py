@@ -23,12 +23,12 @@ from proxy.ports import SUFFIXES, TurnStore
 
 _PLACES = 8
 """Places in its session from which a request may go on that has lost its oldest messages."""
-_TELLING = 2
+_LEAST_ANSWERS = 2
 """Least answers by which such a request is found where no header names its session: one, such as "OK", tells
 nothing, and a conversation of one answer may have had a session that has ended."""
 
 
-class Placed(NamedTuple):
+class Placement(NamedTuple):
     """A request's messages at their place in a session."""
 
     history: History
@@ -54,7 +54,7 @@ class Suffixes:
     store: TurnStore
     naming: Naming
 
-    async def place(self, caller: Caller, found: Placed, lane: str) -> Placed:
+    async def place(self, caller: Caller, found: Placement, lane: str) -> Placement:
         """Return a request where the most of its messages stand: as it was ``found``, or amid a session.
 
         What begins like some session may be the newest messages of another, or of the same.
@@ -71,7 +71,7 @@ class Suffixes:
                 return amid
         return found
 
-    async def _find(self, caller: Caller, history: History, lane: str, newest: int) -> Placed | None:
+    async def _find(self, caller: Caller, history: History, lane: str, newest: int) -> Placement | None:
         """Return the request in the one session of which it holds the newest messages; None if there is none.
 
         The place from which most of them follow counts, up to the newest answer, and of equals the last one:
@@ -85,11 +85,11 @@ class Suffixes:
         except StoreUnavailable:
             return None
 
-        async def placed(place: Suffix) -> Placed:
+        async def placement(place: Suffix) -> Placement:
             read = replace(await self.reader.read(history.body, place.before), suffix=place)
-            return Placed(read, *await self.recognition.recognise(caller, read, lane, needs_store=False))
+            return Placement(read, *await self.recognition.recognise(caller, read, lane, needs_store=False))
 
-        every = await asyncio.gather(*map(placed, noted))
+        every = await asyncio.gather(*map(placement, noted))
         roles = [entry.message.role for entry in history.entries]
         fitting = [each for each in every if caller.key is not None or _goes_on(each.session, roles)]
         most = max([each.follows_to(newest) for each in fitting], default=-1)
@@ -137,4 +137,4 @@ def _goes_on(session: SessionState, roles: list[str]) -> bool:
     is another conversation (law 6).
     """
     end = len(roles) - session.place
-    return roles[:end].count("assistant") >= _TELLING and "assistant" not in roles[end:-1]
+    return roles[:end].count("assistant") >= _LEAST_ANSWERS and "assistant" not in roles[end:-1]

@@ -60,17 +60,17 @@ class MemoryOperations:
     naming: Naming
 
     @operation("GET", "/memory", _QUERY, _K, _SCOPE)
-    async def memory(self, request: Request, body: NoBody) -> schemas.MemoryTold:
+    async def memory(self, request: Request, body: NoBody) -> schemas.MemoryReport:
         """Search what is remembered, or list the newest items."""
         query = request.query_params.get("query", "").strip()
         most = number(request, "k", _FOUND if query else _LISTED, _MOST)
         name = request.query_params.get("scope", "")
         found = await self.memories.found(name, query, most)
         return await asyncio.to_thread(
-            lambda: schemas.MemoryTold(
+            lambda: schemas.MemoryReport(
                 scopes=[schemas.scope(each) for each in found.scopes[:most]],
                 items=[schemas.item(each) for each in found.items],
-                said=[schemas.SaidTold.model_validate(each) for each in found.said],
+                said=[schemas.UtteranceReport.model_validate(each) for each in found.said],
                 left_out=[schemas.unread(each) for each in found.unread],
                 enabled=self.daily.policies().remembers,
             )
@@ -99,7 +99,7 @@ class MemoryOperations:
         return schemas.Forgotten(id="", items=done.items, forgotten=done.is_known, unread=done.unread)
 
     @operation("GET", "/memory/{id}")
-    async def item(self, request: Request, body: NoBody) -> schemas.ItemTold:
+    async def item(self, request: Request, body: NoBody) -> schemas.ItemReport:
         """Read an item."""
         return schemas.item(await self.memories.item(request.path_params["id"]))
 
@@ -110,14 +110,16 @@ class MemoryOperations:
         return schemas.Forgotten(id=entry.id, items=1, forgotten=True)
 
     @operation("GET", "/memory/{id}/log")
-    async def memory_log(self, request: Request, body: NoBody) -> schemas.LogTold:
+    async def memory_log(self, request: Request, body: NoBody) -> schemas.LogReport:
         """Read the log of an item, also of a forgotten one."""
         name = request.path_params["id"]
         events = await self.memories.log(name)
-        return schemas.LogTold(id=name, events=[schemas.EventTold.model_validate(each) for each in events])
+        return schemas.LogReport(
+            id=name, events=[schemas.EventReport.model_validate(each) for each in events]
+        )
 
     @operation("POST", "/memory/{id}/restore")
-    async def restore_item(self, request: Request, body: NoBody) -> schemas.ItemTold:
+    async def restore_item(self, request: Request, body: NoBody) -> schemas.ItemReport:
         """Restore an item that was archived or superseded, with the score of a new one."""
         return schemas.item(await self.memories.restore(request.path_params["id"]))
 

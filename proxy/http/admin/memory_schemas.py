@@ -10,7 +10,7 @@ from proxy.engine.intake.naming import readable
 from proxy.http.admin.schemas import Hash, Shape, Time, time
 
 
-class SourceTold(Shape):
+class SourceReport(Shape):
     """The source of an item."""
 
     session: str
@@ -24,7 +24,7 @@ class SourceTold(Shape):
     """The original words, at most 2,000 bytes."""
 
 
-class ArchivedTold(Shape):
+class ArchiveReport(Shape):
     """The archive record of an item."""
 
     id: str
@@ -44,7 +44,7 @@ class ArchivedTold(Shape):
     """When the record is deleted; null means never."""
 
 
-class ItemTold(Shape):
+class ItemReport(Shape):
     """An item: one remembered statement."""
 
     id: str
@@ -68,11 +68,11 @@ class ItemTold(Shape):
     decay_applied_at: Time
     superseded_by: str | None
     """The id of the newer item that contradicts it."""
-    source: SourceTold
-    archived: ArchivedTold | None
+    source: SourceReport
+    archived: ArchiveReport | None
 
 
-class ScopeTold(Shape):
+class ScopeReport(Shape):
     """A scope: one memory, with the texts that a model has written about it."""
 
     id: str
@@ -89,7 +89,7 @@ class ScopeTold(Shape):
     """When the texts were written; null if there are none."""
 
 
-class UnreadTold(Shape):
+class UnreadReport(Shape):
     """A scope that is left out because it cannot be read."""
 
     id: str
@@ -99,7 +99,7 @@ class UnreadTold(Shape):
     """`unknown_secret`, `newer_release` or `damaged`, as in the listing of sessions."""
 
 
-class SaidTold(Shape):
+class UtteranceReport(Shape):
     """Something that was said in a session of a scope."""
 
     at: Time
@@ -109,20 +109,20 @@ class SaidTold(Shape):
     text: str
 
 
-class MemoryTold(Shape):
+class MemoryReport(Shape):
     """Scopes, their items, and what was said in their sessions."""
 
-    scopes: list[ScopeTold]
-    items: list[ItemTold]
-    said: list[SaidTold]
+    scopes: list[ScopeReport]
+    items: list[ItemReport]
+    said: list[UtteranceReport]
     """Matching lines of sessions, each with its neighbours, the best first; empty without a query."""
-    left_out: list[UnreadTold]
+    left_out: list[UnreadReport]
     """Scopes that are missing here because they cannot be read."""
     enabled: bool
     """Whether any policy has memory enabled."""
 
 
-class EventTold(Shape):
+class EventReport(Shape):
     """An event in an item's log."""
 
     event: str = Field(validation_alias=AliasChoices("event", "kind"))
@@ -133,11 +133,11 @@ class EventTold(Shape):
     details: str
 
 
-class LogTold(Shape):
+class LogReport(Shape):
     """The log of an item, oldest event first."""
 
     id: str
-    events: list[EventTold]
+    events: list[EventReport]
 
 
 class Forgotten(Shape):
@@ -178,7 +178,7 @@ class OwnMemory(Shape):
     name: str
     long: str
     short: str
-    items: list[ItemTold]
+    items: list[ItemReport]
 
 
 class CachedFunction(Shape):
@@ -199,7 +199,7 @@ class Received(Shape):
     """The text, followed by the calls that the message makes."""
 
 
-class StateTold(Shape):
+class StateReport(Shape):
     """The state of a session, as the log has it for each request at debug level."""
 
     session: str
@@ -222,11 +222,11 @@ def named(of: Scope, name: str) -> str:
     return name if of.kind is ScopeKind.PERSON else readable(name)
 
 
-def item(entry: ItemDetails) -> ItemTold:
+def item(entry: ItemDetails) -> ItemReport:
     """Return an active or archived item."""
     kept, home = entry.item, entry.kept
     newer = f"{home.scope.kind}.{home.scope.tag}.{kept.superseded_by}" if kept.superseded_by else None
-    return ItemTold.from_object(
+    return ItemReport.from_object(
         kept,
         id=entry.id,
         scope=home.id,
@@ -240,15 +240,15 @@ def item(entry: ItemDetails) -> ItemTold:
     )
 
 
-def unread(each: UnreadScope) -> UnreadTold:
+def unread(each: UnreadScope) -> UnreadReport:
     """Return a scope that cannot be read."""
-    return UnreadTold(id=each.id, kind=each.scope.kind.value, reason=each.reason)
+    return UnreadReport(id=each.id, kind=each.scope.kind.value, reason=each.reason)
 
 
-def scope(kept: ScopeDetails) -> ScopeTold:
+def scope(kept: ScopeDetails) -> ScopeReport:
     """Return a scope, with the numbers of its items."""
     texts = kept.copy.texts
-    return ScopeTold(
+    return ScopeReport(
         id=kept.id,
         kind=kept.scope.kind.value,
         name=named(kept.scope, kept.about.name),

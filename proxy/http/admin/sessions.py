@@ -112,7 +112,7 @@ class SessionOperations:
         return schemas.ToolResults(id=branch.found.id, tip=branch.tip, policy=policy, tools=results)
 
     @operation("GET", f"{_ONE}/state", _TIP)
-    async def state(self, request: Request, body: schemas.NoBody) -> memory_schemas.StateTold:
+    async def state(self, request: Request, body: schemas.NoBody) -> memory_schemas.StateReport:
         """Read the state of a session: summaries, tool results, and what the model gets."""
         return await asyncio.to_thread(_state, await self._branch(request))
 
@@ -265,13 +265,13 @@ def tool_results(branch: Branch) -> list[schemas.ToolResult]:
     return results
 
 
-def _state(branch: Branch) -> memory_schemas.StateTold:
+def _state(branch: Branch) -> memory_schemas.StateReport:
     """Return the state of a session, as the log has it for a request."""
     session, summarised = branch.found.session, Summarised.of(branch.found.epochs)
     functions = [*branch.fresh()]
     messages = spoken(branch.view(branch.epoch), branch.dialect)
     state = State(branch.found.id, session.name, session.exchanges, summarised, functions, messages)
-    return memory_schemas.StateTold(
+    return memory_schemas.StateReport(
         session=session.name,
         exchanges=session.exchanges,
         summary_bytes=summarised.bytes,

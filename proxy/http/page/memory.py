@@ -40,7 +40,7 @@ class MemoryPages:
             "left_out": [schemas.unread(each) for each in found.unread],
             "texts": schemas.scope(found.scopes[0]) if scope else None,
             "items": [schemas.item(each) for each in found.items],
-            "said": [schemas.SaidTold.model_validate(each) for each in found.said],
+            "said": [schemas.UtteranceReport.model_validate(each) for each in found.said],
             "more": min(2 * most, _MOST) if len(found.items) == most < _MOST else None,
         }
         return Shown("memories.html", "Memory", content)
@@ -49,7 +49,7 @@ class MemoryPages:
     async def item(self, request: Request, form: Form) -> Shown:
         name = request.path_params["id"]
         item = schemas.item(await self.memories.item(name))
-        events = [schemas.EventTold.model_validate(each) for each in await self.memories.log(name)]
+        events = [schemas.EventReport.model_validate(each) for each in await self.memories.log(name)]
         return Shown("item.html", "What is remembered", {"item": item, "events": events})
 
     @page("GET", f"{_ITEM}/restore")

@@ -106,13 +106,13 @@ class PolicyPages:
         branch = await self.inspection.branch(found)
         short = replace(branch, nodes=branch.nodes[:_REPLAYED])
 
-        def told() -> list[tuple[str, str]]:
+        def replayed() -> list[tuple[str, str]]:
             situation = short.situation.under(EMPTY)
             under = msgspec.structs.replace(situation, policy=policy, budget=_budget(short, policy))
             return [*effects(under, self.prices(found.session.model))]
 
         async with self._turn:
-            tables = await asyncio.to_thread(told)
+            tables = await asyncio.to_thread(replayed)
         return {"chosen": found, "effects": tables, "left_out": max(len(branch.nodes) - _REPLAYED, 0)}
 
     @page("GET", f"{ONE}/try")

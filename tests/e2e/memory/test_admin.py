@@ -12,7 +12,7 @@ from urllib.parse import quote
 import httpx2
 import pytest
 
-from proxy.http.admin.memory_schemas import ItemTold, LogTold
+from proxy.http.admin.memory_schemas import ItemReport, LogReport
 from tests.support.clients import KEY, Chats, admin
 from tests.support.operator import ask, code
 from tests.support.remembering import (
@@ -76,7 +76,7 @@ async def test_the_newest_items_are_listed_with_whose_they_are_and_where_they_co
     assert source["passage"] == OSLO
     assert (item["scope"], item["state"], item["standing"]) == (scope["id"], "remembered", True)
     assert (item["importance_score"], item["access_count"]) == (0.5, 0)
-    assert await admin(remembered, f"memory/{item['id']}") == ItemTold.model_validate(item).model_dump()
+    assert await admin(remembered, f"memory/{item['id']}") == ItemReport.model_validate(item).model_dump()
     assert await items(remembered, f"?scope={scope['id']}") == await items(remembered)
     assert len(await items(remembered, "?k=1")) == 1
     for number in ("-1", "0", "1.5", "many"):
@@ -120,7 +120,7 @@ async def test_what_is_no_longer_so_is_told_as_superseded_and_can_be_taken_back(
     back = (await ask(remembered, "POST", f"memory/{oslo['id']}/restore")).json()
     assert (back["state"], back["superseded_by"], back["access_count"]) == ("remembered", None, 0)
     log = await admin(remembered, f"memory/{oslo['id']}/log")
-    told = [each.event for each in LogTold.model_validate(log).events]
+    told = [each.event for each in LogReport.model_validate(log).events]
     assert told == ["create", "use", "supersede", "restore"]
     again = await ask(remembered, "POST", f"memory/{oslo['id']}/restore")
     assert code(again) == (409, "nothing_to_change")

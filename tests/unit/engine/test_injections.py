@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from proxy.adapters.stores.in_process import InProcessStore
 from proxy.cache import Memory
 from proxy.core.conversation.extension import Injection
-from proxy.engine.sessions.attachments import Attachments, Telling
+from proxy.engine.sessions.attachments import Attachments, ReadMemory
 from proxy.engine.sessions.session_cache import SessionCache, SessionState
 from proxy.errors import StoreUnavailable
 from proxy.ports import Found, Lookup, SessionKey
@@ -54,14 +54,14 @@ async def settle(
     here: SessionCache,
     session: SessionState,
     wanted: Injection | None,
-    memory: Telling | None = None,
+    memory: ReadMemory | None = None,
 ) -> Settled:
     session = replace(session, cached=here.of(session.key))
     return await Attachments(store, here).injection(session, wanted, DAY, memory)
 
 
 async def settled(
-    store: Counted, here: SessionCache, wanted: Injection | None = None, memory: Telling | None = None
+    store: Counted, here: SessionCache, wanted: Injection | None = None, memory: ReadMemory | None = None
 ) -> Settled:
     """What the session's next request gets."""
     newest, held = tuple(reversed(chain("u1", "a1"))), here.of(KEY).injection
@@ -179,7 +179,7 @@ async def test_a_process_holds_so_much_at_most_and_reads_the_rest_again(store: C
 # --- what memory tells a session at its start stands in the same record, before what a caller hands in ---
 
 
-def telling(*texts: str) -> Telling:
+def remembered_texts(*texts: str) -> ReadMemory:
     """Memory that tells these texts, one each time it is asked."""
     left = list(texts)
 
@@ -194,7 +194,7 @@ TOLD_ONE = Injection(b'{"memory":"Ana lives in Oslo.","text":"one","tools":[]}')
 
 
 async def test_memory_is_asked_once_at_the_start_and_tells_every_worker_the_same(store: Counted) -> None:
-    memory = telling("Ana lives in Oslo.")
+    memory = remembered_texts("Ana lives in Oslo.")
     here, there = process(), process()
     assert await settled(store, here, memory=memory) == (TOLD, ())
     assert await settled(store, there, memory=memory) == (TOLD, ())
@@ -207,16 +207,16 @@ async def test_memory_is_asked_once_at_the_start_and_tells_every_worker_the_same
 async def test_that_memory_had_nothing_to_tell_at_the_start_holds_for_good(store: Counted) -> None:
     here = process()
     for each in (here, here, process()):
-        assert await settled(store, each, memory=telling("", "Ana lives in Oslo.")) == (None, ())
+        assert await settled(store, each, memory=remembered_texts("", "Ana lives in Oslo.")) == (None, ())
 
 
 async def test_a_session_that_is_there_already_is_not_told(store: Counted) -> None:
     await store.record(KEY, turn("u1", "a1"), DAY)
-    assert await settled(store, process(), memory=telling()) == (None, ())
+    assert await settled(store, process(), memory=remembered_texts()) == (None, ())
 
 
 async def test_what_is_handed_in_stands_beside_what_is_remembered_at_once_or_later(store: Counted) -> None:
-    assert await settled(store, process(), ONE, telling("Ana lives in Oslo.")) == (TOLD_ONE, ())
+    assert await settled(store, process(), ONE, remembered_texts("Ana lives in Oslo.")) == (TOLD_ONE, ())
     assert await settled(store, process(), ONE) == (TOLD_ONE, ())
     assert await settled(store, process(), TWO) == (TOLD_ONE, ("inject-ignored",))
 
@@ -226,7 +226,7 @@ async def test_a_caller_may_hand_in_later_and_memory_stays(
     store: Counted, told: str, both: Injection
 ) -> None:
     here, there = process(), process()
-    await settled(store, here, memory=telling(told))
+    await settled(store, here, memory=remembered_texts(told))
     await settled(store, there)
     await store.record(KEY, turn("u1", "a1"), DAY)
     assert await settled(store, here, ONE) == (both, ())
@@ -236,14 +236,17 @@ async def test_a_caller_may_hand_in_later_and_memory_stays(
 
 async def test_while_the_store_is_away_a_process_tells_the_same_and_stores_it_later(store: Counted) -> None:
     here, store.is_away = process(), True
-    assert await settled(store, here, memory=telling("Ana lives in Oslo.")) == (TOLD, ("inject-not-saved",))
+    assert await settled(store, here, memory=remembered_texts("Ana lives in Oslo.")) == (
+        TOLD,
+        ("inject-not-saved",),
+    )
     store.is_away = False
-    assert await settled(store, here, memory=telling()) == (TOLD, ())
+    assert await settled(store, here, memory=remembered_texts()) == (TOLD, ())
     assert await settled(store, process()) == (TOLD, ())
 
 
 async def test_nothing_to_tell_is_nothing_lost_while_the_store_is_away(store: Counted) -> None:
     here, store.is_away = process(), True
-    assert await settled(store, here, memory=telling("")) == (None, ())
+    assert await settled(store, here, memory=remembered_texts("")) == (None, ())
     store.is_away = False
-    assert await settled(store, here, memory=telling("Ana lives in Oslo.")) == (None, ())
+    assert await settled(store, here, memory=remembered_texts("Ana lives in Oslo.")) == (None, ())

@@ -30,8 +30,8 @@ _CODES = frozenset(
     }
 )
 _READ_AT_MOST = 16 * 1024
-"""Characters of a refusal that are searched; the telling sentence is at its start."""
-_TELLING = ("message", "detail", "msg", "error", "errors")
+"""Characters of a refusal that are searched; what matters is at its start."""
+_TEXT_MEMBERS = ("message", "detail", "msg", "error", "errors")
 """Members of an error that say what is wrong; others may quote the request."""
 _DEPTH = 5
 """Objects and lists that may be around such a text: Mistral's stands in four."""
@@ -148,13 +148,13 @@ _RATE_LIMIT = re.compile(
 _PART = re.compile(r"(?<!\d)(\d{1,9}) (?:of |in |for )?(?:the |your )?([a-z ]+)", re.IGNORECASE)
 
 
-def _texts(said: bytes | Raw, depth: int = _DEPTH) -> Iterator[str]:
-    """Yield what an error says: a text, or what the telling members of an object or a list say."""
-    if text := string(said):
+def _texts(raw: bytes | Raw, depth: int = _DEPTH) -> Iterator[str]:
+    """Yield what an error says: a text, or what the members named here of an object or a list say."""
+    if text := string(raw):
         yield text
     elif depth:
-        fields = members(said) or {}
-        for each in elements(said) or [fields[name] for name in _TELLING if name in fields]:
+        fields = members(raw) or {}
+        for each in elements(raw) or [fields[name] for name in _TEXT_MEMBERS if name in fields]:
             yield from _texts(each, depth - 1)
 
 
@@ -164,12 +164,12 @@ def _error_text(body: bytes, status: int) -> _ErrorText | None:
     top = members(whole)
     if top is None:
         return _ErrorText(body[:_READ_AT_MOST].decode("utf-8", "replace"), set()) if status != _OK else None
-    said = top.get("error", whole)
-    error = members(said) or {}
+    error_of_body = top.get("error", whole)
+    error = members(error_of_body) or {}
     details = members(error["metadata"]) if "metadata" in error else None
     quoted = string((details or {}).get("raw"))  # OpenRouter quotes the provider
     return _ErrorText(
-        " ".join((*_texts(said), quoted or ""))[:_READ_AT_MOST],
+        " ".join((*_texts(error_of_body), quoted or ""))[:_READ_AT_MOST],
         {code for name in ("code", "type", "status") if (code := string(error.get(name)))},
         integer(error.get("n_ctx")),
         integer(error.get("n_prompt_tokens")),

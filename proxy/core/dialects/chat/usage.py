@@ -46,8 +46,8 @@ def read_usage(usage: bytes | Raw, timings: bytes | Raw = NULL) -> Usage | None:
     prompt, output = _count(reported.get("prompt_tokens")), _count(reported.get("completion_tokens"))
     beside = (_count(reported.get("total_tokens")) or 0) - (prompt or 0) - (output or 0)
     reasoning = _count(as_mapping(reported.get("completion_tokens_details")).get("reasoning_tokens"))
-    is_told = reasoning == beside or (reasoning is None and written is None and beside != cached)
-    if output is not None and beside > 0 and is_told:
+    is_reasoning = reasoning == beside or (reasoning is None and written is None and beside != cached)
+    if output is not None and beside > 0 and is_reasoning:
         output, reasoning = output + beside, beside
     return Usage(prompt, output, cached, written, reasoning)
 
