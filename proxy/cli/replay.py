@@ -42,7 +42,7 @@ from proxy.cli.terminal import (
 from proxy.core.budget.budget import Budget, budget_tokens
 from proxy.core.budget.learning import Ratio, WindowEvidence
 from proxy.core.budget.prices import Prices
-from proxy.core.conversation.messages import root
+from proxy.core.conversation.messages import root_hash
 from proxy.core.dialects.registry import CHAT
 from proxy.core.economics.simulate import USUAL_SUMMARY, Outcome, replay
 from proxy.core.policy.policy import Policy
@@ -244,7 +244,7 @@ async def read_session(document: bytes, model: str, counter: TiktokenCounter, nu
     """Read one session of a file; without an id it is named after its line. Raises UnabridgedError."""
     body = CHAT.read_body(document.rstrip(), sys.maxsize)
     reader = Reader(CHAT, counter, Memory())
-    history = replace(await reader.read(body, root()), model=model)
+    history = replace(await reader.read(body, root_hash()), model=model)
     chain = await reader.count(history)
     head = await reader.head_tokens(history)
     name = body.get("id")

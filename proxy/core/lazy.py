@@ -7,7 +7,9 @@ from typing import Any, Generic, TypeVar, overload
 T = TypeVar("T")
 
 
-def remembered(most: int, longest: int = 1_000) -> Callable[[Callable[[str], T]], Callable[[str], T]]:
+def cached_for_short_texts(
+    most: int, longest: int = 1_000
+) -> Callable[[Callable[[str], T]], Callable[[str], T]]:
     """Cache a function of a text for the last ``most`` texts that have at most ``longest`` characters.
 
     A plain :func:`functools.lru_cache` keeps texts of any length, beyond any ceiling on memory.

@@ -15,8 +15,8 @@ import msgspec
 T = TypeVar("T")
 
 
-class Grown(Sequence[T]):
-    """Items ``start`` to ``end`` (exclusive) of a list that only :class:`Grown` objects append to."""
+class PersistentList(Sequence[T]):
+    """Items ``start`` to ``end`` (exclusive) of a list that only objects of this class append to."""
 
     __slots__ = ("_end", "_items", "_start")
     __hash__ = None  # type: ignore[assignment]
@@ -26,14 +26,14 @@ class Grown(Sequence[T]):
         self._start = start
         self._end = len(items) if end is None else end
 
-    def followed_by(self, new: Sequence[T]) -> "Grown[T]":
+    def followed_by(self, new: Sequence[T]) -> "PersistentList[T]":
         """Return a sequence of these items and the ``new`` ones."""
         if not new:
             return self
         if self._end == self._start or self._end < len(self._items):
-            return Grown([*self, *new])
+            return PersistentList([*self, *new])
         self._items.extend(new)
-        return Grown(self._items, self._start)
+        return PersistentList(self._items, self._start)
 
     def __len__(self) -> int:
         return self._end - self._start
@@ -47,20 +47,20 @@ class Grown(Sequence[T]):
     @overload
     def __getitem__(self, place: int) -> T: ...
     @overload
-    def __getitem__(self, place: slice) -> "Grown[T]": ...
-    def __getitem__(self, place: int | slice) -> "T | Grown[T]":
+    def __getitem__(self, place: slice) -> "PersistentList[T]": ...
+    def __getitem__(self, place: int | slice) -> "T | PersistentList[T]":
         if isinstance(place, slice):
             first = self._start
             start, end, step = place.indices(self._end - first)
             if step != 1:
-                return Grown([*self][place])
-            return Grown(self._items, first + start, first + max(start, end))
+                return PersistentList([*self][place])
+            return PersistentList(self._items, first + start, first + max(start, end))
         index = place + (self._start if place >= 0 else self._end)
         if not self._start <= index < self._end:
             raise IndexError(place)
         return self._items[index]
 
-    def begins_with(self, others: "Grown[T]") -> bool:
+    def begins_with(self, others: "PersistentList[T]") -> bool:
         """Whether this sequence begins with all items of ``others``."""
         first = others.after(0)
         end = self._start + len(first)
@@ -90,10 +90,14 @@ class Grown(Sequence[T]):
         return self._items.index(value, self._start + start, self._start + stop) - self._start
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, (Grown, list)):
+        if not isinstance(other, (PersistentList, list)):
             return NotImplemented
-        others = cast("Grown[object] | list[object]", other)
-        if isinstance(others, Grown) and self._items is others._items and self._start == others._start:
+        others = cast("PersistentList[object] | list[object]", other)
+        if (
+            isinstance(others, PersistentList)
+            and self._items is others._items
+            and self._start == others._start
+        ):
             return self._end == others._end
         return [*self] == [*others]
 

@@ -89,7 +89,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         cache.
         """
         model, economy = self.model, self.incoming.policy.economy
-        may_name = economy.enabled and not (Added.CACHE_KEY in model.refuses or self.history.body.names_cache)
+        may_name = economy.enabled and not (
+            Added.CACHE_KEY in model.refuses or self.history.body.has_cache_key
+        )
         return self.session.cached.cache_key if may_name else ""
 
     @property
@@ -127,9 +129,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return self.session.is_aside or (self.session.is_headerless and self.begins_amid)
 
     @property
-    def shown(self) -> int | None:
+    def media_tokens(self) -> int | None:
         """How many of the tokens are of images, audio and files; None where nobody can count all tokens."""
-        return None if self.history.body.is_added_to else self.chain.shown
+        return None if self.history.body.has_provider_additions else self.chain.media_tokens
 
     @property
     def summary_caller(self) -> Caller:
@@ -140,7 +142,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     def tool_under(self, plan: Plan) -> bytes:
         """Return the proxy's tool where it goes out with the request under this plan; else empty."""
-        is_sent = self.tool and carries_tool(plan, self.incoming.policy, self.history.ours())
+        is_sent = self.tool and carries_tool(plan, self.incoming.policy, self.history.own_tool_tokens())
         return self.tool if is_sent else b""
 
     def without_tool(self) -> Self:
@@ -259,7 +261,7 @@ class Exchange(msgspec.Struct, kw_only=True):
         view, whole = head + self.decision.view_tokens, without + request.chain.tokens.total
         self.counted_tokens = whole if request.incoming.is_shadow else view
         self.sent_tokens = ceil(view * ratio)
-        ours = request.history.ours() if request.history.hidden else 0
+        ours = request.history.own_tool_tokens() if request.history.hidden else 0
         self.full_tokens = ceil((whole - ours) * ratio)
         self.body = self.plain_body
         self.adds_usage = self.adds_cache_key = False

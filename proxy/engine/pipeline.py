@@ -13,7 +13,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from proxy.core.conversation.extension import ABSENT, MEMBER, Extension, Injection, take_extension
-from proxy.core.conversation.messages import root
+from proxy.core.conversation.messages import root_hash
 from proxy.core.dialects.dialect import Dialect
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.situation import Conditions
@@ -41,7 +41,7 @@ from proxy.tracing import PLAN, UNTRACED, current, step
 
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.005, 0.05
 """Shortest and longest seconds between two checks whether a compaction is over."""
-_ROOT = root()
+_ROOT = root_hash()
 """The root hash of sessions that a header names."""
 
 
@@ -125,7 +125,7 @@ class Pipeline:
             body, extension = take_extension(body)
         start = _ROOT if appended is None else appended.root
         if appended is None and (caller.key is None or caller.key.sid != NAMED):
-            start = root(body.person)  # the person talking, where the client says so, is part of it
+            start = root_hash(body.person)  # the person talking, where the client says so, is part of it
         return read, extension, await self.reader.read(body, start, read.before)
 
     async def _recognised(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from proxy.core.dialects.dialect import Content, Dialect
 from proxy.core.planning.plan import Epoch
 from proxy.core.text.cutting import one_line
-from proxy.core.tool_cache.cache import Fresh
+from proxy.core.tool_cache.cache import CachedResult
 
 _SHOWN = 200
 """Most characters of a message, or of a call's arguments, in one line."""
@@ -41,7 +41,7 @@ class State(NamedTuple):
     """The session's name, which a client may have chosen."""
     exchanges: int
     summarised: Summarised
-    functions: Sequence[Fresh]
+    functions: Sequence[CachedResult]
     """Tool results that are fresh."""
     messages: Sequence[tuple[str, str]]
     """Role and text of the messages that the model gets."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol, Self
 
 from proxy.core.budget.budget import MESSAGE_TOKENS
-from proxy.core.dialects.answers import AnswerEditor, Rules, ToolCall, Usage
+from proxy.core.dialects.answers import AnswerEditor, HiddenCallRules, ToolCall, Usage
 from proxy.core.dialects.dialect import Dialect
 from proxy.core.tool_cache.cache import ToolCache
 from proxy.ports import TokenCounter
@@ -29,11 +29,11 @@ class Answerer(Protocol):
     """Answers calls of certain tools."""
 
     @property
-    def is_ours(self) -> bool:
+    def is_own_tool(self) -> bool:
         """Whether only the proxy knows these tools, so that their calls never reach the client."""
         ...
 
-    def holds(self, tool: str) -> bool:
+    def may_answer(self, tool: str) -> bool:
         """Whether it may answer calls of this tool; the arguments are not known yet."""
         ...
 
@@ -49,13 +49,13 @@ class Answerer(Protocol):
 class FreshResults:
     """Answers calls whose results are fresh (:mod:`proxy.core.tool_cache`)."""
 
-    is_ours = False
+    is_own_tool = False
 
     def __init__(self, cache: ToolCache) -> None:
         self._cache = cache
 
-    def holds(self, tool: str) -> bool:
-        return self._cache.holds(tool)
+    def may_answer(self, tool: str) -> bool:
+        return self._cache.may_answer(tool)
 
     def passes(self, tool: str, arguments: str) -> None:
         """Drop the results that the call makes stale."""
@@ -78,12 +78,12 @@ class Answerers:
     def __bool__(self) -> bool:
         return bool(self.each)
 
-    def holds(self, tool: str) -> bool:
+    def may_answer(self, tool: str) -> bool:
         return self._of(tool) is not None
 
-    def is_ours(self, tool: str) -> bool:
+    def is_own_tool(self, tool: str) -> bool:
         found = self._of(tool)
-        return found is not None and found.is_ours
+        return found is not None and found.is_own_tool
 
     def passes(self, tool: str, arguments: str) -> None:
         for each in self.each:
@@ -102,7 +102,7 @@ class Answerers:
         return None
 
     def _of(self, tool: str) -> Answerer | None:
-        return next((each for each in self.each if each.holds(tool)), None)
+        return next((each for each in self.each if each.may_answer(tool)), None)
 
 
 # --- the rounds ---
@@ -142,15 +142,15 @@ class Rounds:
     """Answered calls that the client would have made otherwise."""
     answered: int = 0
     """All answered calls, including those of the proxy's own tools."""
-    spent: Usage = field(default_factory=Usage)
+    earlier_usage: Usage = field(default_factory=Usage)
     """Usage of the requests before the newest one that was answered."""
-    used: Usage = field(default_factory=Usage)
+    total_usage: Usage = field(default_factory=Usage)
     """Usage of all requests that were answered."""
     sequence: list[bytes] = field(default_factory=list[bytes])
     """The messages that the upstream has in place of the client's one message."""
     tokens: int = 0
     """Counted tokens of ``sequence``."""
-    ours: int = 0
+    own_tool_tokens: int = 0
     """Those of calls of the proxy's own tools and of their results."""
     is_refused: bool = False
     """Whether the upstream refused to continue, which ended a stream."""
@@ -158,13 +158,13 @@ class Rounds:
     """The rounds before the newest one, if any of its calls was answered."""
 
     @property
-    def rules(self) -> Rules:
-        return Rules(self.answerers.holds, self.answerers.is_ours)
+    def rules(self) -> HiddenCallRules:
+        return HiddenCallRules(self.answerers.may_answer, self.answerers.is_own_tool)
 
     @property
-    def ours_sent(self) -> int:
-        """Those of ``ours`` that the newest request has had: the results of the last round are not sent."""
-        return (self.before or self).ours
+    def own_tool_tokens_sent(self) -> int:
+        """Those of the newest request, which has not had the results of the last round."""
+        return (self.before or self).own_tool_tokens
 
     @property
     def may_ask(self) -> bool:
@@ -179,10 +179,10 @@ class Rounds:
         results = await self._results(editor)
         self.before = replace(self, sequence=[*self.sequence]) if results else None
         self.answered += len(results)
-        self.spent, self.used = editor.spent, editor.used
-        unanswered = [call for call in editor.requested() if call not in results]
-        dropped = [call for call in unanswered if self.answerers.is_ours(call.tool)]
-        is_left = bool(editor.shown()) or len(dropped) < len(unanswered)
+        self.earlier_usage, self.total_usage = editor.earlier_usage, editor.total_usage
+        unanswered = [call for call in editor.answerable_calls() if call not in results]
+        dropped = [call for call in unanswered if self.answerers.is_own_tool(call.tool)]
+        is_left = bool(editor.client_calls()) or len(dropped) < len(unanswered)
         if dropped and not results and not is_left and not await self._cost(editor.message(dropped)):
             self.limit = self.count + 1
             return True
@@ -194,14 +194,14 @@ class Rounds:
             if cost := await self._cost(message):
                 self.sequence.append(message)
                 self.tokens += cost
-            if ours := [call for call in results if self.answerers.is_ours(call.tool)]:
+            if ours := [call for call in results if self.answerers.is_own_tool(call.tool)]:
                 rest = await self._cost(editor.message([*dropped, *ours]))
-                self.ours += cost - rest + sum(results[call].tokens for call in ours)
+                self.own_tool_tokens += cost - rest + sum(results[call].tokens for call in ours)
             for each in results.values():
                 self.sequence.append(each.message)
                 self.tokens += each.tokens
         for result, calls in (("hit", [*results]), ("miss", unanswered)):
-            several = sum(not self.answerers.is_ours(call.tool) for call in calls)
+            several = sum(not self.answerers.is_own_tool(call.tool) for call in calls)
             if several:
                 self.metrics.tool_cache.labels(result=result).inc(several)
             self.hits += several if result == "hit" else 0
@@ -212,7 +212,12 @@ class Rounds:
 
         Without them, what may be asked next is no more than what the upstream has accepted ``before``.
         """
-        self.sequence, self.tokens, self.ours, self.room = before.sequence, before.tokens, before.ours, 0
+        self.sequence, self.tokens, self.own_tool_tokens, self.room = (
+            before.sequence,
+            before.tokens,
+            before.own_tool_tokens,
+            0,
+        )
         self.hits, self.answered = before.hits, before.answered
         return await self.settle(editor)
 
@@ -220,7 +225,9 @@ class Rounds:
         """Return the next request: ``body`` followed by the messages since."""
         self.count += 1
         following = self.with_tools(body)
-        return following if self.may_ask else self.dialect.without_tools(following, self.answerers.is_ours)
+        return (
+            following if self.may_ask else self.dialect.without_tools(following, self.answerers.is_own_tool)
+        )
 
     def with_tools(self, body: bytes) -> bytes:
         """Return the next request with the proxy's own tools, even if it is the last one.
@@ -231,10 +238,10 @@ class Rounds:
 
     async def _results(self, editor: AnswerEditor) -> dict[ToolCall, _Result]:
         """Return the results of the calls that are answered and fit, in the order of the calls."""
-        requested = editor.requested()
+        requested = editor.answerable_calls()
         if not requested:
             return {}
-        for call in editor.shown():
+        for call in editor.client_calls():
             self.answerers.passes(call.tool, call.arguments or "")
         room = self.room - self.tokens - await self._cost(editor.message())
         each = room // len(requested) - MESSAGE_TOKENS
@@ -248,7 +255,7 @@ class Rounds:
         fitting: dict[ToolCall, _Result] = {}
         for call, text in zip(requested, texts, strict=True):
             sayings = [] if text is None else [text]
-            if self.answerers.is_ours(call.tool):  # the client cannot make a call of ours
+            if self.answerers.is_own_tool(call.tool):  # the client cannot make a call of ours
                 sayings = [_NOT_NOW if text is None else text, _NO_ROOM]
             for candidate in sayings:  # the first that fits
                 message = self.dialect.result(call.id, candidate)

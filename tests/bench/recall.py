@@ -26,7 +26,7 @@ from proxy.adapters.search import SqliteSearch
 from proxy.adapters.tokens import TiktokenCounter
 from proxy.cache import Memory
 from proxy.core.budget.budget import Budget
-from proxy.core.conversation.messages import chain_of, head_length, read_message, root
+from proxy.core.conversation.messages import chain_hashes, head_length, read_message, root_hash
 from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.formats.json import dumps
@@ -84,7 +84,7 @@ def recaller(recall: Recall, session: dict[str, Any], search: str) -> tuple[Reca
         messages=read[head:],
         raws=raws[head:],
         tokens=Sizes.of([0] * (len(raws) - head)),
-        hashes=chain_of((message.identity for message in read[head:]), root()),
+        hashes=chain_hashes((message.identity for message in read[head:]), root_hash()),
         dialect=CHAT,
     )
     policy, state = (

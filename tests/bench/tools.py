@@ -24,12 +24,12 @@ from typing import Any
 
 from proxy.adapters.files.policies import PolicyLibrary
 from proxy.adapters.tokens import TiktokenCounter
-from proxy.core.conversation.messages import TOOL_ROLES, chain_of, read_message, root
+from proxy.core.conversation.messages import TOOL_ROLES, chain_hashes, read_message, root_hash
 from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.formats.json import dumps
 from proxy.core.policy.sections import Tool
-from proxy.core.tool_cache.cache import Rules, ToolCache
+from proxy.core.tool_cache.cache import ToolCache, ToolRules
 from proxy.core.tool_cache.derive import derive, initial, text_of
 
 EXCHANGES = (3, 10, 1_000)
@@ -141,14 +141,14 @@ def sessions(path: Path, *, apart: bool) -> Iterator[list[dict[str, Any]]]:
                 yield messages
 
 
-def play(messages: Sequence[dict[str, Any]], rules: Rules, tally: Tally, count: TiktokenCounter) -> None:
+def play(messages: Sequence[dict[str, Any]], rules: ToolRules, tally: Tally, count: TiktokenCounter) -> None:
     """Read one session, asking the cache before each call."""
     raws = [dumps(message) for message in messages]
     contents = [Content.of(raw) for raw in raws]
     read = [read_message(content) for content in contents]
     answers = _results(contents)
     onto, prompt = initial(rules), 0
-    for place, hash_after in enumerate(chain_of((each.identity for each in read), root())):
+    for place, hash_after in enumerate(chain_hashes((each.identity for each in read), root_hash())):
         content, asked = contents[place], onto.cache
         size = count.count(content.countable())
         prompt += size
@@ -212,7 +212,7 @@ def main() -> None:
         for told, rules in chosen.items():
             tally = Tally()
             for messages in sessions(path, apart=args.apart):
-                play(messages, Rules(rules), tally, count)
+                play(messages, ToolRules(rules), tally, count)
             print(tally.row(name, told))
             if args.by_tool:
                 print("\n".join(f"    {each} {number}" for each, number in tally.tools.most_common()))

@@ -11,7 +11,7 @@ import pytest
 
 from proxy.adapters.stores.redis import RedisStore
 from proxy.cache import Memory
-from proxy.core.conversation.messages import root
+from proxy.core.conversation.messages import root_hash
 from proxy.core.dialects.chat.body import read_body
 from proxy.core.dialects.registry import CHAT
 from proxy.engine.intake.naming import Naming
@@ -240,7 +240,7 @@ class Worker:
     async def knows(self) -> tuple[list[str], set[bytes]]:
         """Return the ids of the epochs, and the answers with hidden calls."""
         body = read_body(b'{"model": "m", "messages": [{"role": "user", "content": "Hello"}]}', 10)
-        history = await Reader(CHAT, COUNTER, Memory()).read(body, root())
+        history = await Reader(CHAT, COUNTER, Memory()).read(body, root_hash())
         session, log = await self.recognition.recognise(self.caller, history, "l", needs_store=True)
         assert log is not None
         return [each.id for each in log.epochs], set(session.hidden)

@@ -174,7 +174,7 @@ def test_what_is_read_after_a_known_beginning_is_what_is_read_as_a_whole(
 ) -> None:
     raw, _ = drawn
     try:
-        beginning = read_body(raw, 10).beginning()
+        beginning = read_body(raw, 10).prefix()
     except RequestError:
         return
     if beginning is None:
@@ -204,7 +204,7 @@ def test_a_conversation_that_goes_on_is_read_from_where_it_goes_on(messages: lis
         body = beginning.continued(printed(count), 10) if beginning else read_body(printed(count), 10)
         assert body is not None
         assert body.get("seed") == count
-        beginning = body.beginning()
+        beginning = body.prefix()
 
 
 PRIVATE = (
@@ -230,7 +230,7 @@ def test_a_question_after_a_conversation_has_its_messages_its_prompt_and_nothing
         if f'"{name}"' not in raw.decode():
             raw = raw.replace(b"{", b'{"%b":%b,' % (name.encode(), json.dumps(value).encode()), 1)
     before = read_body(raw, 10)
-    asked = read_body(CHAT.question_after(raw, Ask("Do", "this.", 7, 0.5), plain=plain), 10)
+    asked = read_body(CHAT.question_after(raw, Ask("Do", "this.", 7, 0.5), minimal=plain), 10)
     assert [*asked.messages][:-1] == messages
     assert json.loads(asked.messages[-1]) == {"role": "user", "content": "Do\n\nthis."}
     limits = {"max_completion_tokens": 7} if plain else {"max_tokens": 7, "temperature": 0.5}

@@ -193,7 +193,7 @@ def test_a_body_that_was_cut_for_its_bytes_stays_so(chain: Chain, share: float, 
 
 @given(padded())
 def test_tokens_that_are_spread_by_bytes_are_as_many_in_all(chain: Chain) -> None:
-    weighed = chain.weighed(EMPTY)
+    weighed = chain.with_estimated_tokens(EMPTY)
     assert 0 <= sum(weighed.tokens) - sum(chain.tokens) <= len(chain)
     by_bytes = sorted(range(len(chain)), key=lambda place: len(chain.raws[place]))
     assert [weighed.tokens[place] for place in by_bytes] == sorted(weighed.tokens)

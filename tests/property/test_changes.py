@@ -115,9 +115,9 @@ def test_what_is_compacted_goes_in_whole_units_and_leaves_what_is_to_be_answered
     except NothingToChange:
         return
     for summary in (None, SUMMARY):
-        plan, chain = finish(decided, dict.fromkeys(decided.wanted, summary)), situation.chain
+        plan, chain = finish(decided, dict.fromkeys(decided.unsummarised_spans, summary)), situation.chain
         assert is_whole(chain, plan, situation)
-        assert chain.is_spared_by(Plan(plan.gaps))
+        assert chain.keeps_open_part(Plan(plan.gaps))
         # A placeholder of an odd result is as odd as that, and has other bytes.
         odd = oddities(chain.raws) | oddities(apply(situation.plan, chain.raws))
         assert oddities(apply(plan, chain.raws)) <= odd
@@ -138,7 +138,7 @@ def test_a_restore_is_in_force_for_the_chain_and_all_that_go_on_from_it(
     assume(plan != situation.plan)
     second = Change("lane", 0, situation, plan, Stage.CALM, first, Verb.RESTORE).epoch(2.0)
     assert (second.parent, second.number, second.depth) == (first.id, 2, first.depth)
-    assert in_force([first, second], chain.hashes, 10**9, chain.is_spared_by) == second
+    assert in_force([first, second], chain.hashes, 10**9, chain.keeps_open_part) == second
     fork = chain.prefix(first.depth - 1)
-    assert in_force([first, second], fork.hashes, 10**9, fork.is_spared_by) is None
+    assert in_force([first, second], fork.hashes, 10**9, fork.keeps_open_part) is None
     assert second.removed_count <= 0

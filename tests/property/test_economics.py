@@ -12,7 +12,7 @@ from proxy.core.budget.prices import Prices
 from proxy.core.economics.economy import SummaryCalls, pays_from
 from proxy.core.economics.simulate import ReplayedTurn, replay
 from proxy.core.planning.chain import Chain
-from proxy.core.planning.life import distance
+from proxy.core.planning.life import growth_per_epoch
 from proxy.core.planning.plan import Verdict
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Importance, Keep, Stages, Summary
@@ -69,7 +69,7 @@ def test_below_100_percent_rewrites_are_no_more_than_growth_over_the_distance_al
 ):
     chain = chain_from(said)
     budget = Budget(room + head, 1.0, head)
-    earned = distance(budget, policy.stages)
+    earned = growth_per_epoch(budget, policy.stages)
     turns = list(replay(chain, policy, budget, count, prices=paid, idle=idle))
     began = [turn for turn in turns if turn.began]
     optional = [turn for turn in began if turn.stage is not Stage.EMERGENCY]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.dialects.answers import Rules, ToolCall
+from proxy.core.dialects.answers import HiddenCallRules, ToolCall
 from tests.support.conversations import identity_of
 from tests.support.streams import STREAMS
 from tests.support.tool_loop import Answers, always, collected, cut, in_one_piece, never, read, streamed
@@ -187,7 +187,7 @@ def test_a_stream_that_breaks_off_leaks_nothing_and_is_not_complete(
     assert b"recall" not in told.whole
 
 
-NOTHING = Rules(holds=frozenset[str]().__contains__, is_ours=frozenset[str]().__contains__)
+NOTHING = HiddenCallRules(may_answer=frozenset[str]().__contains__, is_own_tool=frozenset[str]().__contains__)
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])

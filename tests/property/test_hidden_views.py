@@ -121,7 +121,7 @@ def test_without_a_plan_only_these_answers_differ_from_what_the_client_sent(case
 @given(cases())
 def test_near_a_ceiling_in_bytes_what_goes_out_is_weighed(case: Case) -> None:
     chain = case.chain
-    weighed = chain.weighed(EMPTY)
+    weighed = chain.with_estimated_tokens(EMPTY)
     sizes = [
         sum(map(len, case.said.get(own, (raw,)))) for own, raw in zip(chain.hashes, chain.raws, strict=True)
     ]

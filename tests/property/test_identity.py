@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import chain_of, root
+from proxy.core.conversation.messages import chain_hashes, root_hash
 from proxy.core.formats.json import loads
 from tests.support.conversations import Sent, conversations, encode, identity_of
 
@@ -140,7 +140,7 @@ def encode_any(message: Sent) -> bytes:
 @given(conversations, st.integers(0, 40))
 def test_a_continuation_begins_with_the_chain_that_it_continues(messages: list[Sent], length: int):
     identities = [identity_of(encode(message)) for message in messages]
-    assert chain_of(identities[:length], root()) == chain_of(identities, root())[:length]
+    assert chain_hashes(identities[:length], root_hash()) == chain_hashes(identities, root_hash())[:length]
 
 
 @given(st.binary(max_size=40))

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from proxy.cache import Memory
 from proxy.core.conversation.extension import Injection, take_extension
-from proxy.core.conversation.messages import root
+from proxy.core.conversation.messages import root_hash
 from proxy.core.dialects.chat.body import read_body
 from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.dialects.chat.messages import Content
@@ -70,7 +70,9 @@ def sent(raws: list[bytes], plan: Plan, injection: Injection | None, *, alternat
     """The messages that go out of a request with a head of one message."""
     head = encode(system("Be brief."))
     body = read_body(b'{"model":"m","messages":[%b]}' % b",".join([head, *raws]), 100_000)
-    history = replace(asyncio.run(Reader(CHAT, COUNTER, Memory()).read(body, root())), injection=injection)
+    history = replace(
+        asyncio.run(Reader(CHAT, COUNTER, Memory()).read(body, root_hash())), injection=injection
+    )
     whole = history.edited_body(plan, alternates=alternates)
     return [*read_body(whole, 200_000).messages]
 

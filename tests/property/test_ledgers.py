@@ -14,7 +14,7 @@ from proxy.core.conversation.messages import TOOL_ROLES
 from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.planning.chain import Chain
-from proxy.core.planning.ledger import plain_of
+from proxy.core.planning.ledger import strip_ledgers
 from proxy.core.planning.plan import Plan, view_tokens
 from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
@@ -113,7 +113,7 @@ def test_a_view_with_a_ledger_is_valid_and_no_larger_than_without_one_may_be(dra
     policy, budget = drawn.policy, drawn.budget
     for done in drawn.turns:
         assert oddities(done.view) <= oddities(done.chain.raws)
-        plain = plain_of(done.plan, count, CHAT)
+        plain = strip_ledgers(done.plan, count, CHAT)
         before, after = (view_tokens(plan, done.chain.tokens) for plan in (plain, done.plan))
         assert after - before <= max(
             policy.ledger.share * budget.limit, min(policy.ledger.tokens, budget.room)
@@ -171,7 +171,7 @@ def test_a_tool_result_in_a_ledger_is_whole_fresh_and_out_of_sight(drawn: Sessio
             for place in range(len(done.chain))
             if done.plan.covers(place) or place in edited
         }
-        fresh = [_value(each.text) for each in given.fresh if each.place in gone]
+        fresh = [_value(each.text) for each in given.fresh_results if each.message_hash in gone]
         lines = [line for told in ledgers(done.plan) for line in told.split("\n") if line.startswith("> ")]
         assert not lines or (drawn.policy.tools and not drawn.policy.retention)
         for line in lines:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from proxy.core.conversation.notes import remembered
+from proxy.core.conversation.notes import memory_note
 from proxy.core.memory.briefing import opening_briefing
 from proxy.core.memory.items import ProposedItem, VerifiedItem
 from proxy.core.memory.merging import ItemIndex, Merging, contradicts, normal
@@ -87,7 +87,7 @@ def test_reading_it_again_changes_nothing(said: list[tuple[str, bool]]) -> None:
 @given(st.lists(texts, max_size=4), sayings, st.integers(0, 400))
 def test_what_is_told_fits_its_room(parts: list[str], said: list[tuple[str, bool]], room: int) -> None:
     found = opening_briefing(parts, [*learned(said).values()], room, "en", count)
-    assert not found.text or count(remembered(found.text, "en")) <= room
+    assert not found.text or count(memory_note(found.text, "en")) <= room
     assert not any(item.superseded_by for item in found.items)
 
 

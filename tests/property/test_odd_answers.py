@@ -113,7 +113,7 @@ def stream(*chunks: object) -> bytes:
 @given(odd(CHUNK, PLACES))
 def test_a_stream_with_an_odd_chunk_is_incomplete_and_keeps_what_was_said_beside_it(chunk: Shape) -> None:
     answer = collected(stream(chunk))
-    assert (answer.complete, answer.is_odd) == (False, True)
+    assert (answer.complete, answer.is_malformed) == (False, True)
     content = json.loads(answer.message or b"")["content"]
     assert content.startswith("Before ")
     assert content.endswith("after.")
@@ -159,7 +159,7 @@ IN_COMPLETION: list[Path] = [
 def test_an_odd_answer_in_one_piece_is_kept_as_written_and_incomplete(shape: Shape) -> None:
     body = json.dumps(shape).encode()
     answer = read_completion(body)
-    assert (answer.complete, answer.is_odd) == (False, True)
+    assert (answer.complete, answer.is_malformed) == (False, True)
     written = shape["choices"][0]["message"]
     kept = json.loads(answer.message or b"{}") if answer.message else written
     assert {**kept, "role": 0} == {**written, "role": 0}
@@ -175,7 +175,7 @@ def test_a_message_in_one_piece_is_odd_where_it_would_be_as_a_delta(message: Sha
     whole = {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
     chunk = {"choices": [{"index": 0, "delta": message, "finish_reason": "stop"}]}
     answer, told = read_completion(json.dumps(whole).encode()), collected(stream(chunk))
-    assert (answer.is_odd, answer.complete) == (told.is_odd, told.complete)
+    assert (answer.is_malformed, answer.complete) == (told.is_malformed, told.complete)
 
 
 @given(st.sampled_from([["choices"], 5, "x", True, {"0": {}}]))

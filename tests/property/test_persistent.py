@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.persistent import Grown, Sizes
+from proxy.core.persistent import PersistentList, Sizes
 
 runs = st.lists(st.integers(0, 99), max_size=4)
 places = st.integers(-12, 12)
@@ -20,7 +20,7 @@ def test_branches_of_one_beginning_never_see_each_other(
 ):
     """Each step goes on from a part of any branch that there is; all of them stay what they were."""
     told: list[list[int]] = [[]]
-    kept: list[tuple[Grown[int], Sizes]] = [(Grown([]), Sizes.of(()))]
+    kept: list[tuple[PersistentList[int], Sizes]] = [(PersistentList([]), Sizes.of(()))]
     for which, (start, end, _), new in steps:
         part, (items, sizes) = slice(start, end), kept[which % len(kept)]
         told.append([*told[which % len(told)][part], *new])
@@ -33,7 +33,7 @@ def test_branches_of_one_beginning_never_see_each_other(
 @given(runs, runs, bounds, places)
 def test_they_read_like_a_list(first: list[int], later: list[int], part: tuple[int | None, ...], place: int):
     expected = [*first, *later]
-    before = Grown([*first]), Sizes.of(first)
+    before = PersistentList([*first]), Sizes.of(first)
     both: tuple[Sequence[int], ...] = tuple(each.followed_by(later) for each in before)
     for found in both:
         assert len(found) == len(expected)
@@ -59,11 +59,11 @@ def test_the_sum_of_a_part_is_that_of_its_items(
 def test_the_newest_come_last_first_and_a_beginning_is_known_as_one(
     first: list[int], later: list[int], most: int
 ):
-    items = Grown([*first]).followed_by(later)[1:]
+    items = PersistentList([*first]).followed_by(later)[1:]
     told = [*first, *later][1:]
     assert items.newest(most) == tuple(told[::-1][:most])
     for other in (told[:most], [*told[:most], 100], first):
-        assert items.begins_with(Grown([*other])) == (told[: len(other)] == other)
+        assert items.begins_with(PersistentList([*other])) == (told[: len(other)] == other)
 
 
 def _at(found: Sequence[int], place: int) -> int | None:

@@ -17,10 +17,10 @@ from proxy.core.dialects.chat.messages import Content
 from proxy.core.persistent import Sizes
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.draft import Draft
-from proxy.core.planning.ledger import plain_of
+from proxy.core.planning.ledger import strip_ledgers
 from proxy.core.planning.life import LEAST_FREED, in_force
 from proxy.core.planning.plan import EMPTY, Epoch, Plan, apply, view_tokens
-from proxy.core.planning.planner import draft, finish
+from proxy.core.planning.planner import draft_epoch, finish
 from proxy.core.planning.selection import answer_to
 from proxy.core.planning.situation import CRITICAL, FIXED, FREE, Situation
 from proxy.core.policy.policy import Policy
@@ -119,9 +119,9 @@ def test_summaries_within_their_limit_do_not_take_a_view_over_the_budget(drawn: 
     for done in drawn.turns:
         if done.begun is None:
             continue
-        tokens = policy.summary_tokens(budget.limit) // max(len(done.begun.wanted), 1)
+        tokens = policy.summary_tokens(budget.limit) // max(len(done.begun.unsummarised_spans), 1)
         text = prose("en", tokens * 4)[: tokens * 4 - 8]
-        plan = finish(done.begun, dict.fromkeys(done.begun.wanted, text))
+        plan = finish(done.begun, dict.fromkeys(done.begun.unsummarised_spans, text))
         assert is_bounded(done.chain, plan, policy, budget)
 
 
@@ -242,7 +242,7 @@ def test_pins_are_kept_while_anything_less_protected_is_worth_cutting(drawn: Ses
         now = Situation(done.chain, done.plan, policy, budget, count)
         pinned = {before.units[i].start for i, level in before.protection.items() if level == CRITICAL}
         if any(map(now.plan.covers, pinned)):
-            starts = {index: before.unit_at(now.units[index].start) for index in now.standing}
+            starts = {index: before.unit_at(now.units[index].start) for index in now.view_units}
             less = [index for index, then in starts.items() if before.protection[then] < CRITICAL]
             assert not any(is_worth_a_note(now, span) for span in runs(now, less))
 
@@ -264,12 +264,12 @@ def test_a_request_does_not_stand_without_its_answer_or_a_word_about_it(drawn: S
     """The last request may, where the budget has no room for a word beside it."""
     for done in drawn.turns:
         situation = Situation(done.chain, done.plan, drawn.policy, drawn.budget, count)
-        for index in filter(situation.is_user, situation.standing):
+        for index in filter(situation.is_user, situation.view_units):
             place = situation.units[index].end
             while place < len(done.chain) and done.chain.messages[place].role == "system":
                 place += 1
             answer = answer_to(situation, index)
-            if not answer or set(answer) & set(situation.standing):
+            if not answer or set(answer) & set(situation.view_units):
                 continue
             (note,) = [gap.note for gap in done.plan.gaps if gap.start <= place < gap.end]
             is_last = situation.units[index].start == done.chain.last_user
@@ -297,7 +297,7 @@ def test_what_is_cut_stays_cut_but_for_the_first_user_message(drawn: Session):
 def test_a_summary_stays_until_its_gap_grows(drawn: Session):
     """The ledger apart, which moves on to a later gap; and while the budget has room for notes at all."""
     for one, other in pairwise(drawn.turns):
-        earlier, later = (plain_of(done.plan, count, CHAT) for done in (one, other))
+        earlier, later = (strip_ledgers(done.plan, count, CHAT) for done in (one, other))
         later = {(gap.start, gap.end): gap for gap in later.gaps}
         for gap in earlier.gaps:
             if gap.is_summarised and (gap.start, gap.end) in later and later[gap.start, gap.end].note:
@@ -331,7 +331,7 @@ def test_the_same_situation_gives_the_same_plan(drawn: Session):
                 list(chain.messages), list(chain.raws), Sizes.of(chain.tokens), list(chain.hashes), CHAT
             )
             situation = Situation(other.prefix(len(done.chain)), done.before, policy, budget, count)
-            again = draft(situation, done.stage)
+            again = draft_epoch(situation, done.stage)
             assert again is not None
             assert finish(again, {}) == finish(done.begun, {})
 
@@ -378,9 +378,9 @@ def test_a_rolled_back_chain_keeps_what_it_asks(drawn: Session, data: st.DataObj
     rolled = chain.prefix(length)
     asked = last_user(rolled.messages)
 
-    chosen = epochs, rolled.hashes, rolled.tokens.total, rolled.is_spared_by
+    chosen = epochs, rolled.hashes, rolled.tokens.total, rolled.keeps_open_part
     held = in_force(*chosen)
-    assert held == in_force(*chosen, rolled.settled)
+    assert held == in_force(*chosen, rolled.editable_length)
     if held is None or asked is None:
         return
     view = apply(held.plan, rolled.raws)
@@ -422,7 +422,7 @@ def test_large_gaps_want_a_summary_and_small_ones_do_not(drawn: Session):
         told = {place for each in anchors for place in range(each.start, each.end)}
         untold = {span: len({*range(*span)} - told) for span in done.begun.spans}
         large = {span for span, count in untold.items() if count >= policy.summary.min_gap}
-        assert set(done.begun.wanted) == (large if done.begun.has_room else set())
+        assert set(done.begun.unsummarised_spans) == (large if done.begun.affords_summaries else set())
 
 
 @given(sessions())
@@ -446,14 +446,14 @@ def test_only_an_emergency_cuts_without_a_note_and_then_all_that_may_be_cut(draw
             assert done.begun.stage is Stage.EMERGENCY
             assert not any(gap.note for gap in done.plan.gaps)
             now = Situation(done.chain, done.plan, policy, budget, count)
-            assert {now.protection[index] for index in now.standing} == {FIXED}
+            assert {now.protection[index] for index in now.view_units} == {FIXED}
 
 
 @given(sessions())
 def test_a_note_is_never_longer_than_what_it_stands_for(drawn: Session):
     for done in drawn.turns:
         for gap in done.plan.gaps:
-            plain = plain_of(Plan((gap,)), count, CHAT).gaps[0]
+            plain = strip_ledgers(Plan((gap,)), count, CHAT).gaps[0]
             assert plain.tokens <= done.chain.tokens.between(gap.start, gap.end)
             assert len(plain.note) <= sum(map(len, done.chain.raws[gap.start : gap.end]))
         for edit in done.plan.replacements:
@@ -468,7 +468,7 @@ def test_without_summaries_no_gap_wants_one(drawn: Session):
     for done in drawn.turns:
         if done.begun is not None:
             situation = replace(done.begun.situation, policy=silent)
-            assert replace(done.begun, situation=situation).wanted == ()
+            assert replace(done.begun, situation=situation).unsummarised_spans == ()
     assert stage_at(drawn.turns[0].chain, EMPTY, silent, budget) == drawn.turns[0].stage
 
 
@@ -484,6 +484,6 @@ def test_unprotected_units_go_before_protected_ones(drawn: Session):
         lost = {level for index, level in levels.items() if now.plan.covers(before.units[index].start)}
         if lost - {FREE} and not is_for_a_clip(before, done.plan, lost):
             assert done.begun.stage is Stage.EMERGENCY
-            then = (levels[before.unit_at(now.units[index].start)] for index in now.standing)
-            left = [index for index, level in zip(now.standing, then, strict=True) if level < max(lost)]
+            then = (levels[before.unit_at(now.units[index].start)] for index in now.view_units)
+            left = [index for index, level in zip(now.view_units, then, strict=True) if level < max(lost)]
             assert not any(is_worth_a_note(now, span) for span in runs(now, left))

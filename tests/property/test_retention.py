@@ -17,9 +17,9 @@ from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.draft import Draft
-from proxy.core.planning.ledger import plain_of
+from proxy.core.planning.ledger import strip_ledgers
 from proxy.core.planning.plan import EMPTY, Plan, apply, view_tokens
-from proxy.core.planning.planner import draft, finish
+from proxy.core.planning.planner import draft_epoch, finish
 from proxy.core.planning.situation import CRITICAL, FIXED, FREE, PINNED, Conditions, Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Retention, RetentionMatch, Stages
@@ -88,11 +88,11 @@ def requests(chain: Chain, policy: Policy, budget: Budget, pins: frozenset[bytes
     plan, since, made = EMPTY, 0, list[Request]()
     for length in request_points(chain.messages):
         prefix = chain.prefix(length)
-        if not prefix.is_spared_by(plan):
+        if not prefix.keeps_open_part(plan):
             plan, since = EMPTY, 0
         situation = Situation(prefix, plan, policy, budget, count, Conditions(since=since), pins=pins)
         stage = stage_at(prefix, plan, policy, budget)
-        decided = draft(situation, stage)
+        decided = draft_epoch(situation, stage)
         plan = finish(decided, {}) if decided else plan
         since = length if decided else since
         made.append(Request(situation, stage, decided, plan))
@@ -162,7 +162,7 @@ def test_protections_yield_in_their_order_and_only_to_the_budget(made: list[Requ
         lost = {level for index, level in before.items() if after.plan.covers(planned.units[index].start)}
         if lost - {FREE} and not is_for_a_clip(planned, request.plan, lost):
             assert request.stage is Stage.EMERGENCY
-            then = {index: planned.unit_at(after.units[index].start) for index in after.standing}
+            then = {index: planned.unit_at(after.units[index].start) for index in after.view_units}
             assert not may_go_on(request, {index for index in then if before[then[index]] < max(lost)})
 
 
@@ -173,7 +173,7 @@ def test_pins_go_last_of_all(made: list[Request]):
             if request.plan.covers(place) and not request.before.plan.covers(place):
                 assert request.begun is not None
                 assert request.begun.yielded >= PINNED
-                levels, standing = request.before.protection, request.after.standing
+                levels, standing = request.before.protection, request.after.view_units
                 assert not may_go_on(request, {index for index in standing if levels[index] < PINNED})
 
 
@@ -181,7 +181,7 @@ def test_pins_go_last_of_all(made: list[Request]):
 def test_a_pin_of_another_branch_changes_nothing(made: list[Request]):
     last = made[-1]
     foreign = replace(last.before, pins=last.before.pins | {b"another branch".ljust(32)})
-    again = draft(foreign, last.stage)
+    again = draft_epoch(foreign, last.stage)
     assert (finish(again, {}) if again else last.before.plan) == last.plan
 
 
@@ -204,7 +204,7 @@ def test_batches_go_together(made: list[Request]):
 def test_below_the_budget_what_is_critical_stays(made: list[Request]):
     for request in made:
         if request.stage is not Stage.EMERGENCY:
-            for index in request.before.standing:
+            for index in request.before.view_units:
                 if request.before.protection[index] >= CRITICAL:
                     assert not request.plan.covers(request.before.units[index].start)
 
@@ -222,7 +222,7 @@ def test_an_ephemeral_text_is_in_no_note_and_in_no_source_of_a_summary(made: lis
         begun = request.begun
         told = [
             source_of(begun.situation, span, 10_000).piece.text
-            for span in (begun.wanted if begun else ())
+            for span in (begun.unsummarised_spans if begun else ())
             if begun
         ]
         for text in secret:
@@ -240,11 +240,11 @@ def test_an_epoch_by_count_leaves_nothing_that_may_be_cut(made: list[Request]):
             before = request.before
             left = [
                 index
-                for index in before.standing
+                for index in before.view_units
                 if before.protection[index] == FREE and not request.plan.covers(before.units[index].start)
             ]
             assert not any(is_worth_a_note(request.after, span) for span in runs(before, left))
-            plans = [plain_of(plan, count, CHAT) for plan in (request.before.plan, request.plan)]
+            plans = [strip_ledgers(plan, count, CHAT) for plan in (request.before.plan, request.plan)]
             larger, smaller = (view_tokens(plan, request.chain.tokens) for plan in plans)
             assert smaller < larger, "ledgers apart"
 
@@ -255,5 +255,5 @@ def test_after_an_epoch_the_count_begins_again(made: list[Request]):
         if request.begun is not None and fits(request):
             since = Conditions(since=len(request.chain))
             stage = stage_at(request.chain, request.plan, request.before.policy, request.before.budget)
-            again = draft(replace(request.after, conditions=since), stage)
+            again = draft_epoch(replace(request.after, conditions=since), stage)
             assert again is None or finish(again, {}) == request.plan

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.extraction.constraints import Rule, in_force
+from proxy.core.extraction.constraints import Constraint, in_force
 from proxy.core.extraction.reading import Sentence, binding, read, weighed
 from tests.support.conversations import assistant, chain_from, user
 
@@ -195,10 +195,10 @@ def sentences(draw: st.DrawFn) -> str:
 authorities = st.sampled_from([USER, SYSTEM])
 
 
-def said(*told: tuple[str, int]) -> list[Rule]:
+def said(*told: tuple[str, int]) -> list[Constraint]:
     """The rules of messages, one sentence each, in their order."""
     return [
-        Rule(place, sentence, authority)
+        Constraint(place, sentence, authority)
         for place, (text, authority) in enumerate(told)
         for sentence in binding(weighed(text))
     ]
@@ -269,7 +269,7 @@ def test_a_sentence_that_binds_nobody_is_told_only_where_it_withdrew_a_rule() ->
     permission = "You may open the vault."
     assert standing((permission, USER)) == set()
     assert standing(("Never open the vault.", USER), (permission, USER)) == {permission}
-    assert in_force([Rule(0, Sentence(permission, 0))])[0] == []
+    assert in_force([Constraint(0, Sentence(permission, 0))])[0] == []
 
 
 # --- rules beside what a command brought

@@ -17,10 +17,10 @@ from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.draft import Draft
-from proxy.core.planning.gaps import is_no_longer, noted_gap
-from proxy.core.planning.ledger import plain_of
+from proxy.core.planning.gaps import gap_with_note, is_no_longer
+from proxy.core.planning.ledger import strip_ledgers
 from proxy.core.planning.plan import EMPTY, Plan, apply
-from proxy.core.planning.planner import draft, finish
+from proxy.core.planning.planner import draft_epoch, finish
 from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions, Situation
 from proxy.core.planning.strategies import STRATEGIES
 from proxy.core.planning.strategy import Strategy
@@ -125,14 +125,16 @@ class Session:
         plan, circumstances, summaries = EMPTY, cycle(self.circumstances), cycle(self.summaries)
         for length in request_points(self.chain.messages):
             chain = self.chain.prefix(length)
-            if not chain.is_spared_by(plan):
+            if not chain.keeps_open_part(plan):
                 plan = EMPTY
             stage = stage_at(chain, plan, self.policy, self.budget)
             situation = Situation(chain, plan, self.policy, self.budget, count, next(circumstances))
-            begun = draft(situation, stage)
+            begun = draft_epoch(situation, stage)
             if begun is not None:
                 summary = next(summaries)
-                plan = finish(begun, {} if summary is None else dict.fromkeys(begun.wanted, summary))
+                plan = finish(
+                    begun, {} if summary is None else dict.fromkeys(begun.unsummarised_spans, summary)
+                )
             yield Turn(situation, begun, plan)
 
 
@@ -213,7 +215,7 @@ def check_bounded(turn: Turn) -> None:
 def check_notices(turn: Turn) -> None:
     """A note that says no more than how many messages are missing is no longer than they are."""
     chain = turn.situation.chain
-    for gap in plain_of(turn.plan, count, CHAT).gaps:
+    for gap in strip_ledgers(turn.plan, count, CHAT).gaps:
         assert gap.anchors or gap.tokens <= chain.tokens.between(gap.start, gap.end)
 
 
@@ -224,7 +226,7 @@ def check_again(turn: Turn) -> None:
         again = Situation(
             known.chain, known.plan, known.policy, known.budget, count, known.conditions, known.unwritten
         )
-        decided = draft(again, turn.begun.stage)
+        decided = draft_epoch(again, turn.begun.stage)
         assert decided is not None
         assert finish(decided, {}) == finish(turn.begun, {})
 
@@ -247,14 +249,14 @@ def test_at_a_boundary_nothing_of_the_past_is_left_but_what_is_critical(data: st
             continue
         asked = last_user(situation.chain.messages)
         assert asked is not None
-        for index in situation.standing:
+        for index in situation.view_units:
             unit, message = situation.units[index], situation.chain.messages[situation.units[index].start]
             if (
                 unit.end <= asked
                 and message.role in ("assistant", "tool")
                 and "stone" not in _text(situation, index)
             ):
-                notice = noted_gap(situation, (unit.start, unit.end), (), ())
+                notice = gap_with_note(situation, (unit.start, unit.end), (), ())
                 assert turn.plan.covers(unit.start) or not is_no_longer(situation, notice)
 
 

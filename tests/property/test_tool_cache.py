@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.planning.chain import Chain
 from proxy.core.policy.sections import Tool
-from proxy.core.tool_cache.cache import LINE_BYTES, Rules, ToolCache, key_of
-from proxy.core.tool_cache.derive import Derived, Place, derive, initial, is_error
+from proxy.core.tool_cache.cache import CACHE_BYTES, ToolCache, ToolRules, key_of
+from proxy.core.tool_cache.derive import ChainMessage, Derived, derive, initial, is_error
 from tests.support.conversations import Sent, assistant, chain_from, odd_conversations, result, user
 
 TOOLS = ["get_user", "get_order", "set_user", "think", "deploy"]
@@ -46,17 +46,17 @@ histories = st.one_of(
 )
 
 
-def places(chain: Chain) -> Iterator[Place]:
+def places(chain: Chain) -> Iterator[ChainMessage]:
     return zip(chain.messages, chain.raws, chain.hashes, strict=True)
 
 
 def whole(chain: Chain, tools: tuple[Tool, ...]) -> Derived:
-    return derive(initial(Rules(tools)), places(chain), CHAT)
+    return derive(initial(ToolRules(tools)), places(chain), CHAT)
 
 
 def steps(chain: Chain, tools: tuple[Tool, ...]) -> list[ToolCache]:
     """The cache after each message."""
-    onto, found = initial(Rules(tools)), list[ToolCache]()
+    onto, found = initial(ToolRules(tools)), list[ToolCache]()
     for place in places(chain):
         onto = derive(onto, [place], CHAT)
         found.append(onto.cache)
@@ -68,7 +68,7 @@ def test_fresh_results_derived_piece_by_piece_are_those_of_the_whole(
     history: list[Sent], tools: tuple[Tool, ...], data: st.DataObject
 ) -> None:
     chain = chain_from(history)
-    onto, length = initial(Rules(tools)), 0
+    onto, length = initial(ToolRules(tools)), 0
     while length < len(chain):
         end = data.draw(st.integers(length + 1, len(chain)))
         onto = derive(onto, list(places(chain))[length:end], CHAT)
@@ -96,16 +96,16 @@ def test_all_that_is_fresh_was_said_on_this_very_branch(history: list[Sent], too
     chain = chain_from(history)
     at = dict(zip(chain.hashes, chain.raws, strict=True))
     for fresh in whole(chain, tools).cache:
-        assert fresh.text.encode() in at[fresh.place]
+        assert fresh.text.encode() in at[fresh.message_hash]
         assert fresh.key == key_of(fresh.tool, fresh.arguments)
         assert not is_error(fresh.text)
-        assert 0 < fresh.remaining <= fresh.duration == Rules(tools).duration(fresh.tool)
+        assert 0 < fresh.remaining <= fresh.duration == ToolRules(tools).duration(fresh.tool)
 
 
 @given(histories, policies)
 def test_the_weight_is_that_of_what_is_kept(history: list[Sent], tools: tuple[Tool, ...]) -> None:
     cache = whole(chain_from(history), tools).cache
-    assert cache.weight == sum(each.size + 1024 for each in cache) <= LINE_BYTES
+    assert cache.weight == sum(each.size + 1024 for each in cache) <= CACHE_BYTES
     assert all(key == each.key for key, each in cache.entries.items())
 
 

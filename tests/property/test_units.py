@@ -10,7 +10,7 @@ from proxy.core.conversation.units import Unit, open_from, request_points, units
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.dialects.registry import CHAT
 from proxy.core.persistent import Incremental, Sizes
-from proxy.core.planning.chain import Chain, Gathered
+from proxy.core.planning.chain import Chain, ChainCache
 from tests.support.conversations import Sent, assistant, calling, chain_from, result, user
 
 _ids = st.sampled_from(["a", "b", "c"])
@@ -37,9 +37,11 @@ _messages = st.one_of(
 histories = st.lists(_messages, max_size=25)
 
 
-def _chain(messages: list[Message], raws: list[bytes] | None = None, known: Gathered | None = None) -> Chain:
+def _chain(
+    messages: list[Message], raws: list[bytes] | None = None, known: ChainCache | None = None
+) -> Chain:
     own = [b"%d" % place for place in range(len(messages))] if raws is None else raws
-    return Chain(messages, own, Sizes.of(()), (), CHAT, known or Gathered())
+    return Chain(messages, own, Sizes.of(()), (), CHAT, known or ChainCache())
 
 
 @given(histories)
@@ -90,8 +92,8 @@ def test_the_open_unit_is_a_unit_and_nothing_stands_after_it_but_a_prefill(messa
 @given(histories)
 def test_what_is_settled_ends_before_all_that_is_still_to_be_answered(messages: list[Message]):
     asked = _chain(messages)
-    assert asked.settled <= asked.open_from
-    assert asked.settled in (0, asked.last_user)
+    assert asked.editable_length <= asked.open_from
+    assert asked.editable_length in (0, asked.last_user)
 
 
 @given(histories)
@@ -127,7 +129,7 @@ _few = st.sampled_from([_U, _A, _CALLS, _ANSWERS])
 def test_units_go_on_from_those_of_whichever_requests_came_before(
     line: list[Message], branch: list[Message], fork: int, requests: list[tuple[bool, int]]
 ):
-    known = Gathered(Incremental[Unit]())
+    known = ChainCache(Incremental[Unit]())
     for is_branch, length in requests:
         messages = ([*line[:fork], *branch] if is_branch else line)[:length]
         raws = [b"%d %d" % (place, is_branch and place >= fork) for place in range(len(messages))]
@@ -154,7 +156,7 @@ def test_what_each_message_is_about_does_not_depend_on_the_requests_before(
             alone.tokens,
             alone.hashes,
             alone.dialect,
-            known.gathered if known is not None else Gathered(),
+            known.cache if known is not None else ChainCache(),
         )
         contents = [Content.of(raw) for raw in alone.raws]
         assert known.addresses(contents.__getitem__) == alone.addresses(contents.__getitem__)

@@ -18,7 +18,14 @@ from typing import Any
 from hypothesis import strategies as st
 
 from proxy.core.budget.budget import MESSAGE_TOKENS, Budget, Stage, stage_of
-from proxy.core.conversation.messages import TOOL_ROLES, chain_of, head_length, last_user, read_message, root
+from proxy.core.conversation.messages import (
+    TOOL_ROLES,
+    chain_hashes,
+    head_length,
+    last_user,
+    read_message,
+    root_hash,
+)
 from proxy.core.conversation.units import request_points
 from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.dialects.chat.messages import Content
@@ -26,10 +33,10 @@ from proxy.core.persistent import Sizes
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.draft import Draft
 from proxy.core.planning.from_scratch import plan_from_scratch
-from proxy.core.planning.gaps import is_no_longer, noted_gap
+from proxy.core.planning.gaps import gap_with_note, is_no_longer
 from proxy.core.planning.life import NO_PAST, Past
 from proxy.core.planning.plan import EMPTY, Plan, apply, view_tokens
-from proxy.core.planning.planner import draft, finish
+from proxy.core.planning.planner import draft_epoch, finish
 from proxy.core.planning.situation import (
     FIXED,
     FREE,
@@ -113,7 +120,7 @@ def chain_from(messages: Sequence[Sent | bytes]) -> Chain:
     read = [read_message(Content.of(raw)) for raw in raws]
     head = head_length([message.role for message in read])
     read, raws = read[head:], raws[head:]
-    hashes = chain_of((message.identity for message in read), root())
+    hashes = chain_hashes((message.identity for message in read), root_hash())
     return Chain(read, raws, Sizes.of(counted(raw) for raw in raws), hashes, CHAT)
 
 
@@ -307,10 +314,10 @@ def turn(
 ) -> Turn:
     """Make one request: a due epoch begins, with ``summary`` (if given) in each gap that wants one."""
     stage = stage_at(chain, plan, policy, budget)
-    decided = draft(Situation(chain, plan, policy, budget, count, past=past), stage)
+    decided = draft_epoch(Situation(chain, plan, policy, budget, count, past=past), stage)
     if decided is None:
         return Turn(chain, stage, None, plan, plan)
-    summaries = {} if summary is None else dict.fromkeys(decided.wanted, summary)
+    summaries = {} if summary is None else dict.fromkeys(decided.unsummarised_spans, summary)
     return Turn(chain, stage, decided, plan, finish(decided, summaries))
 
 
@@ -319,7 +326,7 @@ def session(chain: Chain, policy: Policy, budget: Budget, summary: str | None = 
     plan, past = EMPTY, NO_PAST
     for length in request_points(chain.messages):
         prefix = chain.prefix(length)
-        if not prefix.is_spared_by(plan):
+        if not prefix.keeps_open_part(plan):
             plan, past = (
                 EMPTY,
                 NO_PAST,
@@ -349,7 +356,7 @@ def is_worth_a_note(situation: Situation, span: tuple[int, int]) -> bool:
     """
     plan = situation.plan
     is_joined = plan.covers(span[1]) or (plan.covers(span[0] - 1) and not plan.ledger)
-    return is_joined or is_no_longer(situation, noted_gap(situation, span, (), ()))
+    return is_joined or is_no_longer(situation, gap_with_note(situation, span, (), ()))
 
 
 def is_for_a_clip(before: Situation, plan: Plan, lost: AbstractSet[int]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from proxy.core.dialects.dialect import Body, Content, Dialect
 from proxy.core.formats.json import dumps, loads
-from proxy.core.persistent import Grown
+from proxy.core.persistent import PersistentList
 
 ROLES = {"u": "user", "a": "assistant", "s": "system", "t": "tool"}
 
@@ -91,13 +91,13 @@ class LinesBody:
     """A request: the model's name, then one line per message."""
 
     model: str
-    messages: Grown[bytes]
+    messages: PersistentList[bytes]
     members: Collection[str] = ()
     person: str = ""
     output_limit: int | None = None
     is_streamed: bool = False
-    names_cache: bool = True
-    is_added_to: bool = False
+    has_cache_key: bool = True
+    has_provider_additions: bool = False
 
     @property
     def raw(self) -> bytes:
@@ -109,7 +109,7 @@ class LinesBody:
     def with_messages(self, messages: Sequence[bytes]) -> bytes:
         return b"\n".join([self.model.encode(), *messages])
 
-    def beginning(self) -> None:
+    def prefix(self) -> None:
         """Return None: a body is always read from its start."""
 
 
@@ -120,7 +120,7 @@ class SpokenLines(Lines):
 
     def read_body(self, raw: bytes, max_messages: int) -> Body:
         model, *messages = raw.split(b"\n", max_messages)
-        return cast("Body", LinesBody(model.decode(), Grown([*messages])))
+        return cast("Body", LinesBody(model.decode(), PersistentList([*messages])))
 
 
 LINES = cast("Dialect", SpokenLines())

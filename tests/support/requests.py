@@ -7,9 +7,9 @@ from typing import Any
 from proxy.cache import Memory
 from proxy.core.budget.budget import Budget
 from proxy.core.budget.learning import Ratio
-from proxy.core.conversation.messages import root
+from proxy.core.conversation.messages import root_hash
 from proxy.core.dialects.chat.body import read_body
-from proxy.core.persistent import Grown
+from proxy.core.persistent import PersistentList
 from proxy.core.planning.chain import Chain
 from proxy.core.policy.policy import Policy
 from proxy.engine.flow import Incoming, Request
@@ -51,10 +51,10 @@ def a_history(chain: Chain, body: bytes) -> History:
         model="gpt-test",
         head=(),
         head_entries=(),
-        raws=Grown([*chain.raws]),
-        entries=Grown([]),
-        root=root(),
-        hashes=Grown([*chain.hashes]),
+        raws=PersistentList([*chain.raws]),
+        entries=PersistentList([]),
+        root=root_hash(),
+        hashes=PersistentList([*chain.hashes]),
         tip=chain.hashes[-1],
         length=len(chain),
         exchanges=chain.exchanges,

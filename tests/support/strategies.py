@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from proxy.core.budget.budget import Budget
 from proxy.core.planning.plan import EMPTY
-from proxy.core.planning.planner import draft, finish
+from proxy.core.planning.planner import draft_epoch, finish
 from proxy.core.planning.situation import Conditions, Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Keep, Strategy
@@ -36,6 +36,6 @@ def gone(
     """Return the messages that an epoch at this request cuts."""
     chain = chain_from(messages)
     situated = Situation(chain, EMPTY, policy, budget, count, conditions)
-    decided = draft(situated, stage_at(chain, EMPTY, policy, budget))
+    decided = draft_epoch(situated, stage_at(chain, EMPTY, policy, budget))
     plan = finish(decided, {}) if decided else EMPTY
     return [place for place in range(len(chain)) if plan.covers(place)]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.core.dialects.answers import Answer, AnswerEditor, Rules, ToolCall
+from proxy.core.dialects.answers import Answer, AnswerEditor, HiddenCallRules, ToolCall
 from proxy.core.dialects.chat.answer_editor import CompletionEditor
 from proxy.core.dialects.chat.completion import StreamCollector, read_completion
 from proxy.core.dialects.chat.stream_editor import StreamEditor
@@ -16,7 +16,9 @@ from proxy.core.dialects.chat.stream_editor import StreamEditor
 Answers = Callable[[ToolCall], bool]
 """Whether the proxy answers a call that it may answer."""
 
-RULES = Rules(holds=lambda tool: tool.startswith("get"), is_ours=lambda tool: tool == "recall")
+RULES = HiddenCallRules(
+    may_answer=lambda tool: tool.startswith("get"), is_own_tool=lambda tool: tool == "recall"
+)
 ROUNDS = 2
 
 
@@ -52,7 +54,7 @@ class Told:
         return collected(self.whole)
 
 
-def streamed(rounds: Sequence[Sequence[bytes]], answers: Answers, rules: Rules = RULES) -> Told:
+def streamed(rounds: Sequence[Sequence[bytes]], answers: Answers, rules: HiddenCallRules = RULES) -> Told:
     """Edit rounds, given as chunks of bytes, into one stream."""
     editor, told, answered = StreamEditor(rules), Told([], [], [], b""), list[ToolCall]()
     following: Iterator[bytes] = iter(())
@@ -64,7 +66,7 @@ def streamed(rounds: Sequence[Sequence[bytes]], answers: Answers, rules: Rules =
                 break
         else:
             told.passed.append(editor.rest())
-        answered = [call for call in editor.requested() if answers(call)]
+        answered = [call for call in editor.answerable_calls() if answers(call)]
         told.hidden += answered
         told.rounds.append(json.loads(editor.message()))
         if _is_last(editor, answered, number, len(rounds)):
@@ -77,12 +79,14 @@ def streamed(rounds: Sequence[Sequence[bytes]], answers: Answers, rules: Rules =
     return told
 
 
-def in_one_piece(rounds: Sequence[bytes], answers: Answers, rules: Rules = RULES) -> tuple[bytes, bytes]:
+def in_one_piece(
+    rounds: Sequence[bytes], answers: Answers, rules: HiddenCallRules = RULES
+) -> tuple[bytes, bytes]:
     """Edit rounds, given as bodies, into one; return also the message that the client gets."""
     editor, answered = CompletionEditor(rules), list[ToolCall]()
     for number, body in enumerate(rounds, 1):
         editor.feed(body)
-        answered = [call for call in editor.requested() if answers(call)]
+        answered = [call for call in editor.answerable_calls() if answers(call)]
         if _is_last(editor, answered, number, len(rounds)):
             break
         editor.go_on(may_ask=number < ROUNDS)
@@ -91,8 +95,8 @@ def in_one_piece(rounds: Sequence[bytes], answers: Answers, rules: Rules = RULES
 
 
 def _is_last(editor: AnswerEditor, answered: list[ToolCall], number: int, most: int) -> bool:
-    is_asking = len(editor.requested()) > len(answered)
-    return not answered or is_asking or bool(editor.shown()) or number == most
+    is_asking = len(editor.answerable_calls()) > len(answered)
+    return not answered or is_asking or bool(editor.client_calls()) or number == most
 
 
 def collected(stream: bytes) -> Answer:

@@ -20,7 +20,7 @@ from proxy.adapters.files.policies import PolicyLibrary
 from proxy.adapters.files.settings import SettingsFile
 from proxy.cli import serve
 from proxy.config import Settings
-from proxy.core.planning.life import LIFE
+from proxy.core.planning.life import GATES
 from proxy.environment import OF_OTHERS, variable
 from proxy.errors import UnabridgedError
 from proxy.telemetry import Metrics
@@ -201,7 +201,7 @@ def test_the_errors_that_are_told_are_those_that_are_raised() -> None:
 def test_the_gates_before_an_epoch_are_those_of_the_program() -> None:
     told = {cells[0]: cells[2] for cells in rows(EPOCHS, "What has to hold before an epoch begins")}
     del told["cause"]
-    assert told == {cause: ", ".join(gates) or "none" for cause, gates in LIFE.items()}
+    assert told == {cause: ", ".join(gates) or "none" for cause, gates in GATES.items()}
 
 
 # --- the map ---

@@ -19,7 +19,7 @@ from pydantic import SecretStr, ValidationError
 from proxy.adapters.files.policies import PolicyLibrary, Stamp, is_path, stamp_of
 from proxy.adapters.files.toml_file import FileError, Location, TomlFile, complaints
 from proxy.config import ONE_WORD, Settings, fault_of_secret
-from proxy.core.policy.policy import Rule
+from proxy.core.policy.policy import PolicyRule
 from proxy.environment import ADMIN_TOKEN_FILE, decided_by, default_config, variables
 from proxy.errors import SettingsError
 
@@ -27,7 +27,7 @@ from proxy.errors import SettingsError
 class _Written(Settings):
     """The content of a settings file."""
 
-    use: tuple[Rule, ...] = ()
+    use: tuple[PolicyRule, ...] = ()
     data_dir: Path = Path()
     """Without a default that not every user has: another source may set it."""
 
@@ -55,7 +55,7 @@ class SettingsFile:
     """Settings that flags or variables set; the values in the file are ignored."""
     values: Mapping[str, object]
     """The settings that the file sets."""
-    rules: tuple[Rule, ...]
+    rules: tuple[PolicyRule, ...]
 
     @classmethod
     def read(cls, path: Path, decided: frozenset[str]) -> Self:

@@ -75,7 +75,7 @@ class Budget(msgspec.Struct, frozen=True):
     window: Window = UNKNOWN_WINDOW
     last_user_tokens: int = 0
     """Counted tokens of the last user message, which like the head is never cut; 0 if all must yield."""
-    whole: int = 0
+    chain_tokens: int = 0
     """Counted tokens of the chain, of which shares are taken where there is no budget."""
     tool: int = 0
     """How many tokens of the head are the proxy's own tool. Its room is always kept, though it is not always
@@ -89,9 +89,9 @@ class Budget(msgspec.Struct, frozen=True):
         that. Of a window or a budget that is overrun, what follows the head gets half.
         """
         if self.tokens is None:
-            return self.head + self.whole
+            return self.head + self.chain_tokens
         if self.is_overrun:
-            return self.head + 2 * self.earned
+            return self.head + 2 * self.growth_when_overrun
         return math.floor(self.tokens / self.ratio)
 
     @property
@@ -108,7 +108,7 @@ class Budget(msgspec.Struct, frozen=True):
         return self.tokens if self.tokens is not None and self.real(self.head) > self.tokens else None
 
     @property
-    def earned(self) -> int:
+    def growth_when_overrun(self) -> int:
         """Counted tokens by which an overrun conversation must grow from one epoch to the next."""
         return math.floor((self._overrun or 0) / 4 / self.ratio)
 

@@ -23,15 +23,15 @@ import msgspec
 
 from proxy.core.budget.budget import Window, WindowSource
 
-FADES = 3_600.0
+BELIEVED_FOR = 3_600.0
 """Seconds for which a refusal or a truncation is believed: servers are restarted with other windows."""
-LEAST = 256
+LEAST_WINDOW = 256
 """Tokens; a smaller number is not taken for a context window."""
 _SHRUNK = 0.75
 """Share of the tokens sent that is taken as the window after a refusal without numbers."""
-SHOWN = 0.05
+MOST_MEDIA_SHARE = 0.05
 """Share of a request's tokens that may be images, audio and files where counts are compared."""
-COUNTED = 1024
+LEAST_TRUNCATED = 1024
 """Tokens that the upstream must have counted before a truncation is believed."""
 _STALLS = 2
 """Longer requests of one session whose count did not grow, before a truncation is believed."""
@@ -84,11 +84,11 @@ class WindowEvidence(msgspec.Struct):
         neither below what was answered in the last hour nor below half of what the ``upstream`` states: a
         server whose requests share one cache refuses what it takes a moment later.
         """
-        if stated is not None and stated >= LEAST:
+        if stated is not None and stated >= LEAST_WINDOW:
             self._lower(stated, WindowSource.REFUSAL, now)
             return stated
-        guessed = max(int(min(sent, self.refused or sent) * _SHRUNK), LEAST)
-        answered = self.answered if now <= self.answered_at + FADES else 0
+        guessed = max(int(min(sent, self.refused or sent) * _SHRUNK), LEAST_WINDOW)
+        answered = self.answered if now <= self.answered_at + BELIEVED_FOR else 0
         taken = min(max(answered, (upstream or 0) // 2), self.refused or sent)
         if taken < sent:
             self._lower(max(guessed, taken), WindowSource.REFUSAL, now)
@@ -99,7 +99,7 @@ class WindowEvidence(msgspec.Struct):
 
         Returns False and learns nothing where the last hour's answers included one to a longer prompt.
         """
-        if excess(self.answered, counted) >= 0 and now <= self.answered_at + FADES:
+        if excess(self.answered, counted) >= 0 and now <= self.answered_at + BELIEVED_FOR:
             return False
         self._lower(counted, WindowSource.TRUNCATED, now)
         return True
@@ -107,7 +107,7 @@ class WindowEvidence(msgspec.Struct):
     def _lower(
         self, window: int, by: Literal[WindowSource.REFUSAL, WindowSource.TRUNCATED], now: float
     ) -> None:
-        self.refused, self.by, self.believed_until = window, by, now + FADES
+        self.refused, self.by, self.believed_until = window, by, now + BELIEVED_FOR
         self.answered = min(self.answered, window)
 
     def learn_answer(self, prompt: int, now: float = 0.0) -> None:
@@ -118,14 +118,14 @@ class WindowEvidence(msgspec.Struct):
             self.refused = None
 
 
-class Sample(StrEnum):
+class CountQuality(StrEnum):
     """How the upstream's count relates to what was sent."""
 
-    TRACKED = "tracked"
+    GROWING = "tracked"
     """The count has grown as the request did."""
-    PLAIN = "plain"
+    COMPARABLE = "plain"
     """The count may be compared with what was sent."""
-    ODD = "odd"
+    UNRELIABLE = "odd"
     """Some of the request was not counted, or something else was."""
 
 
@@ -148,46 +148,54 @@ class Growth(msgspec.Struct):
     newest_count: int = 0
     stalls: int = 0
     """Consecutive requests that were longer by a tenth without a larger count."""
-    shown: int = 0
+    media_tokens: int = 0
     """How many of the tokens sent are of images, audio and files, which only estimates tell."""
 
-    def observe(self, sent: int, count: int, shown: int = 0, ratio: float = 1.0) -> Sample:
+    def observe(self, sent: int, count: int, media_tokens: int = 0, ratio: float = 1.0) -> CountQuality:
         """Take note that the upstream counted ``count`` tokens for ``sent`` counted tokens.
 
-        Where much else is ``shown`` than before, the counts so far say nothing of what was sent. ``ratio`` is
-        the learned one: with it the request itself has ``ratio * sent`` of the upstream's tokens.
+        Where ``media_tokens`` differ much from those before, the counts so far say nothing of what was sent.
+        ``ratio`` is the learned one: the request itself has ``ratio * sent`` of the upstream's tokens.
         """
         if 2 * sent < self.sent:
-            return Sample.PLAIN  # a side request, such as a subagent's, tells nothing about the conversation
-        if abs(shown - self.shown) > SHOWN * sent:
+            return (
+                CountQuality.COMPARABLE
+            )  # a side request, such as a subagent's, tells nothing about the conversation
+        if abs(media_tokens - self.media_tokens) > MOST_MEDIA_SHARE * sent:
             self.sent = self.count = self.newest_sent = self.newest_count = self.stalls = 0
-            self.shown = shown
+            self.media_tokens = media_tokens
         before_sent, before_count = self.newest_sent, self.newest_count
         self.newest_sent, self.newest_count = sent, count
         if not self.count:
             self.sent, self.count = sent, count
-            return Sample.PLAIN
+            return CountQuality.COMPARABLE
         rate, brought = self.count / self.sent, sent - before_sent
         if count > self.count:
             is_short = 20 * (count - self.count) < excess(sent, self.sent) * rate
             self.sent, self.count, self.stalls = sent, count, 0
             expected = sent * before_count / before_sent
             is_tracked = excess(sent, before_sent) >= 0 and abs(count - expected) <= expected / _AGREES
-            return Sample.ODD if is_short else Sample.TRACKED if is_tracked else Sample.PLAIN
+            return (
+                CountQuality.UNRELIABLE
+                if is_short
+                else CountQuality.GROWING
+                if is_tracked
+                else CountQuality.COMPARABLE
+            )
         if sent <= self.sent:
-            return Sample.PLAIN
+            return CountQuality.COMPARABLE
         is_growing = 2 * (count - before_count) >= brought * rate > 0
         is_without_cached = abs(count - brought * rate) <= max(count, brought * rate) / 10 + _CACHE_BLOCK
         if is_growing or is_without_cached or _PINNED * count < (_PINNED - 1) * self.count:
             self.stalls = 0
         elif excess(sent, self.sent) >= 0 and ratio * sent > self.count:
             self.stalls += 2 if count == self.count else 1  # exactly the same count is stronger evidence
-        return Sample.ODD
+        return CountQuality.UNRELIABLE
 
     @property
     def window(self) -> int | None:
         """Number of tokens at which the upstream truncates; None where it does not seem to."""
-        return self.count if self.stalls >= _STALLS and self.count >= COUNTED else None
+        return self.count if self.stalls >= _STALLS and self.count >= LEAST_TRUNCATED else None
 
 
 def excess(sent: int, before: int) -> int:
@@ -204,12 +212,12 @@ STEPS = 20
 """Grid points in 1.0: the ratio is a whole number of steps of 5 %."""
 LOWEST, HIGHEST = 16, 60
 """0.8 and 3.0, in steps. A sample above that is ignored: it counts what was not in the request."""
-UNKNOWN = 26
+INITIAL_STEPS = 26
 """1.3 in steps: the initial ratio of an unknown model."""
-SMALL = 200
+LEAST_SAMPLE = 200
 """Counted tokens below which a sample is ignored: it shows more of the template's framing (about 25 tokens
 per request and 5 per message) than of the text."""
-WINDOW = 7
+SAMPLE_SIZE = 7
 """Number of samples whose median is the estimate: three outliers in a row do not move it."""
 _TRUSTED = 3
 """Number of samples from which the median outvotes an outlier."""
@@ -224,7 +232,7 @@ _O200K = re.compile(r"(?:ft:)?(?:gpt-(?:4o|4\.1|4\.5|5|oss)|chatgpt-|o[134](?:-|
 class Ratio(msgspec.Struct):
     """The learned ratio of one (upstream, model). Begin with `Ratio.of(model)`."""
 
-    steps: int = UNKNOWN
+    steps: int = INITIAL_STEPS
     samples: int = 0
     recent: list[float] = msgspec.field(default_factory=list[float])
     """The newest samples, real/counted in steps, oldest first."""
@@ -236,7 +244,7 @@ class Ratio(msgspec.Struct):
         A provider's prefix before the model's name is ignored.
         """
         name = model.rpartition("/")[2].lower()
-        return cls(steps=STEPS if _O200K.match(name) else UNKNOWN)
+        return cls(steps=STEPS if _O200K.match(name) else INITIAL_STEPS)
 
     @property
     def value(self) -> float:
@@ -272,8 +280,8 @@ class Ratio(msgspec.Struct):
         self.steps = min(raised, HIGHEST)
 
     def _sampled(self, counted: int, real: int) -> bool:
-        if counted < SMALL or not 0 < real * STEPS <= HIGHEST * counted:
+        if counted < LEAST_SAMPLE or not 0 < real * STEPS <= HIGHEST * counted:
             return False
         self.samples += 1
-        self.recent = [*self.recent[1 - WINDOW :], real * STEPS / counted]
+        self.recent = [*self.recent[1 - SAMPLE_SIZE :], real * STEPS / counted]
         return True

@@ -19,7 +19,7 @@ from typing import Any, Self, cast
 
 import msgspec
 
-from proxy.core.conversation.notes import handed_in, remembered
+from proxy.core.conversation.notes import injection_note, memory_note
 from proxy.core.dialects.dialect import Body, Dialect
 from proxy.core.formats.json import as_mapping, dumps, loads
 from proxy.core.text.words import language_of
@@ -60,7 +60,7 @@ class InjectedResult:
 class Injection:
     """What a session begins with: what is remembered of other sessions, and what was handed in.
 
-    Made by :func:`read_injection` and :meth:`after`, or from stored ``raw`` bytes.
+    Made by :func:`read_injection` and :meth:`combined`, or from stored ``raw`` bytes.
     """
 
     raw: bytes
@@ -72,7 +72,7 @@ class Injection:
         return hashlib.sha256(self.raw).digest()
 
     @classmethod
-    def after(cls, memory: str, handed_in: Self | None = None) -> Self:
+    def combined(cls, memory: str, handed_in: Self | None = None) -> Self:
         """Combine what is remembered of other sessions with what was handed in."""
         members = as_mapping(loads(handed_in.raw) if handed_in else {"text": "", "tools": []})
         told = {"memory": memory} if memory else {}
@@ -89,11 +89,11 @@ class Injection:
         return cast("str", self._members["text"])
 
     @cached_property
-    def handed_in(self) -> Self | None:
+    def injected(self) -> Self | None:
         """The part that a caller handed in; None where there is none."""
         if not (self.text or self.tools):
             return None
-        return type(self).after("", self) if self.memory else self
+        return type(self).combined("", self) if self.memory else self
 
     @cached_property
     def tools(self) -> tuple[InjectedResult, ...]:
@@ -104,8 +104,8 @@ class Injection:
     def messages(self, dialect: Dialect) -> tuple[bytes, ...]:
         """The messages to put before the conversation: texts as user messages, then calls and results."""
         if dialect.name not in self._written:
-            said = [remembered(self.memory, language_of(self.memory))] if self.memory else []
-            said += [handed_in(self.text, language_of(self.text))] if self.handed_in else []
+            said = [memory_note(self.memory, language_of(self.memory))] if self.memory else []
+            said += [injection_note(self.text, language_of(self.text))] if self.injected else []
             written = [dialect.note(text, ROLE) for text in said]
             for tool in self.tools:
                 written.append(dialect.call(tool.call_id, tool.name, tool.arguments))

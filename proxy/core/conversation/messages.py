@@ -167,7 +167,7 @@ def _canonical(value: object, depth: int = 0, *, keeps_empty: bool = False) -> o
     return value
 
 
-def has_only_lost(now: Content, before: Content) -> bool:
+def has_only_lost_text(now: Content, before: Content) -> bool:
     """Whether a message has only lost text: each of its lines was in the message ``before`` as well."""
     was = _spaced(before.text)
     lines = [line for line in map(_spaced, now.text.splitlines()) if line]
@@ -178,26 +178,26 @@ def _spaced(text: str) -> str:
     return " ".join(text.split())
 
 
-def root(person: str = "") -> bytes:
+def root_hash(person: str = "") -> bytes:
     """h₀ of a chain; ``person`` (``user`` or ``safety_identifier``) if no header names the session."""
     return hashlib.sha256(b"unabridged chain 1\0" + person.encode(errors="surrogatepass")).digest()
 
 
-def extend(previous: bytes, identity: bytes) -> bytes:
+def next_hash(previous: bytes, identity: bytes) -> bytes:
     """hᵢ = SHA-256(hᵢ₋₁, identityᵢ)."""
     return hashlib.sha256(previous + identity).digest()
 
 
-def joint(start: bytes, answer: bytes) -> bytes:
+def joint_hash(start: bytes, answer: bytes) -> bytes:
     """A hash of an answer's identity and ``start``, whatever messages stand between the two."""
     return hashlib.sha256(b"joint" + start + answer).digest()
 
 
-def suffix(owner: str, first: bytes, second: bytes) -> bytes:
+def suffix_hash(owner: str, first: bytes, second: bytes) -> bytes:
     """A hash of the identities of two messages that follow each other, in sessions of ``owner``."""
     return hashlib.sha256(b"suffix" + owner.encode(errors="surrogatepass") + first + second).digest()
 
 
-def chain_of(identities: Iterable[bytes], start: bytes) -> list[bytes]:
+def chain_hashes(identities: Iterable[bytes], start: bytes) -> list[bytes]:
     """The chain hash after each message."""
-    return list(accumulate(identities, extend, initial=start))[1:]
+    return list(accumulate(identities, next_hash, initial=start))[1:]

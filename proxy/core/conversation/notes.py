@@ -169,12 +169,12 @@ class Note:
         return _fenced(b"note\0" + self.seal, lines)
 
 
-def handed_in(text: str, language: str) -> str:
+def injection_note(text: str, language: str) -> str:
     """Return the text that a caller handed in, as a note."""
     return _quoting(b"inject\0", text, _WORDINGS[language].handed_in)
 
 
-def remembered(text: str, language: str) -> str:
+def memory_note(text: str, language: str) -> str:
     """Return what is remembered of other sessions, as a note."""
     return _quoting(b"memory\0", text, _WORDINGS[language].remembered)
 

@@ -118,7 +118,7 @@ class HiddenCalls(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """The assistant messages as the upstream wrote them, each followed by the proxy's tool results."""
     tokens: int
     """Counted tokens of all these messages (not calibrated), including framing."""
-    ours: int = 0
+    own_tool_tokens: int = msgspec.field(default=0, name="ours")
     """Those of calls of the proxy's own tools and of their results; 0 in records older than this field.
 
     Without the proxy they would not be there, while any other result would have come from the client.
@@ -151,7 +151,7 @@ class Suffix(msgspec.Struct, frozen=True):
     """Number of final answers among them."""
 
 
-WHOLE = Suffix("", b"", 0, 0)
+FROM_START = Suffix("", b"", 0, 0)
 """The place of a request that has dropped nothing."""
 
 
@@ -194,7 +194,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, dict=True):  # the dict ho
 # --- a session's tree of messages: each names its parent; a branch is the path from the root to a message ---
 
 
-def way_to(nodes: Mapping[bytes, Node], last: bytes, after: AbstractSet[bytes] = frozenset()) -> list[Node]:
+def path_to(nodes: Mapping[bytes, Node], last: bytes, after: AbstractSet[bytes] = frozenset()) -> list[Node]:
     """Return the messages up to the one with chain hash ``last``, in order.
 
     They begin after the nearest message in ``after``, else at the root. If a message is missing, they begin

@@ -18,7 +18,7 @@ from proxy.core.policy.sections import Retention, RetentionClass
 
 FIRMEST: Sequence[RetentionClass] = get_args(RetentionClass)
 """The classes, firmest first."""
-_UNTOLD = frozenset({"disposable", "ephemeral"})
+_NOT_SUMMARISED = frozenset({"disposable", "ephemeral"})
 
 
 class Classes:
@@ -53,7 +53,7 @@ class Classes:
 
     def may_be_summarised(self, position: int) -> bool:
         """Whether the text of the message at ``position`` may be given to a model to summarise."""
-        return self._own(position) not in _UNTOLD
+        return self._own(position) not in _NOT_SUMMARISED
 
     def may_be_quoted(self, position: int) -> bool:
         """Whether any text of the message may be kept after its cut: in a quote, the ledger or memory."""
@@ -131,7 +131,7 @@ class Classes:
         return {message.identity: place for place, message in enumerate(self._messages)}
 
 
-def terms_of(rules: Sequence[Retention]) -> str:
+def rules_digest(rules: Sequence[Retention]) -> str:
     """A digest of the rules, which keeps apart summaries written under other rules; empty without rules."""
     terms = repr([rule.model_dump(mode="json") for rule in rules])
     return sha256(terms.encode(errors="surrogatepass")).hexdigest()[:12] if rules else ""

@@ -110,7 +110,7 @@ def request_points(messages: Sequence[Message]) -> list[int]:
 _start: Callable[[Unit], int] = attrgetter("start")
 
 
-def beginnings(messages: Sequence[Message]) -> list[int]:
+def exchange_starts(messages: Sequence[Message]) -> list[int]:
     """Positions of the user messages that begin an exchange."""
     found: list[int] = []
     before = ""

@@ -63,7 +63,7 @@ class Answer(msgspec.Struct, frozen=True):
     finish_reason: str | None = None
     usage: Usage | None = None
     complete: bool = False
-    is_odd: bool = False
+    is_malformed: bool = False
     """Whether some of the answer was not valid and is missing in the message."""
     tool_calls: bool = False
     choices: int = 0
@@ -90,19 +90,19 @@ class Refusal(msgspec.Struct, frozen=True):
     """The request is too long for the model's context window."""
     wants_alternation: bool = False
     """The upstream accepts only strictly alternating user and assistant messages."""
-    takes_no_tools: bool = False
+    rejects_tools: bool = False
     """The upstream accepts no tools, or fewer."""
-    is_of_tools: bool = False
+    mentions_tools: bool = False
     """The refusal mentions tools; of a request with a response format some upstreams accept none."""
-    is_of_reasoning: bool = False
+    rejects_reasoning: bool = False
     """The upstream rejects signed reasoning in the messages: it was made in another conversation."""
     refused_members: frozenset[str] = frozenset()
     """Members of messages, of reasoning that is not signed, that the upstream does not take."""
     is_invalid: bool = False
     """The upstream calls the request invalid; something that the proxy added may be the reason."""
-    is_of_parameter: bool = False
+    has_unknown_parameter: bool = False
     """The upstream does not know one of the parameters; it need not say which."""
-    is_of_cache_key: bool = False
+    mentions_cache_key: bool = False
     """The refusal mentions the parameter with the prompt cache key."""
 
 
@@ -152,12 +152,12 @@ class StreamFilter(Protocol):
 
 
 @dataclass(frozen=True)
-class Rules:
+class HiddenCallRules:
     """Which tool calls the proxy may answer itself."""
 
-    holds: Callable[[str], bool]
+    may_answer: Callable[[str], bool]
     """Whether calls of this tool are held back until it is known who answers them."""
-    is_ours: Callable[[str], bool]
+    is_own_tool: Callable[[str], bool]
     """Whether this tool is the proxy's own: its calls never reach the client, answered or not."""
 
 
@@ -193,12 +193,12 @@ class AnswerEditor(Protocol):
         ...
 
     @property
-    def spent(self) -> Usage:
+    def earlier_usage(self) -> Usage:
         """The summed usage of all answers before the newest."""
         ...
 
     @property
-    def used(self) -> Usage:
+    def total_usage(self) -> Usage:
         """The same with that of the newest, as far as it has come."""
         ...
 
@@ -213,11 +213,11 @@ class AnswerEditor(Protocol):
         """Take note that the round's bytes have ended, and return what goes to the client now."""
         ...
 
-    def requested(self) -> list[ToolCall]:
+    def answerable_calls(self) -> list[ToolCall]:
         """The round's tool calls that the proxy may answer, in order."""
         ...
 
-    def shown(self) -> list[ToolCall]:
+    def client_calls(self) -> list[ToolCall]:
         """The round's tool calls that go to the client without the proxy trying to answer them."""
         ...
 

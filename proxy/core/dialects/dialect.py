@@ -19,12 +19,12 @@ from proxy.core.dialects.answers import (
     AnswerEditor,
     AnswerStream,
     Ask,
+    HiddenCallRules,
     Refusal,
     Reply,
-    Rules,
     StreamFilter,
 )
-from proxy.core.persistent import Grown
+from proxy.core.persistent import PersistentList
 
 Call = tuple[str, str, str]
 """A tool call: id, name, and arguments as text."""
@@ -96,7 +96,7 @@ class Content(ABC):
         (text,) = texts
         return self.with_text(text)
 
-    def shown_tokens(self, model: str) -> int:
+    def media_tokens(self, model: str) -> int:
         """Tokens that ``model`` counts for content other than text, such as images, audio and files."""
         return 0
 
@@ -122,7 +122,7 @@ class Body(ABC):
     """A request's body as the client wrote it; changed copies keep every other byte."""
 
     raw: bytes
-    messages: Grown[bytes]
+    messages: PersistentList[bytes]
     """Each message's bytes, in order."""
     members: Mapping[str, Any]
     """The top-level members by name, in whatever form the dialect keeps them."""
@@ -135,9 +135,9 @@ class Body(ABC):
     """Whether a streamed answer is to include its usage."""
     wants_several: bool = False
     """Whether several alternative answers are requested."""
-    names_cache: bool = False
+    has_cache_key: bool = False
     """Whether the body sets a key for the provider's prompt cache."""
-    is_added_to: bool = False
+    has_provider_additions: bool = False
     """Whether the provider adds to the prompt, such as what a web search finds, which nobody can count."""
     output_limit: int | None = None
     """Limit of the answer in tokens; None where the body sets none."""
@@ -185,11 +185,11 @@ class Body(ABC):
         """Return the body's bytes with its messages replaced by these."""
 
     @abstractmethod
-    def beginning(self) -> Beginning | None:
+    def prefix(self) -> BodyPrefix | None:
         """The body up to the end of its last message; None where that end cannot be located."""
 
 
-class Beginning(Protocol):
+class BodyPrefix(Protocol):
     """The leading part of a body, used to read a later body that begins with the same bytes."""
 
     @property
@@ -282,11 +282,11 @@ class Dialect(Protocol):
         """
         ...
 
-    def question(self, ask: Ask, model: str, *, plain: bool) -> bytes:
-        """Write a request of the proxy's; ``plain`` leaves out schema and temperature, which some refuse."""
+    def question(self, ask: Ask, model: str, *, minimal: bool) -> bytes:
+        """Write a request of the proxy's; ``minimal``: without schema and temperature, which some refuse."""
         ...
 
-    def question_after(self, raw: bytes, ask: Ask, *, plain: bool) -> bytes:
+    def question_after(self, raw: bytes, ask: Ask, *, minimal: bool) -> bytes:
         """Write a request of the proxy's that continues another request, to reuse its prompt cache.
 
         It has the same messages, byte for byte, the other members that the provider's prompt depends on, and
@@ -345,11 +345,11 @@ class Dialect(Protocol):
         """Return a collector of one streamed answer."""
         ...
 
-    def stream_editor(self, rules: Rules) -> AnswerEditor:
+    def stream_editor(self, rules: HiddenCallRules) -> AnswerEditor:
         """Return an editor of one streamed answer."""
         ...
 
-    def answer_editor(self, rules: Rules) -> AnswerEditor:
+    def answer_editor(self, rules: HiddenCallRules) -> AnswerEditor:
         """Return an editor of one answer that is not streamed."""
         ...
 

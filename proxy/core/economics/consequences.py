@@ -133,7 +133,7 @@ def effects(situation: Situation, prices: Prices) -> Iterator[tuple[str, str]]:
     how = "cleared before messages are cut" if policy.tool_results.clear_first else "scored like all else"
     yield "tool_results", f"{_counted(len(places), 'result')} with {tokens:,} tokens; they are {how}"
     if policy.tools:
-        yield "tools", f"{_counted(len([*situation.fresh]), 'result')} fresh at its end"
+        yield "tools", f"{_counted(len([*situation.fresh_results]), 'result')} fresh at its end"
     yield from _notes(situation)
     yield "economy", _economy(situation, prices)
     yield from _beside_cuts(situation)
@@ -193,7 +193,7 @@ def _kept(situation: Situation) -> Iterator[tuple[str, str]]:
     yield "keep", f"protects {', '.join(kept) or 'nothing'}; {_counted(levels[FREE], 'message')} may be cut"
     by_class = [
         f"{sum(units[index].count for index in indexes):,} {retention.replace('_', ' ')}"
-        for retention, indexes in sorted(situation.classed.items())
+        for retention, indexes in sorted(situation.units_by_class.items())
     ]
     yield "retention", f"messages by class: {', '.join(by_class)}"
 

@@ -26,7 +26,7 @@ from proxy.core.planning.draft import lacking_summaries
 from proxy.core.planning.from_scratch import plan_from_scratch
 from proxy.core.planning.life import NO_PAST
 from proxy.core.planning.plan import EMPTY, Account, Plan, Span, Verdict, view_tokens
-from proxy.core.planning.planner import draft, finish
+from proxy.core.planning.planner import draft_epoch, finish
 from proxy.core.planning.situation import Conditions, Count, Situation
 from proxy.core.policy.policy import Policy
 
@@ -109,7 +109,7 @@ def replay(
     meters = SummaryMeter(), SummaryMeter(summary_tokens)
     for number, length in enumerate(chain.requests, 1):
         prefix = chain.prefix(length)
-        sized = replace(budget, last_user_tokens=prefix.last_user_tokens, whole=prefix.tokens.total)
+        sized = replace(budget, last_user_tokens=prefix.last_user_tokens, chain_tokens=prefix.tokens.total)
         waited = idle if number > 1 else None
         conditions = Conditions(idle=waited, head_idle=waited, pause=waited, prices=prices, since=past.length)
         situation = Situation(prefix, plan, policy, sized, count, conditions=conditions, past=past)
@@ -151,7 +151,7 @@ def _next(
     if situation.conditions.idle is None and stage is Stage.EMERGENCY:
         plan, epochs = plan_from_scratch(situation)
         return (plan, epochs, account_of(situation, plan, must_pay=False)) if epochs else standing
-    decided = draft(situation, stage)
+    decided = draft_epoch(situation, stage)
     if decided is None:
         return standing
     plan = finish(decided, {})

@@ -132,7 +132,7 @@ def _may_set(newer: Subject, older: Subject) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class Constraint:
     """A binding sentence with its origin."""
 
     position: int
@@ -141,14 +141,14 @@ class Rule:
     """Authority of the speaker: only somebody with at least as much may withdraw the rule."""
 
 
-def in_force(rules: Iterable[Rule]) -> tuple[list[Rule], list[tuple[Rule, Rule]]]:
+def in_force(rules: Iterable[Constraint]) -> tuple[list[Constraint], list[tuple[Constraint, Constraint]]]:
     """Return the rules in force, newest first, and each replaced rule with the newer rule that replaced it.
 
     A rule that replaces another is at least as strong as that one. Sentences that do not bind (strength 0)
     are left out, unless they replaced a rule.
     """
     standing = _RulesInForce()
-    replaced: list[tuple[Rule, Rule]] = []
+    replaced: list[tuple[Constraint, Constraint]] = []
     bound: set[tuple[object, int]] = set()
     for rule in sorted(rules, key=lambda rule: -rule.position):
         subject = subject_of(rule.sentence.text)
@@ -176,7 +176,7 @@ def in_force(rules: Iterable[Rule]) -> tuple[list[Rule], list[tuple[Rule, Rule]]
     ], replaced
 
 
-_Bound = tuple[Rule, Subject]
+_Bound = tuple[Constraint, Subject]
 
 
 class _RulesInForce:
@@ -189,7 +189,7 @@ class _RulesInForce:
         self._naming: dict[str, list[_Bound]] = {}
         self._setting: dict[frozenset[str], list[_Bound]] = {}
 
-    def add(self, rule: Rule, subject: Subject) -> None:
+    def add(self, rule: Constraint, subject: Subject) -> None:
         """Add a rule that is older than all rules added before."""
         bound = self._rules[len(self._rules)] = rule, subject
         if subject.withdraws or subject.permits:
@@ -201,13 +201,13 @@ class _RulesInForce:
         for things in _set_in(subject):
             self._setting.setdefault(things, []).append(bound)
 
-    def remove(self, rule: Rule) -> None:
+    def remove(self, rule: Constraint) -> None:
         self._rules = {place: bound for place, bound in self._rules.items() if bound[0] is not rule}
 
     def all(self) -> list[_Bound]:
         return list(self._rules.values())
 
-    def successor(self, rule: Rule, subject: Subject) -> Rule | None:
+    def successor(self, rule: Constraint, subject: Subject) -> Constraint | None:
         """Return the rule in force that replaces this older one, or None."""
         withdrawing = (
             self._withdrawing.get(subject.act, ()),
@@ -226,7 +226,7 @@ class _RulesInForce:
                 return newer
         return None
 
-    def in_fewer_words(self) -> Iterator[tuple[Rule, Rule]]:
+    def in_fewer_words(self) -> Iterator[tuple[Constraint, Constraint]]:
         """Yield each rule that a newer one replaces in fewer words, with that newer one.
 
         A newer rule counts only if exactly one older rule fits it.
@@ -263,5 +263,5 @@ def _set_in(subject: Subject) -> list[frozenset[str]]:
     return [*found, _URL] if subject.is_one and "url" in subject.values else found
 
 
-def _may_follow(newer: Rule, older: Rule) -> bool:
+def _may_follow(newer: Constraint, older: Constraint) -> bool:
     return newer.position > older.position and newer.authority >= older.authority

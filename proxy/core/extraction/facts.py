@@ -13,7 +13,7 @@ import msgspec
 from proxy.core.extraction.kinds import DOI, LETTERS, LONGEST, NO_NAMES, kind_of, spaced_in
 from proxy.core.extraction.outlines import definitions_in
 from proxy.core.formats.json import loads_writable
-from proxy.core.lazy import remembered
+from proxy.core.lazy import cached_for_short_texts
 from proxy.core.text.lexicon.words import OPENINGS
 
 MOST_CHARACTERS = 48_000
@@ -197,7 +197,7 @@ _FACTLESS: set[str] = set()
 _MOST_FACTLESS = 1 << 15
 
 
-@remembered(1 << 15, longest=LONGEST)
+@cached_for_short_texts(1 << 15, longest=LONGEST)
 def _exact_in_word(written: str) -> tuple[Fact, ...]:
     """The facts in one written word."""
     pieces, is_called = [written], written.endswith("(")
@@ -290,7 +290,7 @@ def _walk_object(
             _walk(found, each, member, named, deeper - 1)
 
 
-@remembered(1 << 12)
+@cached_for_short_texts(1 << 12)
 def _is_label(key: str) -> bool:
     """Whether values under a key are identifiers."""
     return _LABELS.search(key) is not None
@@ -322,12 +322,12 @@ def _add_text(found: dict[str, Fact], value: str, key: str, thing: str) -> None:
         found.setdefault(fact.value, fact)
 
 
-@remembered(1 << 12)
+@cached_for_short_texts(1 << 12)
 def _facts_in_short(text: str) -> tuple[Fact, ...]:
     return tuple(facts_in(text))
 
 
-@remembered(1 << 12)
+@cached_for_short_texts(1 << 12)
 def _shared(name: str) -> str:
     """The same name; remembered, so that all messages share one string."""
     return name

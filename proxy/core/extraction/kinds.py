@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from proxy.core.lazy import remembered
+from proxy.core.lazy import cached_for_short_texts
 from proxy.core.text.lexicon.patterns import any_at_once
 from proxy.core.text.lexicon.words import (
     CLOCKS,
@@ -91,7 +91,7 @@ _NUMERIC = re.compile(r"[\d.,%]+")
 _ABBREVIATION = re.compile(r"(?:[A-Za-z]\.)+[A-Za-z]?\.?")
 
 
-@remembered(1 << 15)
+@cached_for_short_texts(1 << 15)
 def kind_of(word: str) -> str | None:
     """The kind of fact that a word without white space is; None where it is none."""
     if word.isalpha() and (word.islower() or word.istitle()):

@@ -14,7 +14,7 @@ from typing import NamedTuple, Self
 from proxy.core.conversation.messages import HEAD_ROLES, Message
 from proxy.core.dialects.dialect import Call, Content, Size
 from proxy.core.extraction.printed import Lines, Run, beginning_of, is_sure
-from proxy.core.lazy import lazy, remembered
+from proxy.core.lazy import cached_for_short_texts, lazy
 from proxy.core.text.lexicon.words import COMMANDS, INPUTS, OBSERVED
 
 # --- commands ---
@@ -82,7 +82,7 @@ class Command(Content):
 
 # --- observations ---
 
-_lines_of = remembered(16, longest=50_000)(Lines)
+_lines_of = cached_for_short_texts(16, longest=50_000)(Lines)
 """A text is looked through to see whether it is output, and soon again for its sides."""
 
 
@@ -142,8 +142,8 @@ class Observation(Content):
         left = self._content.without_pictures(line)
         return None if left is None else self._of(left)
 
-    def shown_tokens(self, model: str) -> int:
-        return self._content.shown_tokens(model)
+    def media_tokens(self, model: str) -> int:
+        return self._content.media_tokens(model)
 
     def pieces(self) -> Sequence[Content]:
         output, beside = self._sides

@@ -20,7 +20,7 @@ from proxy.core.dialects.dialect import Content, Dialect
 from proxy.core.extraction.facts import MOST_CHARACTERS, Fact, bounded, facts_of, quotes_in
 from proxy.core.extraction.observations import answered_commands, in_plain_text
 from proxy.core.extraction.printed import PROGRAM, SYMBOLS, examples_in, is_record
-from proxy.core.lazy import remembered
+from proxy.core.lazy import cached_for_short_texts
 from proxy.core.text.lexicon.binding import FIRM, IDLE, PARTS, PLAIN, QUESTION, STATED
 from proxy.core.text.lexicon.rules import PERMITS, TELLS, WITHDRAWS
 from proxy.core.text.lexicon.words import ABBREVIATIONS
@@ -86,12 +86,12 @@ def binding(sentences: Sequence[Sentence]) -> list[Sentence]:
     return firm + withdrawing[:_MOST_SENTENCES]
 
 
-@remembered(_SENTENCES)
+@cached_for_short_texts(_SENTENCES)
 def _may_withdraw(sentence: str) -> bool:
     return bool(_EASES.search(sentence.lower())) and not QUESTION.search(sentence)
 
 
-@remembered(_SENTENCES)
+@cached_for_short_texts(_SENTENCES)
 def strength_of(sentence: str) -> int:
     """How firmly a sentence binds; 0 where it does not."""
     if QUESTION.search(sentence):
@@ -207,7 +207,7 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
     """Facts by speaker; each value once, under the first key it had."""
     sentences: tuple[Sentence, ...] = ()
     """Sentences of users and systems that bind, or may withdraw a rule."""
-    is_rule: bool = False
+    is_constraint: bool = False
     """Whether it is a user's or system's message with nothing but explicit rules: a rule, and no request."""
     is_example: bool = False
     """Whether it is a user's or system's message that does little but show an example."""
@@ -230,7 +230,7 @@ whether an observation is output as a whole.
 """
 
 
-class Readings:
+class ReadingCache:
     """A cache of readings by address, which drops the oldest."""
 
     def __init__(self, most: int = _REMEMBERED) -> None:
@@ -262,12 +262,12 @@ def _size(reading: Reading) -> int:
     return 1 + reading.crowd + len(reading.sentences)
 
 
-READINGS = Readings()
+READINGS = ReadingCache()
 """The cache of this process."""
 
 
 @dataclass(slots=True)
-class Read:
+class Extracted:
     """The readings of the first messages of a chain, shared by all plans for it and for its prefixes.
 
     Plans of one chain are made one after the other: two threads that read on at once would mix it up.
@@ -336,7 +336,7 @@ def read(
     return Reading(
         tuple(voiced for reading in each for voiced in reading.facts),
         tuple(sentence for reading in each for sentence in reading.sentences),
-        each[-1].is_rule,
+        each[-1].is_constraint,
         is_in_plain_text=is_in_plain_text,
         is_whole=is_whole,
     )

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from proxy.core.extraction.facts import Fact, facts_in
 from proxy.core.extraction.reading import untitled
-from proxy.core.lazy import remembered
+from proxy.core.lazy import cached_for_short_texts
 from proxy.core.text.lexicon import rules
 from proxy.core.text.lexicon import words as lexicon
 from proxy.core.text.lexicon.concepts import (
@@ -178,7 +178,7 @@ class _Frame(NamedTuple):
     act: frozenset[str]
 
 
-@remembered(_REMEMBERED)
+@cached_for_short_texts(_REMEMBERED)
 def _frame_of(plain: str) -> _Frame:
     named, is_one = _named(plain)
     head = _Words("" if rules.NEGATION.search(named) else named)
@@ -312,7 +312,7 @@ def _is_name(text: str, start: int, end: int) -> bool:
     return bool(before) and before[-1] not in _ENDS
 
 
-@remembered(_WORDS)
+@cached_for_short_texts(_WORDS)
 def _stems(word: str) -> tuple[str, ...]:
     """Return the stem of a lower-case word, both of a compound, and none of a word that says little."""
     if _bare(word) in _STOP or len(word) < 2:
@@ -322,7 +322,7 @@ def _stems(word: str) -> tuple[str, ...]:
     return (_stem(word),)
 
 
-@remembered(_WORDS)
+@cached_for_short_texts(_WORDS)
 def _stem(word: str) -> str:
     """Return a word without its endings, so that all forms have one stem: `open`, `opens`, `opened`."""
     word = _bare(f"{word[:-3]}y" if word.endswith("ies") else word)

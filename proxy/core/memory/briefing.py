@@ -2,14 +2,14 @@
 
 A briefing fits the tokens of its note. Each line stands under the day on which it was said and names who said
 it, so that nothing that only the model said reads as a fact. The note fences the text as data
-(:func:`proxy.core.conversation.notes.remembered`).
+(:func:`proxy.core.conversation.notes.memory_note`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, groupby
 from typing import NamedTuple
 
-from proxy.core.conversation.notes import SAID_BY_MODEL, remembered
+from proxy.core.conversation.notes import SAID_BY_MODEL, memory_note
 from proxy.core.memory.merging import normal
 from proxy.core.memory.records import Item, Trust, day_of
 from proxy.core.memory.utterances import Utterance
@@ -36,7 +36,7 @@ def opening_briefing(
     Returns the lines without the note around them. Texts are cut at their ends, the longest ones most, so
     that items get their half. A sentence that occurs several times is written once, as an item if one fits.
     """
-    left = room - count(remembered("", language))
+    left = room - count(memory_note("", language))
     once = {normal(item.text): item for item in reversed(items) if not item.superseded_by}
     sayings = [_of_item(item, language, count) for item in items if once.get(normal(item.text)) is item]
     needed = sum(each.size for each in sayings) + sum({each.day: each.day_size for each in sayings}.values())
@@ -62,9 +62,9 @@ def recall_briefing(
         _saying((line.at, place, ""), f"- {line.name}: {line.text}", count) for place, line in said.items()
     ]
     sayings += [_of_item(item, language, count) for item in items]
-    chosen = _fitting(sayings, room - count(remembered("", language)))
+    chosen = _fitting(sayings, room - count(memory_note("", language)))
     text = "\n".join(_by_day(chosen))
-    return Briefing(remembered(text, language) if text else "", _items_of(chosen))
+    return Briefing(memory_note(text, language) if text else "", _items_of(chosen))
 
 
 class _Saying(NamedTuple):

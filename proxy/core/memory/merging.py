@@ -18,7 +18,7 @@ from typing import Self
 
 from msgspec.structs import replace
 
-from proxy.core.extraction.constraints import Rule, in_force
+from proxy.core.extraction.constraints import Constraint, in_force
 from proxy.core.extraction.reading import Sentence
 from proxy.core.extraction.subjects import subject_of
 from proxy.core.memory.items import VerifiedItem, short_id
@@ -247,5 +247,5 @@ def _replaces(newer: str, older: str) -> bool:
     has_one = subject.attributes & subject.head & before.head
     if differing & _ENUMERATED and not (is_one or has_one or (subject.limits and before.limits)):
         return False
-    rules = [Rule(place, Sentence(text, 1)) for place, text in enumerate((older, newer))]
+    rules = [Constraint(place, Sentence(text, 1)) for place, text in enumerate((older, newer))]
     return bool(in_force(rules)[1])

@@ -12,16 +12,16 @@ from msgspec.structs import replace
 
 from proxy.core.conversation.messages import Message, last_user, read_message
 from proxy.core.conversation.records import HiddenCalls, Node
-from proxy.core.conversation.units import Unit, beginnings, open_from, request_points, units_of
+from proxy.core.conversation.units import Unit, exchange_starts, open_from, request_points, units_of
 from proxy.core.dialects.dialect import Content, Dialect
 from proxy.core.extraction.reading import Address, addresses_of
-from proxy.core.persistent import Grown, Incremental, Sizes
+from proxy.core.persistent import Incremental, PersistentList, Sizes
 from proxy.core.planning.plan import Plan
 
 _start: Callable[[Unit], int] = attrgetter("start")
 
 
-class Gathered(msgspec.Struct, frozen=True):
+class ChainCache(msgspec.Struct, frozen=True):
     """Results already computed for the first messages of a chain, which longer chains reuse."""
 
     units: Incremental[Unit] = msgspec.field(default_factory=Incremental[Unit])
@@ -37,20 +37,20 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
     tokens: Sizes
     hashes: Sequence[bytes]
     dialect: Dialect
-    gathered: Gathered = msgspec.field(default_factory=Gathered)
-    shown: int = 0
+    cache: ChainCache = msgspec.field(default_factory=ChainCache)
+    media_tokens: int = 0
     """How many of the tokens are of images, audio and files; these are estimates."""
     hidden: Mapping[int, HiddenCalls] = {}
     """What is sent in place of answers within which the proxy answered calls, by position."""
-    is_weighed: bool = False
+    is_estimated: bool = False
     """Whether its token counts are estimated from bytes, because its body is near a ceiling in bytes."""
-    whole: "Chain | None" = None
+    full_chain: "Chain | None" = None
     """The longer chain that this one is a :meth:`prefix` of; else None."""
     visible: "Chain | None" = None
     """The same chain with all answers as the client has them, where ``hidden`` replaces some; else None."""
 
     @classmethod
-    def stored(cls, branch: Sequence[Node], dialect: Dialect) -> Self:
+    def from_nodes(cls, branch: Sequence[Node], dialect: Dialect) -> Self:
         """Return the chain of a branch of a stored session."""
         return cls(
             messages=[read_message(dialect.read(node.raw)) for node in branch],
@@ -69,24 +69,24 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
         tokens: Sequence[int],
         raws: Sequence[bytes],
         hashes: Sequence[bytes],
-        shown: int = 0,
+        media_tokens: int = 0,
     ) -> Self:
         """Return this chain with more messages; ``raws`` and ``hashes`` are those of the whole new chain.
 
-        ``shown`` are the tokens of the new messages that are not text.
+        ``media_tokens`` are the tokens of the new messages that are not text.
         """
-        before, gathered = self.messages, self.gathered
+        before, gathered = self.messages, self.cache
         return type(self)(
             messages=before.followed_by(messages)
-            if isinstance(before, Grown)
-            else Grown([*before, *messages]),
+            if isinstance(before, PersistentList)
+            else PersistentList([*before, *messages]),
             raws=raws,
             tokens=self.tokens.followed_by(tokens),
             hashes=hashes,
             dialect=self.dialect,
-            shown=self.shown + shown,
+            media_tokens=self.media_tokens + media_tokens,
             # A copy: chains that continue the same chain must not see each other's results.
-            gathered=Gathered(Incremental(gathered.units.found), Incremental(gathered.addresses.found)),
+            cache=ChainCache(Incremental(gathered.units.found), Incremental(gathered.addresses.found)),
         )
 
     def with_hidden(self, hidden: Mapping[int, HiddenCalls]) -> "Chain":
@@ -108,7 +108,7 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
         """Decode a message; the result is not cached."""
         return self.dialect.read(self.raws[position])
 
-    def caller(self, answered: str, before: int, most: int | None = None) -> int | None:
+    def call_position(self, answered: str, before: int, most: int | None = None) -> int | None:
         """Position of the nearest earlier message that makes the call with this id; None if there is none.
 
         Only the nearest ``most`` messages are searched, if given.
@@ -118,7 +118,7 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
 
     def tool(self, answered: str, before: int) -> str:
         """The tool of the nearest earlier call with this id; empty if there is none."""
-        place = self.caller(answered, before)
+        place = self.call_position(answered, before)
         calls = self.content(place).calls if place is not None else ()
         return next((name for call, name, _ in calls if call == answered), "")
 
@@ -149,14 +149,14 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
     @cached_property
     def units(self) -> list[Unit]:
         """All units. All but the last are reused by longer chains, unless a later result answers them."""
-        if self.whole is not None:
-            units = self.whole.units
+        if self.full_chain is not None:
+            units = self.full_chain.units
             count = bisect_left(units, len(self), key=_start)
             if count and units[count - 1].end == len(self):  # no unit extends beyond the prefix
                 return units[:count]
-        known = self.gathered.units
+        known = self.cache.units
         units = known.continued(
-            self.raws, self.is_apart, lambda first: units_of(self.messages[first:], first)
+            self.raws, self.is_self_contained_from, lambda first: units_of(self.messages[first:], first)
         )
         if self.raws:
             known.keep(self.raws[: units[-1].start + 1], units, len(units) - 1)
@@ -165,16 +165,16 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
     @cached_property
     def users(self) -> list[int]:
         """Positions of user messages."""
-        if self.whole is not None:
-            return self.whole.users[: bisect_left(self.whole.users, len(self))]
+        if self.full_chain is not None:
+            return self.full_chain.users[: bisect_left(self.full_chain.users, len(self))]
         return [place for place, message in enumerate(self.messages) if message.role == "user"]
 
     @cached_property
-    def begun(self) -> list[int]:
+    def exchange_starts(self) -> list[int]:
         """Positions of the messages that begin an exchange."""
-        if self.whole is not None:
-            return self.whole.begun[: bisect_left(self.whole.begun, len(self))]
-        return beginnings(self.messages)
+        if self.full_chain is not None:
+            return self.full_chain.exchange_starts[: bisect_left(self.full_chain.exchange_starts, len(self))]
+        return exchange_starts(self.messages)
 
     # --- the open part, which the model still has to answer; none of it may be cut or clipped ---
 
@@ -189,12 +189,12 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
         return self.units[open_from(self.messages, self.units)].start if self.units else 0
 
     @cached_property
-    def settled(self) -> int:
+    def editable_length(self) -> int:
         """Number of oldest messages that every plan may edit; found from the later messages alone."""
         user = self.last_user
-        return user if user is not None and self.is_apart(user) else 0
+        return user if user is not None and self.is_self_contained_from(user) else 0
 
-    def is_apart(self, place: int) -> bool:
+    def is_self_contained_from(self, place: int) -> bool:
         """Whether every result from ``place`` on answers a call from ``place`` on."""
         calls = set[str]()
         for message in self.messages[place:]:
@@ -203,13 +203,13 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
                 return False
         return True
 
-    def is_spared_by(self, plan: Plan) -> bool:
+    def keeps_open_part(self, plan: Plan) -> bool:
         """Whether a plan leaves alone what the model has still to answer, and parts no late result's unit."""
-        if not self.is_apart(plan.depth):  # a late result has joined all up to its call
+        if not self.is_self_contained_from(plan.depth):  # a late result has joined all up to its call
             ends = {0, *(unit.end for unit in self.units)}
             if any(gap.start not in ends or gap.end not in ends for gap in plan.gaps):
                 return False
-        if plan.depth <= self.settled:
+        if plan.depth <= self.editable_length:
             return True
         if self.last_user is not None and not plan.shows(self.last_user):
             return False
@@ -218,16 +218,16 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
 
     def addresses(self, content: Callable[[int], Content], first: int = 0) -> list[Address]:
         """Return the keys in :data:`READINGS` of the messages from ``first`` on; ``content`` decodes one."""
-        if first and self.is_apart(first):
+        if first and self.is_self_contained_from(first):
             return [*addresses_of(self.dialect, self.raws, self.messages, content, first)]
-        found = self.gathered.addresses.continued(
+        found = self.cache.addresses.continued(
             self.raws,
-            self.is_apart,
+            self.is_self_contained_from,
             lambda first: addresses_of(self.dialect, self.raws, self.messages, content, first),
         )
         if found:
             last = self.units[-1].start
-            self.gathered.addresses.keep(self.raws[: last + 1], found, last)
+            self.cache.addresses.keep(self.raws[: last + 1], found, last)
         return found[first:]
 
     def prefix(self, length: int) -> Self:
@@ -240,10 +240,10 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
             raws=self.raws[:length],
             tokens=self.tokens[:length],
             hashes=self.hashes[:length],
-            whole=self,
+            full_chain=self,
         )
 
-    def weighed(self, plan: Plan) -> Self:
+    def with_estimated_tokens(self, plan: Plan) -> Self:
         """Return the chain with token counts estimated from bytes.
 
         The ratio of tokens to bytes is that of the messages that ``plan`` leaves alone.
@@ -254,4 +254,4 @@ class Chain(msgspec.Struct, frozen=True, dict=True):  # a dict for cached proper
         tokens, size = sum(self.tokens[place] for place in left), sum(sizes[place] for place in left)
         share = tokens / max(size, 1)
         weighed = Sizes.of(ceil(each * share) for each in sizes)
-        return replace(self, tokens=weighed, is_weighed=True)
+        return replace(self, tokens=weighed, is_estimated=True)

@@ -19,7 +19,7 @@ from proxy.core.budget.budget import Stage
 from proxy.core.conversation.notes import quote
 from proxy.core.planning.draft import Draft
 from proxy.core.planning.gaps import part_of
-from proxy.core.planning.ledger import add_ledger, plain_of
+from proxy.core.planning.ledger import add_ledger, strip_ledgers
 from proxy.core.planning.plan import Account, Epoch, Gap, Plan, Verb, Verdict, runs_of, view_tokens
 from proxy.core.planning.planner import finish
 from proxy.core.planning.reasoning import first_change, signed_in
@@ -74,11 +74,11 @@ def compacted(situation: Situation, wanted: Collection[int] | None) -> Draft:
 
     selection = Selection(situation, Stage.COMPACT, 0)
     # Answers come before users: cutting a whole answer also cuts its request, and quotes it.
-    for index in sorted(filter(may_go, situation.standing), key=situation.is_user):
-        selection.take(index)
+    for index in sorted(filter(may_go, situation.view_units), key=situation.is_user):
+        selection.cut_unit(index)
     decided = Draft.of(situation, Stage.COMPACT, selection.quotes())
     if not selection.cut:
-        if wanted is None and decided.wanted:
+        if wanted is None and decided.unsummarised_spans:
             return decided
         raise NothingToChange(_NOTHING_LEFT if wanted is None else _NOTHING_NAMED)
     if view_tokens(finish(decided, {}), situation.chain.tokens) >= situation.view_tokens:
@@ -115,7 +115,7 @@ def restored(situation: Situation, wanted: Collection[int] | None) -> Plan:
     left = Plan(tuple(gaps), edits)
     if left == situation.plan:
         return left
-    return add_ledger(situation, plain_of(left, situation.count, situation.chain.dialect))
+    return add_ledger(situation, strip_ledgers(left, situation.count, situation.chain.dialect))
 
 
 # --- any change as an epoch ---

@@ -13,8 +13,14 @@ from msgspec.structs import replace
 
 from proxy.core.budget.budget import Stage
 from proxy.core.planning.gaps import with_notes
-from proxy.core.planning.ledger import add_ledger, lacking_room, notes_stand, plain_of, room_for
-from proxy.core.planning.life import LEAST_FREED, LIFE, Cause, Gate, cause_of
+from proxy.core.planning.ledger import (
+    add_ledger,
+    allowed_ledger_tokens,
+    lacking_room,
+    notes_stand,
+    strip_ledgers,
+)
+from proxy.core.planning.life import GATES, LEAST_FREED, Cause, Gate, cause_of
 from proxy.core.planning.plan import Gap, Plan, Replacement, Span, view_tokens
 from proxy.core.planning.replacements import clearings, first_user_clips, picture_clearings
 from proxy.core.planning.selection import NOTICE_TOKENS, Selection
@@ -34,7 +40,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     """The firmest protection that had to yield (:mod:`proxy.core.planning.situation`)."""
     ledger: int = 0
     """Counted tokens of its ledger, or an upper bound of them."""
-    has_room: bool = True
+    affords_summaries: bool = True
     """Whether the epoch still frees enough if it gets summaries in place of notices."""
     strategy: Strategy | None = None
     """The strategy that decided and that writes the notes; None if a person decided."""
@@ -57,7 +63,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
         The notes of the gaps ``standing`` keep their ledgers.
         """
-        before = plain_of(situation.plan, situation.count, situation.chain.dialect, standing).gaps
+        before = strip_ledgers(situation.plan, situation.count, situation.chain.dialect, standing).gaps
         outline = with_notes(situation, before, quotes, edits, None, strategy if acts_now else None)
         return cls(situation=situation, stage=stage, outline=outline, strategy=strategy, acts_now=acts_now)
 
@@ -84,9 +90,9 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     def gates(self) -> tuple[Gate, ...]:
         """The conditions that must hold before the epoch begins."""
         if self.by_units:
-            return LIFE[Cause.UNITS]
+            return GATES[Cause.UNITS]
         is_over = self.situation.budget.is_over(self.situation.view_tokens)
-        return LIFE[cause_of(self.stage, acts_now=self.acts_now, is_over=is_over)]
+        return GATES[cause_of(self.stage, acts_now=self.acts_now, is_over=is_over)]
 
     @property
     def must_pay(self) -> bool:
@@ -100,9 +106,9 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
         return self.stage is Stage.COMPACT or (is_rare and self.stage is not Stage.EMERGENCY)
 
     @property
-    def wanted(self) -> tuple[Span, ...]:
+    def unsummarised_spans(self) -> tuple[Span, ...]:
         """The gaps with enough messages that no summary covers yet, so that each message is paid for once."""
-        if not self.situation.policy.summary.enabled or not self.has_room:
+        if not self.situation.policy.summary.enabled or not self.affords_summaries:
             return ()
         return tuple(span for span in self.spans if lacks_summary(self.situation, span, self.strategy))
 
@@ -176,7 +182,7 @@ def nearest_to_goal(
     again with a corrected amount if notes and ledger turn out smaller or larger than what was set aside.
     ``growth`` and ``most``: see ``growth`` and ``ledger`` of :func:`proxy.core.planning.planner.draft`.
     """
-    budget, acts_now = situation.budget, strategy.acts_at_once(situation)
+    budget, acts_now = situation.budget, strategy.may_act_now(situation)
     is_counting = strategy.slides or acts_now  # such a strategy decides by count, not by tokens
     is_chosen_once = is_counting or strategy is BY_UNITS
     may_stand = not is_counting and most is None and notes_stand(situation)
@@ -236,10 +242,10 @@ def _ledger_of(decided: Draft, most: int | None, *, is_measured: bool, is_bound_
     summaries to come, because to write a ledger takes long.
     """
     situation, outline = decided.situation, decided.outline
-    room = room_for(situation, outline)
+    room = allowed_ledger_tokens(situation, outline)
     if most is not None:
         return min(room, most)
-    largest = decided.view_tokens + room + len(decided.wanted) * situation.summary_tokens
+    largest = decided.view_tokens + room + len(decided.unsummarised_spans) * situation.summary_tokens
     if not is_measured or (is_bound_enough and largest <= situation.budget.share(1)):
         return room
     tokens = situation.chain.tokens
@@ -269,9 +275,9 @@ def _next_set_aside(found: Sequence[_Try], goal: int) -> int:
 def _ledger_growth(situation: Situation, most: int | None, *, may_stand: bool) -> int:
     """Counted tokens by which ledgers can grow at most beyond those in the view."""
     if may_stand:
-        return room_for(situation, situation.plan)
+        return allowed_ledger_tokens(situation, situation.plan)
     standing = sum(situation.count(gap.ledger) for gap in situation.plan.gaps if gap.ledger)
-    room = room_for(situation, None)
+    room = allowed_ledger_tokens(situation, None)
     return max((room if most is None else min(room, most)) - standing - situation.unwritten, 0)
 
 

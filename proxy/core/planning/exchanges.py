@@ -46,7 +46,7 @@ class Exchanges(ByCount):
         least = max(rules.answer_max, rules.answer_to + _AROUND)
         return [
             index
-            for index in situation.standing
+            for index in situation.view_units
             if index not in rolled
             and situation.protection[index] < CRITICAL
             and situation.chain.messages[place := situation.units[index].start].is_final
@@ -68,7 +68,7 @@ class Exchanges(ByCount):
         rules, standing = policy.strategy, 0
         points = request_points(chain.messages)
         found: set[int] = set()
-        for position in chain.begun:
+        for position in chain.exchange_starts:
             standing += 1
             if standing > rules.exchanges:
                 found.add(points[bisect_right(points, position)])
@@ -95,7 +95,7 @@ _AROUND = 300
 
 def _count(situation: Situation) -> int:
     """Count the exchanges of the view, including those with pinned units; quick."""
-    begun = situation.chain.begun
+    begun = situation.chain.exchange_starts
     gone = (bisect_left(begun, gap.end) - bisect_left(begun, gap.start) for gap in situation.plan.gaps)
     return len(begun) - sum(gone)
 
@@ -106,8 +106,8 @@ def _rolled(situation: Situation) -> list[int]:
     if _count(situation) <= rules.exchanges:
         return []
     protection = situation.protection
-    movable = (index for index in situation.standing if protection[index] not in (CRITICAL, PINNED))
-    standing = exchanges_of(situation.chain.begun, situation.units, movable)
+    movable = (index for index in situation.view_units if protection[index] not in (CRITICAL, PINNED))
+    standing = exchanges_of(situation.chain.exchange_starts, situation.units, movable)
     if len(standing) <= rules.exchanges:
         return []
     old = standing[: -rules.roll_to]
@@ -147,7 +147,7 @@ class RunningSummary:
     @classmethod
     def of(cls, situation: Situation, start: int, end: int) -> Self:
         """Return the earlier summaries of messages ``start`` to ``end`` and the exchanges not covered."""
-        begun, before, condensed = situation.chain.begun, list[Anchor](), dict[int, str]()
+        begun, before, condensed = situation.chain.exchange_starts, list[Anchor](), dict[int, str]()
         for each in situation.plan.anchors_within(start, end):
             if _is_answer(begun, each.start, each.end):  # condensed where it stood
                 condensed[each.start] = each.text.removeprefix(_ASSISTANT)
@@ -237,7 +237,7 @@ class RunningSummary:
 
 def _room(situation: Situation, span: Span) -> int:
     """Bytes that the text of a gap may have; the note of a condensed answer has room of its own."""
-    if _is_answer(situation.chain.begun, *span):
+    if _is_answer(situation.chain.exchange_starts, *span):
         return situation.policy.strategy.summary_max
     rooms = situation.rooms
     if span not in rooms:
@@ -259,7 +259,7 @@ def _rooms(situation: Situation, gaps: Sequence[Span]) -> dict[Span, int]:
 
     Notes that are in force keep what they have if the others then still get their share.
     """
-    begun, most = situation.chain.begun, situation.policy.strategy.summary_max
+    begun, most = situation.chain.exchange_starts, situation.policy.strategy.summary_max
     spans = [each for each in gaps if not _is_answer(begun, *each)]
     counts = {each: max(bisect_left(begun, each[1]) - bisect_left(begun, each[0]), 1) for each in spans}
     told = {gap.span: sum(size(anchor.text) for anchor in gap.anchors) for gap in situation.plan.gaps}
@@ -277,7 +277,7 @@ def _exchanges(
     situation: Situation, start: int, end: int, anchors: Sequence[Anchor], condensed: Mapping[int, str]
 ) -> Iterator[Rolled]:
     """Yield requests and their final answers, without messages that ``anchors`` cover."""
-    messages, begun = situation.chain.messages, situation.chain.begun
+    messages, begun = situation.chain.messages, situation.chain.exchange_starts
     starts, ends = [start, *(each.end for each in anchors)], [*(each.start for each in anchors), end]
     request, answer = list[str](), ""
     for place in (place for run in map(range, starts, ends) for place in run):

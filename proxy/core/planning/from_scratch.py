@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from proxy.core.budget.budget import Stage, stage_of
 from proxy.core.conversation.units import request_points
 from proxy.core.planning.draft import Draft
-from proxy.core.planning.ledger import SPARE, add_ledger, room_of
+from proxy.core.planning.ledger import LEDGER_SLACK, add_ledger, fitting_ledger_tokens
 from proxy.core.planning.life import NO_PAST, Past
 from proxy.core.planning.plan import EMPTY, Plan, view_tokens
-from proxy.core.planning.planner import draft, written
+from proxy.core.planning.planner import draft_epoch, finish_without_ledger
 from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Situation
 from proxy.core.planning.strategies import strategy_of
 
@@ -85,7 +85,7 @@ class _Replay:
     def plan(self) -> Plan:
         if self._written is not None or self._begun is None:
             return self._written or self._plain
-        return add_ledger(self._begun.before_ledgers(), self._plain, self._most)
+        return add_ledger(self._begun.without_unwritten_ledger(), self._plain, self._most)
 
     def reach(self, length: int, *, is_marked: bool) -> None:
         """Replay the next request."""
@@ -105,9 +105,9 @@ class _Replay:
             past=self._past,
         )
         is_known, strategy = situation.conditions != UNKNOWN_CONDITIONS, self.given.policy.strategy.name
-        if is_due or (is_known and strategy_of(strategy).acts_at_once(situation)):
+        if is_due or (is_known and strategy_of(strategy).may_act_now(situation)):
             is_measured = self.measures and self.epochs < 1 << _LEADING_BITS
-            decided = draft(situation, self._stage, ledger=None if is_measured else self._bound)
+            decided = draft_epoch(situation, self._stage, ledger=None if is_measured else self._bound)
             if decided is not None:
                 self._begin(decided)
             self._stuck_at = self._starts[-1] if self._stage is Stage.EMERGENCY else -1
@@ -128,7 +128,7 @@ class _Replay:
         if not self._is_late:
             return
         self._is_late, prefix = False, self.given.chain.prefix(length)
-        if not prefix.is_spared_by(self._plain):  # with a late result it cuts what must stay
+        if not prefix.keeps_open_part(self._plain):  # with a late result it cuts what must stay
             self._plain, self._past, self._begun, self._written = EMPTY, NO_PAST, None, None
             self._ledger, self._open, self._view_tokens = 0, 0, prefix.tokens.total
             self._stuck_at = -1
@@ -140,7 +140,7 @@ class _Replay:
     @property
     def _bound(self) -> int:
         """Upper bound of the counted tokens of the next ledger, if it is not written."""
-        return self._ledger + SPARE if self._begun else self.given.budget.limit
+        return self._ledger + LEDGER_SLACK if self._begun else self.given.budget.limit
 
     def _begin(self, decided: Draft) -> None:
         """Begin an epoch; a ledger that is not written is assumed to be as large as ``_bound`` allows.
@@ -148,13 +148,15 @@ class _Replay:
         A ledger is written from the whole chain. A replay stays linear because it writes the first eight,
         then four each time the number of epochs doubles, and in the end one.
         """
-        situation, plain = decided.situation, written(decided, {})
+        situation, plain = decided.situation, finish_without_ledger(decided, {})
         self._past = self._past.after(self._length, self._stage)
         self.epochs += 1
         step = 1 << max(self.epochs.bit_length() - _LEADING_BITS, 0)
         is_written = self.measures and not self.epochs % step
-        self._most = None if is_written else min(self._bound, room_of(situation, plain))
-        self._written = add_ledger(situation.before_ledgers(), plain, fills=True) if is_written else None
+        self._most = None if is_written else min(self._bound, fitting_ledger_tokens(situation, plain))
+        self._written = (
+            add_ledger(situation.without_unwritten_ledger(), plain, fills=True) if is_written else None
+        )
         tokens = situation.chain.tokens
         without = view_tokens(plain, tokens)
         self._view_tokens = without + (self._most or 0)
@@ -163,4 +165,4 @@ class _Replay:
         self._ledger = self._view_tokens - without
         self._begun, self._plain = situation, plain
         self._open, self._is_late = situation.chain.open_from, False
-        situation.read.forget(_DECODED)
+        situation.extracted.forget(_DECODED)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from proxy.core.budget.budget import MESSAGE_TOKENS
 from proxy.core.conversation.notes import Note
 from proxy.core.formats.json import dumps
-from proxy.core.planning.ledger import noted
+from proxy.core.planning.ledger import gap_with_ledger
 from proxy.core.planning.plan import Anchor, Gap, Plan, Replacement, Span, runs_of
 from proxy.core.planning.situation import FIXED, Situation
 from proxy.core.planning.strategy import Strategy
@@ -38,14 +38,14 @@ def with_notes(
     ``texts``: None while summaries are not known yet; then notes are notices. ``writer``: a strategy that
     acts by count and may record itself what it cuts.
     """
-    standing = {gap.span: gap for gap in before}
+    in_force = {gap.span: gap for gap in before}
     gaps: list[Gap] = []
     for span, quoted in quotes.items():
-        old = made = standing.get(span)
+        old = made = in_force.get(span)
         if old is None or not old.note or (texts and texts.get(span)):
             made = _worthwhile(situation, span, texts, quoted, writer)
             if made and old and old.ledger:
-                made = noted(made, old.ledger, situation.count, situation.chain.dialect)
+                made = gap_with_ledger(made, old.ledger, situation.count, situation.chain.dialect)
         gaps += [made] if made else (gap for gap in before if span[0] <= gap.start and gap.end <= span[1])
     cut, edited = Plan(tuple(gaps)), {edit.position: edit for edit in (*situation.plan.replacements, *edits)}
     return Plan(cut.gaps, tuple(edited[place] for place in sorted(edited) if not cut.covers(place)))
@@ -73,12 +73,12 @@ def _worthwhile(
     """
     is_written = writer is not None and writer.words(situation, *span, None)
     if is_written and (texts is None or texts.get(span)):
-        return gap_of(situation, span, texts or {}, quotes)
+        return gap_with_texts(situation, span, texts or {}, quotes)
     own: NewTexts = {span: texts[span]} if texts and span in texts else {}
     ways: list[tuple[NewTexts, tuple[str, ...]]] = [(own, quotes)]
     ways += [(own, ())] if quotes else []
     ways += [({}, ())] if own else []
-    made = (gap_of(situation, span, each, quoted) for each, quoted in ways)
+    made = (gap_with_texts(situation, span, each, quoted) for each, quoted in ways)
     return next((gap for gap in made if is_no_longer(situation, gap)), None)
 
 
@@ -130,7 +130,7 @@ def generation_upon(earlier: Iterable[Anchor]) -> int:
     return 1 + max((each.generation for each in earlier), default=-1)
 
 
-def gap_of(situation: Situation, span: Span, texts: NewTexts, quotes: tuple[str, ...]) -> Gap:
+def gap_with_texts(situation: Situation, span: Span, texts: NewTexts, quotes: tuple[str, ...]) -> Gap:
     """Return the gap with a new note: a summary of all of it, or earlier summaries of parts of it.
 
     Of earlier summaries it takes the newest that fit into the room of one summary.
@@ -145,10 +145,10 @@ def gap_of(situation: Situation, span: Span, texts: NewTexts, quotes: tuple[str,
             if left < 0 or characters < 0:
                 break
             anchors = (anchor, *anchors)
-    return noted_gap(situation, span, anchors, quotes, failed=span in texts and not texts[span])
+    return gap_with_note(situation, span, anchors, quotes, failed=span in texts and not texts[span])
 
 
-def noted_gap(
+def gap_with_note(
     situation: Situation,
     span: Span,
     anchors: tuple[Anchor, ...],
@@ -161,7 +161,7 @@ def noted_gap(
     ``failed``: a summary of the gap was requested and could not be obtained.
     """
     chain, (start, end) = situation.chain, span
-    above = situation.spoken_before(start)  # the user request whose answer is cut
+    above = situation.preceding_in_view(start)  # the user request whose answer is cut
     is_answer = above >= 0 and situation.role(above) == "user"
     note = Note(
         count=end - start,
@@ -185,7 +185,7 @@ def noted_gap(
 def part_of(situation: Situation, gap: Gap, span: Span, quotes: tuple[str, ...]) -> Gap | None:
     """Return a part of a gap, with the summaries that cover nothing else; None if a note would be longer."""
     anchors = tuple(each for each in gap.anchors if span[0] <= each.start and each.end <= span[1])
-    part = noted_gap(situation, span, anchors, quotes)
+    part = gap_with_note(situation, span, anchors, quotes)
     return part if is_no_longer(situation, part) else None
 
 

@@ -16,10 +16,10 @@ from proxy.core.extraction.reading import BINDS
 from proxy.core.formats.json import dumps, loads_writable
 from proxy.core.planning.ledger_packing import tokens_of
 from proxy.core.planning.ledger_text import Source, facts_of
-from proxy.core.planning.life import distance
+from proxy.core.planning.life import growth_per_epoch
 from proxy.core.planning.plan import Gap, Plan, Span, view_tokens
 from proxy.core.planning.situation import Count, Situation
-from proxy.core.tool_cache.cache import Rules
+from proxy.core.tool_cache.cache import ToolRules
 
 # --- tool results: cut results that are still fresh are carried whole, so that no call need be repeated ---
 # Each takes one line, as a call and JSON, whatever the tool wrote: so a text with several lines cannot be
@@ -39,13 +39,13 @@ def _fresh_results(situation: Situation, plan: Plan, room: int, language: str) -
     ``room``: counted tokens that identifiers may have.
     """
     left = int(room * _SHARE)
-    if left <= 0 or not situation.fresh:
+    if left <= 0 or not situation.fresh_results:
         return ""
     left -= situation.count(result_lines(("",), language))
     positions = {place: position for position, place in enumerate(situation.chain.hashes)}
     lines: list[str] = []
-    for entry in reversed(list(situation.fresh)):
-        position = positions[entry.place]
+    for entry in reversed(list(situation.fresh_results)):
+        position = positions[entry.message_hash]
         both = (position, situation.units[situation.unit_at(position)].start)  # the call has the arguments
         if plan.shows(position) or not all(situation.classes.may_be_quoted(place) for place in both):
             continue
@@ -91,51 +91,51 @@ _ANEW, _ADDED, _FULL = 0.75, 0.15, 0.95
 """Shares of what all details in a view may take: what a ledger that is written anew has at most, what one
 adds to those that stand, and how much these may have so that they still stand. What a view leaves unused
 below its goal may be filled up to the last."""
-SPARE = 32
+LEDGER_SLACK = 32
 """Counted tokens by which a ledger that a replay does not write may exceed the one before."""
 _WORDS = 24
 """Minimal counted tokens of a ledger beside its constraints."""
 
 
-def room_for(situation: Situation, plain: Plan | None) -> int:
+def allowed_ledger_tokens(situation: Situation, stripped: Plan | None) -> int:
     """Counted tokens that the ledger of a plan may have; 0 if it would be too short.
 
-    ``plain`` is the plan without its ledger; if None, return the most that the ledger of any plan may have.
+    ``stripped`` is the plan without its ledger; if None, return the most that a ledger of any plan may have.
     """
     rules, tokens = situation.policy.ledger, situation.chain.tokens
     if not rules.is_written:
         return 0
-    view = situation.budget.limit if plain is None else view_tokens(plain, tokens)
-    standing = "" if plain is None else plain.ledger
+    view = situation.budget.limit if stripped is None else view_tokens(stripped, tokens)
+    standing = "" if stripped is None else stripped.ledger
     details = details_room(situation, view, standing)
     most = min(rules.tokens, int(_CONSTRAINTS * situation.budget.room)) - _size(situation, standing)
-    needed = needed_by_rules(situation, plain) if rules.constraints and most > details else 0
+    needed = tokens_of_constraints(situation, stripped) if rules.constraints and most > details else 0
     room = max(details, min(most, needed))
-    room = min(room, int((tokens.total if plain is None else _cut_tokens(situation, plain)) * _OF_CUT))
+    room = min(room, int((tokens.total if stripped is None else _cut_tokens(situation, stripped)) * _OF_CUT))
     return room if room >= _LEAST else 0
 
 
-def is_short(situation: Situation) -> bool:
+def lacks_room_for_constraints(situation: Situation) -> bool:
     """Whether the budget, not the policy, leaves too little room for the constraints in force."""
     rules, most = situation.policy.ledger, int(_CONSTRAINTS * situation.budget.room)
-    return rules.constraints and 0 < most <= rules.tokens and most < needed_by_rules(situation)
+    return rules.constraints and 0 < most <= rules.tokens and most < tokens_of_constraints(situation)
 
 
-def lacking_room(situation: Situation, plain: Plan) -> int:
+def lacking_room(situation: Situation, stripped: Plan) -> int:
     """Counted tokens that constraints need of the ledger's room, and that the view leaves too few of."""
-    room, left = room_for(situation, plain), _left(situation, plain)
+    room, left = allowed_ledger_tokens(situation, stripped), _left(situation, stripped)
     if room <= left or not situation.policy.ledger.constraints:
         return 0
-    return max(min(room, needed_by_rules(situation, plain)) - left, 0)
+    return max(min(room, tokens_of_constraints(situation, stripped)) - left, 0)
 
 
-def _left(situation: Situation, plain: Plan) -> int:
+def _left(situation: Situation, stripped: Plan) -> int:
     """Counted tokens that a view without its ledger leaves of the budget.
 
     Where the last user message alone is over the budget, a view without a ledger would not fit either.
     """
-    view, budget = view_tokens(plain, situation.chain.tokens), situation.budget
-    return budget.spare(view) if situation.is_below_last_user else budget.share(1) - view
+    view, budget = view_tokens(stripped, situation.chain.tokens), situation.budget
+    return budget.spare(view) if situation.last_user_exceeds_room else budget.share(1) - view
 
 
 def details_room(situation: Situation, view: int, standing: str = "") -> int:
@@ -163,15 +163,15 @@ def _size(situation: Situation, standing: str) -> int:
     return situation.count(standing) if standing else 0
 
 
-def needed_by_rules(situation: Situation, plain: Plan | None = None) -> int:
+def tokens_of_constraints(situation: Situation, stripped: Plan | None = None) -> int:
     """Counted tokens of a ledger with every constraint in force, without what is only stated.
 
-    Beside ledgers that stand in the plan ``plain``, it needs only those that its view does not have.
+    Beside ledgers that stand in the plan ``stripped``, it needs only those that its view does not have.
     """
     if situation.unwritten:
-        return situation.unwritten + SPARE
-    is_added = plain is not None and plain.ledger
-    rules = Source(situation, plain).constraints if plain and is_added else situation.constraints[0]
+        return situation.unwritten + LEDGER_SLACK
+    is_added = stripped is not None and stripped.ledger
+    rules = Source(situation, stripped).constraints if stripped and is_added else situation.constraints[0]
     texts = [rule.sentence.text for rule in rules if rule.sentence.strength >= BINDS]
     return tokens_of(texts, situation.count) + _WORDS if texts else 0
 
@@ -184,7 +184,12 @@ def notes_stand(situation: Situation) -> bool:
     """
     plan, policy = situation.plan, situation.policy
     ephemeral = any(rule.class_ == "ephemeral" for rule in policy.retention)
-    if not plan.ledger or ephemeral or Rules(policy.tools).is_caching or is_short(situation):
+    if (
+        not plan.ledger
+        or ephemeral
+        or ToolRules(policy.tools).is_caching
+        or lacks_room_for_constraints(situation)
+    ):
         return False
     if situation.count(plan.ledger) > _FULL * _most_details(situation, situation.view_tokens):
         return False
@@ -203,7 +208,7 @@ def _standing_pays(situation: Situation) -> bool:
         return False
     prices = situation.conditions.prices
     share = _CACHED_SHARE if prices is None else prices.read_share
-    requests = distance(budget, policy.stages) / max(situation.pace, 1.0)
+    requests = growth_per_epoch(budget, policy.stages) / max(situation.pace, 1.0)
     saved = (1 - share) * sum(gap.tokens for gap in gaps)
     return saved > share * requests * sum(words.values()) / len(gaps)
 
@@ -215,30 +220,30 @@ def add_ledger(situation: Situation, plan: Plan, most: int | None = None, *, fil
     also take what the view leaves unused below its goal, so that the next epoch comes no sooner than after a
     cut that ends at the goal.
     """
-    plain = plain_of(plan, situation.count, situation.chain.dialect, plan.spans[:-1])
-    room = room_of(situation, plain)
+    stripped = strip_ledgers(plan, situation.count, situation.chain.dialect, plan.spans[:-1])
+    room = fitting_ledger_tokens(situation, stripped)
     room = room if most is None else min(room, most)
     if room < _LEAST:
-        return plain
-    unused, view = 0, view_tokens(plain, situation.chain.tokens)
+        return stripped
+    unused, view = 0, view_tokens(stripped, situation.chain.tokens)
     if fills:
         goal = situation.budget.share(situation.policy.stages.target)
-        full = int(_FULL * _most_details(situation, view)) - _size(situation, plain.ledger)
-        most = min(goal - view, full, int(_cut_tokens(situation, plain) * _OF_CUT))
+        full = int(_FULL * _most_details(situation, view)) - _size(situation, stripped.ledger)
+        most = min(goal - view, full, int(_cut_tokens(situation, stripped) * _OF_CUT))
         unused = max(most - room, 0)
-    details = details_room(situation, view, plain.ledger)
-    return _with_ledger(situation, plain, room + unused, details + unused)
+    details = details_room(situation, view, stripped.ledger)
+    return _with_ledger(situation, stripped, room + unused, details + unused)
 
 
-def room_of(situation: Situation, plain: Plan) -> int:
-    """Return the most counted tokens that a plan's ledger may take; ``plain`` is the plan without it."""
-    if not plain.gaps or not plain.gaps[-1].note:
+def fitting_ledger_tokens(situation: Situation, stripped: Plan) -> int:
+    """Return the most counted tokens that a plan's ledger may take; ``stripped`` is the plan without it."""
+    if not stripped.gaps or not stripped.gaps[-1].note:
         return 0
-    room = min(room_for(situation, plain), _left(situation, plain))
+    room = min(allowed_ledger_tokens(situation, stripped), _left(situation, stripped))
     return room if room >= _LEAST else 0
 
 
-def _with_ledger(situation: Situation, plain: Plan, room: int, details: int) -> Plan:
+def _with_ledger(situation: Situation, stripped: Plan, room: int, details: int) -> Plan:
     """Return the plan with a ledger that lengthens its last note by at most ``room`` counted tokens.
 
     Up to ``details`` of them are for details.
@@ -247,12 +252,12 @@ def _with_ledger(situation: Situation, plain: Plan, room: int, details: int) -> 
     language = situation.language_before(len(chain))
     # Reserve room for the introductions of the ledger's parts.
     allowed = room - count(ledger_lines(("",), "", language)) - count(ledger_lines((), " ", language)) - 2
-    last = best = plain.gaps[-1]
-    before = needed_by_rules(situation, plain) if situation.policy.ledger.constraints else 0
-    results = _fresh_results(situation, plain, min(details, room - before), language)
+    last = best = stripped.gaps[-1]
+    before = tokens_of_constraints(situation, stripped) if situation.policy.ledger.constraints else 0
+    results = _fresh_results(situation, stripped, min(details, room - before), language)
     taken = count(results) if results else 0
     allowed, details = allowed - taken, details - taken
-    source = Source(situation, plain)
+    source = Source(situation, stripped)
     for _ in range(_TRIES):
         facts = facts_of(source, allowed, details, results)
         if not facts and not results:
@@ -260,17 +265,17 @@ def _with_ledger(situation: Situation, plain: Plan, room: int, details: int) -> 
         ledger = "\n".join(
             filter(None, (ledger_lines(facts.constraints, facts.identifiers, language), results))
         )
-        made = noted(last, ledger, count, chain.dialect)
+        made = gap_with_ledger(last, ledger, count, chain.dialect)
         excess = made.tokens - last.tokens - room
         if excess <= 0 and made.tokens > best.tokens:
             best = made
         if -_SLACK < excess <= 0 or (excess <= 0 and not facts.left_out):
             break
         allowed -= excess + (excess > 0)
-    return Plan((*plain.gaps[:-1], best), plain.replacements)
+    return Plan((*stripped.gaps[:-1], best), stripped.replacements)
 
 
-def noted(gap: Gap, ledger: str, count: Count, dialect: Dialect) -> Gap:
+def gap_with_ledger(gap: Gap, ledger: str, count: Count, dialect: Dialect) -> Gap:
     """Return the gap with this ledger in its note; without one if ``ledger`` is empty."""
     message = dialect.read(gap.note)
     text = without_ledger(message.text, gap.ledger) if gap.ledger else message.text
@@ -279,10 +284,10 @@ def noted(gap: Gap, ledger: str, count: Count, dialect: Dialect) -> Gap:
     return replace(gap, note=note, tokens=MESSAGE_TOKENS + count(text), ledger=ledger)
 
 
-def plain_of(plan: Plan, count: Count, dialect: Dialect, standing: Container[Span] = ()) -> Plan:
-    """Return the plan without a ledger in any note but those of the gaps ``standing``."""
+def strip_ledgers(plan: Plan, count: Count, dialect: Dialect, except_for: Container[Span] = ()) -> Plan:
+    """Return the plan without a ledger in any note but those of the gaps ``except_for``."""
     gaps = (
-        noted(gap, "", count, dialect) if gap.ledger and gap.span not in standing else gap
+        gap_with_ledger(gap, "", count, dialect) if gap.ledger and gap.span not in except_for else gap
         for gap in plan.gaps
     )
     return Plan(tuple(gaps), plan.replacements) if plan.ledger else plan

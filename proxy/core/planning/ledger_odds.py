@@ -49,7 +49,7 @@ _KEYED = 0.8
 AGE = -0.5
 """What each doubling of the messages since a fact was mentioned adds to its log odds."""
 _CROWD, _CROWDED = -0.2, 1_000
-LEAST_ODDS = -2.4
+LEAST_LOG_ODDS = -2.4
 """Odds, age apart, below which a fact is not worth its room: nearly all that was needed was above."""
 _MANY = 150
 """Number of values in one message from which on it is a listing."""
@@ -75,7 +75,7 @@ class Mentions(msgspec.Struct, gc=False):
         return self.crowd >= _MANY and "argument" not in self.voices
 
     @property
-    def odds(self) -> float:
+    def log_odds(self) -> float:
         """Log odds, age apart, up to a constant."""
         voices = fsum(_VOICE[voice] for voice in self.voices)
         keyed = _KEYED if self.fact.key else 0.0

@@ -18,7 +18,7 @@ from proxy.core.planning.situation import Count
 
 _SHARED = 6
 """Minimal length in characters of a directory that is named once for all of its files."""
-_SPARE = 64
+_MAX_MISSES = 64
 """Number of facts that may fail to fit before packing stops."""
 OFTEN = 200
 """Number of searches of a text from which on an index of it pays."""
@@ -31,7 +31,7 @@ _LETTER = re.compile(r"[^\W\d_]")
 _DOT = re.compile(r"\.(?!\d)")
 
 
-class Standing:
+class SubstringIndex:
     """A text that is searched for many values, to leave out those that it already contains.
 
     If the text contains a value, one of its words contains the value's longest word. So after many searches
@@ -110,30 +110,30 @@ class _Chosen(NamedTuple):
     fact: Fact
     cost: int
     """Counted tokens that it takes."""
-    said: tuple[int, int]
+    mentioned: tuple[int, int]
     """Positions of the newest and the oldest message that mention it."""
 
 
 class Packing:
     """Facts chosen one by one, the most important first, if they fit.
 
-    Those that the text ``shown``, or the one ``beside``, contains are left out, and those that stand already
-    as ``told``: under a label, which for a file of a listing is its directory.
+    Facts that the view or the same note contains are left out, and those that another ledger has under the
+    same label (for a file of a listing: its directory).
     """
 
     def __init__(
         self,
         room: int,
         count: Count,
-        shown: Container[str],
-        beside: Container[str],
-        told: Container[tuple[str, str]] = (),
+        in_view: Container[str],
+        in_note: Container[str],
+        in_ledgers: Container[tuple[str, str]] = (),
     ) -> None:
         self._room = room
         self._count = count
-        self._shown = shown
-        self._beside = beside
-        self._told = told
+        self._in_view = in_view
+        self._in_note = in_note
+        self._in_ledgers = in_ledgers
         self._chosen: dict[str, _Chosen] = {}
         """By value; an unlabelled one gives its place to a later one that contains it."""
         self._groups: set[str] = set()
@@ -142,17 +142,17 @@ class Packing:
 
     def fill(self, mentions: Iterable[Mentions]) -> None:
         """Take the facts that fit, in order; the directory of those in listings may be named apart."""
-        spare = _SPARE
+        spare = _MAX_MISSES
         for each in mentions:
             whole, value = each.fact, each.fact.value
-            if value in self._parts or value in self._shown or value in self._beside:
+            if value in self._parts or value in self._in_view or value in self._in_note:
                 continue
             directory, slash, name = value.rpartition("/")
             is_path = each.is_listed and whole.kind == "path" and not whole.key
             is_below = is_path and name and len(directory) >= _SHARED
             fact = Fact("file", name, directory + slash) if is_below else whole
             group = label_of(fact)
-            if (group, fact.value) in self._told:
+            if (group, fact.value) in self._in_ledgers:
                 continue
             cost = self._count(" " + fact.value)
             if group not in self._groups:
@@ -200,7 +200,7 @@ def values_in(ledger: str) -> set[tuple[str, str]]:
 
 def _packed(chosen: Sequence[_Chosen]) -> str:
     groups: dict[str, list[str]] = {label_of(each.fact): [] for each in chosen}
-    for each in sorted(chosen, key=attrgetter("said"), reverse=True):
+    for each in sorted(chosen, key=attrgetter("mentioned"), reverse=True):
         groups[label_of(each.fact)].append(each.fact.value)
     lines: list[str] = []
     for label, values in groups.items():

@@ -13,17 +13,24 @@ from math import log2
 from typing import get_args
 
 from proxy.core.conversation.messages import HEAD_ROLES, TOOL_ROLES
-from proxy.core.extraction.constraints import Rule
+from proxy.core.extraction.constraints import Constraint
 from proxy.core.extraction.facts import Fact
 from proxy.core.extraction.reading import BINDS, Voice, untitled
 from proxy.core.lazy import lazy
-from proxy.core.planning.ledger_odds import AGE, LEAST_ODDS, RESULTS, Mentions
-from proxy.core.planning.ledger_packing import Bullets, Packing, Standing, label_of, may_share, values_in
+from proxy.core.planning.ledger_odds import AGE, LEAST_LOG_ODDS, RESULTS, Mentions
+from proxy.core.planning.ledger_packing import (
+    Bullets,
+    Packing,
+    SubstringIndex,
+    label_of,
+    may_share,
+    values_in,
+)
 from proxy.core.planning.plan import Plan
 from proxy.core.planning.situation import Situation
 from proxy.core.text.words import shape_of
 
-_RULES_SHARE = 0.8
+_CONSTRAINTS_SHARE = 0.8
 """Share that constraints may take first in a ledger no larger than identifiers alone may make it."""
 _STATED_SHARE = 0.25
 """Share of the details' room that sentences may take which only say how things are."""
@@ -72,11 +79,11 @@ def _written(source: "Source", room: int, details: int, beside: str, *, shares: 
     bullets = Bullets(count, shares=shares)
     firm = [rule.sentence.text for rule in found if rule.sentence.strength >= BINDS]
     is_split = rules.identifiers and room <= details
-    left = room - bullets.fill(firm, int(room * _RULES_SHARE) if is_split else room)
+    left = room - bullets.fill(firm, int(room * _CONSTRAINTS_SHARE) if is_split else room)
     identifiers = ""
     if rules.identifiers:
-        stands_already = Standing("\n".join([*bullets.chosen, beside]))
-        packing = Packing(min(left, details), count, source.shown, stands_already, source.told)
+        in_note = SubstringIndex("\n".join([*bullets.chosen, beside]))
+        packing = Packing(min(left, details), count, source.in_view, in_note, source.in_ledgers)
         packing.fill(source.identifiers())
         identifiers = packing.text
         left -= count(identifiers) if identifiers else 0
@@ -116,7 +123,7 @@ class Source:
         return [*texts, *clipped]
 
     @lazy
-    def shown(self) -> Container[str]:
+    def in_view(self) -> Container[str]:
         """The text of the view, including that of notes; identifiers in it are not repeated.
 
         Rules are repeated even if a summary has them, because summaries are not reliable, or if a note quotes
@@ -125,19 +132,19 @@ class Source:
         said = [anchor.text for anchor in self.plan.anchors]
         said += [text for gap in self.plan.gaps for text in gap.quotes]
         text = "\n".join([*self._kept_texts(), *said, self.plan.ledger])
-        shown = self.situation.shown
+        shown = self.situation.view_index
         if text not in shown:
             shown.clear()
-            shown[text] = Standing(text)
+            shown[text] = SubstringIndex(text)
         return shown[text]
 
     @lazy
-    def told(self) -> Container[tuple[str, str]]:
+    def in_ledgers(self) -> Container[tuple[str, str]]:
         """The values of standing notes, each with its label, which may be the directory of its files."""
         return values_in(self.plan.ledger)
 
     @lazy
-    def constraints(self) -> list[Rule]:
+    def constraints(self) -> list[Constraint]:
         """Binding sentences that the view does not show, the strongest first."""
         if not self.situation.policy.ledger.constraints:
             return []
@@ -167,7 +174,7 @@ class Source:
         scored = [
             (-(odds + AGE * log2(1 + length - each.last)), -each.last, value, each)
             for value, each in self._mentions().items()
-            if value not in stale and (odds := each.odds) >= LEAST_ODDS
+            if value not in stale and (odds := each.log_odds) >= LEAST_LOG_ODDS
         ]
         heapify(scored)
         return scored

@@ -1,6 +1,6 @@
 """The life of an epoch: why one begins, which conditions it must meet, and which one is in force.
 
-docs/epochs.md tells it. :data:`LIFE` lists the gates of each cause. Epochs that a person asks for, and those
+docs/epochs.md tells it. :data:`GATES` lists the gates of each cause. Epochs that a person asks for, and those
 that only add late summaries at no cost, pass none.
 
 An epoch must be earned by growth (docs/policies.md, "When a cut pays"), because a history of which little can
@@ -30,7 +30,7 @@ from proxy.core.policy.sections import Stages
 
 LEAST_FREED = 0.1
 """Share of the room that an epoch must free to begin below 100 %."""
-WITHIN = 2
+GRACE_UNITS = 2
 """New units for which an epoch by count waits for its summaries; after them it begins with notices."""
 
 
@@ -71,10 +71,10 @@ class Gate(StrEnum):
     PAYS = "pays"
     """It saves more than it costs (:mod:`proxy.core.economics.economy`)."""
     PREPARED = "prepared"
-    """Its summaries are written, or :data:`WITHIN` more units have been added while it waited."""
+    """Its summaries are written, or :data:`GRACE_UNITS` more units have been added while it waited."""
 
 
-LIFE: Mapping[Cause, tuple[Gate, ...]] = {
+GATES: Mapping[Cause, tuple[Gate, ...]] = {
     Cause.EARLY: (Gate.EARNED, Gate.CHANGES, Gate.FREES),
     Cause.TRIM: (Gate.EARNED, Gate.CHANGES, Gate.FREES, Gate.PAYS),
     Cause.COMPACT: (Gate.EARNED, Gate.CHANGES, Gate.FREES),
@@ -116,7 +116,7 @@ class Past(msgspec.Struct, frozen=True):
 
     def after(self, length: int, stage: Stage, epochs: int = 1) -> "Past":
         """Return the past with more epochs, begun at this stage, when the chain had ``length`` messages."""
-        return Past(self.epochs + epochs * is_earned(stage), length)
+        return Past(self.epochs + epochs * must_be_earned(stage), length)
 
 
 NO_PAST = Past()
@@ -135,16 +135,16 @@ def line_of(epochs: Sequence[Epoch], current: Epoch | None) -> list[Epoch]:
 def past_of(epochs: Sequence[Epoch], current: Epoch | None, hashes: Sequence[bytes]) -> Past:
     """Return the past of the epoch in force, for a chain with these hashes."""
     led = [epoch for epoch in line_of(epochs, current) if not (epoch.asked or epoch.cuts_nothing)]
-    earned = sum(is_earned(Stage(epoch.stage)) for epoch in led)
+    earned = sum(must_be_earned(Stage(epoch.stage)) for epoch in led)
     return Past(earned, led[-1].length_at_start(hashes)) if led else NO_PAST
 
 
-def is_earned(stage: Stage) -> bool:
+def must_be_earned(stage: Stage) -> bool:
     """Whether an epoch that begins at this stage has to be earned by the conversation's growth."""
     return stage not in (Stage.CALM, Stage.WARN)
 
 
-def distance(budget: Budget, stages: Stages) -> int:
+def growth_per_epoch(budget: Budget, stages: Stages) -> int:
     """Counted tokens between target and trigger, but at least what an epoch must free, and at least 1."""
     trigger = int(stages.trim * budget.limit) - budget.head
     return max(trigger - budget.share(stages.target), int(LEAST_FREED * budget.room), 1)
@@ -162,21 +162,21 @@ def affordable_summary(policy: Policy, budget: Budget, prices: Prices | None, pa
     rules, stages = policy.economy, policy.stages
     if prices is None or not prices.is_known or not rules.enabled or policy.summary.model:
         return policy.summary_tokens(budget.limit)
-    grown, pace = float(distance(budget, stages)), max(pace, 1.0)
+    grown, pace = float(growth_per_epoch(budget, stages)), max(pace, 1.0)
     if stages.max_units:
         grown = min(grown, stages.max_units * pace)
     saved = prices.read_share * grown * grown / (2 * pace)
     return policy.summary_tokens(budget.limit, saved / 2 * prices.fresh / prices.output)
 
 
-def allows(past: Past, tokens: Sizes, budget: Budget, stages: Stages) -> bool:
+def has_earned_epoch(past: Past, tokens: Sizes, budget: Budget, stages: Stages) -> bool:
     """Whether a conversation with messages of these sizes has earned one more epoch."""
     # Compacting again without growth loops: https://github.com/google-gemini/gemini-cli/issues/6563
     if budget.is_overrun:
-        return tokens.between(past.length) >= budget.earned
+        return tokens.between(past.length) >= budget.growth_when_overrun
     if not past.length:
         return True
-    earned = distance(budget, stages)
+    earned = growth_per_epoch(budget, stages)
     return 2 * tokens.between(past.length) >= earned and tokens.total >= past.epochs * earned
 
 

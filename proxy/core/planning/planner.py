@@ -1,7 +1,7 @@
 """Plan the next epoch: decide from a situation what is cut.
 
-``due_strategy`` says whether an epoch is due. ``draft`` chooses the gaps and says which of them should get a
-summary. The caller may then fetch summaries, and ``finish`` writes the notes and returns the plan. All
+``due_strategy`` says whether an epoch is due. ``draft_epoch`` chooses the gaps, and which of them should get
+a summary. The caller may then fetch summaries, and ``finish`` writes the notes and returns the plan. All
 functions are pure, so the same situation and the same summaries give the same plan on every worker (law 3).
 The finished view fits the budget unless the messages that must stay exceed it by themselves (law 4).
 :mod:`proxy.core.planning.gaps` writes the notes; :mod:`proxy.core.planning.draft` chooses the units.
@@ -16,8 +16,8 @@ from proxy.core.budget.budget import Stage
 from proxy.core.conversation.notes import quote
 from proxy.core.planning.draft import Draft, nearest_to_goal, summary_room
 from proxy.core.planning.gaps import Summaries, new_texts, part_of, with_notes, without_notes
-from proxy.core.planning.ledger import add_ledger, details_room, plain_of
-from proxy.core.planning.life import LEAST_FREED, LIFE, Gate, allows, cause_of
+from proxy.core.planning.ledger import add_ledger, details_room, strip_ledgers
+from proxy.core.planning.life import GATES, LEAST_FREED, Gate, cause_of, has_earned_epoch
 from proxy.core.planning.plan import Plan, Span, view_tokens
 from proxy.core.planning.reasoning import is_amid_reasoning
 from proxy.core.planning.replacements import clip_view
@@ -45,9 +45,9 @@ def due_strategy(situation: Situation, stage: Stage) -> Strategy | None:
     if strategy is BY_UNITS:
         return strategy
     stage, budget, stages = _planned_at(situation, stage), situation.budget, situation.policy.stages
-    acts_now = stage is not Stage.EMERGENCY and strategy.acts_at_once(situation)
+    acts_now = stage is not Stage.EMERGENCY and strategy.may_act_now(situation)
     cause = cause_of(stage, acts_now=acts_now, is_over=budget.is_over(situation.view_tokens))
-    is_earned = Gate.EARNED not in LIFE[cause] or allows(
+    is_earned = Gate.EARNED not in GATES[cause] or has_earned_epoch(
         situation.past, situation.chain.tokens, budget, stages
     )
     return strategy if is_earned else None
@@ -61,7 +61,9 @@ def _planned_at(situation: Situation, stage: Stage) -> Stage:
 # --- what it cuts ---
 
 
-def draft(situation: Situation, stage: Stage, *, growth: int = 0, ledger: int | None = None) -> Draft | None:
+def draft_epoch(
+    situation: Situation, stage: Stage, *, growth: int = 0, ledger: int | None = None
+) -> Draft | None:
     """Decide on an epoch; return None if none is due, or if one of its gates does not hold.
 
     ``growth``: counted tokens by which the view will have grown when the epoch begins, if it is prepared in
@@ -73,7 +75,7 @@ def draft(situation: Situation, stage: Stage, *, growth: int = 0, ledger: int | 
         return None
     if strategy is BY_UNITS:  # as at *trim*, no request waits for the summaries
         newest = int(situation.policy.keep.recent * situation.view_tokens)
-        stage, situation = Stage.TRIM, replace(situation, newest=newest)
+        stage, situation = Stage.TRIM, replace(situation, recent_tokens=newest)
     stage = _planned_at(situation, stage)
     decided = nearest_to_goal(_with_first_user(situation, stage), stage, strategy, growth, ledger)
     if not all(_holds(gate, decided, situation) for gate in decided.gates):
@@ -81,7 +83,7 @@ def draft(situation: Situation, stage: Stage, *, growth: int = 0, ledger: int | 
     if Gate.FREES not in decided.gates:
         return decided
     freed = situation.view_tokens - decided.view_tokens - summary_room(situation, stage)
-    return replace(decided, has_room=freed >= LEAST_FREED * situation.budget.room)
+    return replace(decided, affords_summaries=freed >= LEAST_FREED * situation.budget.room)
 
 
 def _with_first_user(situation: Situation, stage: Stage) -> Situation:
@@ -122,7 +124,7 @@ def _holds(gate: Gate, decided: Draft, situation: Situation) -> bool:
             return situation.view_tokens - decided.view_tokens >= LEAST_FREED * situation.budget.room
         case Gate.SHRINKS:
             count, dialect, tokens = situation.count, situation.chain.dialect, situation.chain.tokens
-            before, after = (plain_of(each, count, dialect) for each in (situation.plan, outline))
+            before, after = (strip_ledgers(each, count, dialect) for each in (situation.plan, outline))
             return view_tokens(after, tokens) < view_tokens(before, tokens)
         case Gate.FITS:
             return not situation.budget.is_over(decided.view_tokens)
@@ -137,10 +139,10 @@ def _holds(gate: Gate, decided: Draft, situation: Situation) -> bool:
 
 def finish(decided: Draft, summaries: Summaries) -> Plan:
     """Return the plan of a draft with its notes and ledger; in an emergency, clip messages as needed."""
-    return add_ledger(decided.situation, written(decided, summaries), fills=True)
+    return add_ledger(decided.situation, finish_without_ledger(decided, summaries), fills=True)
 
 
-def written(decided: Draft, summaries: Summaries) -> Plan:
+def finish_without_ledger(decided: Draft, summaries: Summaries) -> Plan:
     """Return the plan of a draft without the ledger of its last note, leaving room for it."""
     situation, plan, tokens = decided.situation, decided.outline, decided.situation.chain.tokens
     quotes, edits = {gap.span: gap.quotes for gap in plan.gaps}, plan.replacements
@@ -185,7 +187,7 @@ def cuts_protected(situation: Situation, plan: Plan) -> bool:
     return any(plan.covers(unit.start) for unit in protected)
 
 
-def with_late(situation: Situation, texts: Mapping[Span, str]) -> Plan:
+def with_late_summaries(situation: Situation, texts: Mapping[Span, str]) -> Plan:
     """Return the plan in force, with summaries that arrived late put into the notes of their gaps.
 
     Rewriting a note makes the provider read everything after it again, so use this only while its cache is
@@ -193,7 +195,7 @@ def with_late(situation: Situation, texts: Mapping[Span, str]) -> Plan:
     """
     plan, tokens = situation.plan, situation.chain.tokens
     strategy = strategy_of(situation.policy.strategy.name)
-    plain = plain_of(plan, situation.count, situation.chain.dialect, plan.spans[:-1])
+    plain = strip_ledgers(plan, situation.count, situation.chain.dialect, plan.spans[:-1])
     ledger = view_tokens(plan, tokens) - view_tokens(plain, tokens)
     late = Draft(situation=situation, stage=Stage.TRIM, outline=plain, ledger=ledger, strategy=strategy)
     return finish(late, texts)

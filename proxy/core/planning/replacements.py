@@ -24,7 +24,7 @@ from proxy.core.formats.json import dumps
 from proxy.core.planning.plan import Plan, Replacement, view_tokens
 from proxy.core.planning.situation import FIRST_USER, FIRST_USER_LEAST, FREE, Count, Situation
 from proxy.core.text.lexicon.words import UNCHANGED
-from proxy.core.tool_cache.cache import Rules
+from proxy.core.tool_cache.cache import ToolRules
 from proxy.core.tool_cache.derive import is_error, speaks_of_error, text_of
 
 CLEARED, REPEATED, SUPERSEDED = "cleared", "repeated", "superseded"
@@ -85,7 +85,7 @@ def clearings(situation: Situation) -> list[Clearing]:
     policy = situation.policy
     if not policy.tool_results.clear_first:
         return []
-    results, rules = _results(situation), Rules(policy.tools)
+    results, rules = _results(situation), ToolRules(policy.tools)
     why = _outdated(results)
     cleared = {edit.position for edit in situation.plan.replacements if edit.why}
     found: list[Clearing] = []
@@ -129,7 +129,7 @@ def _outdated(results: Sequence[_Result]) -> dict[int, str]:
 def _results(situation: Situation) -> list[_Result]:
     """Return the messages of the view whose tool results answer calls in the same unit, in order."""
     found, newer = list[_Result](), 0
-    for index in reversed(situation.standing):
+    for index in reversed(situation.view_units):
         unit = situation.units[index]
         after = {place: situation.content(place) for place in range(unit.start + 1, unit.end)}
         if not after or not all(each.result_of or each.role in TOOL_ROLES for each in after.values()):
@@ -245,7 +245,7 @@ def clip_view(situation: Situation, plan: Plan, yielded: int, set_aside: int) ->
         (asks, 0),
         ([place for place in results if place >= open_at], None),  # half of what the budget has room for
     ]
-    for group, kept in groups[-1:] if situation.is_below_last_user else groups:
+    for group, kept in groups[-1:] if situation.last_user_exceeds_room else groups:
         if view <= enough:
             break
         standing = [sizes[place] for place in group]
@@ -257,7 +257,7 @@ def clip_view(situation: Situation, plan: Plan, yielded: int, set_aside: int) ->
                 edits[place] = edit
                 view -= sizes[place] - edit.tokens
                 sizes[place] = edit.tokens
-    if not situation.is_below_last_user:
+    if not situation.last_user_exceeds_room:
         _clear_pictures(situation, edits, results, view - budget.share(1))
     return Plan(plan.gaps, tuple(edits[place] for place in sorted(edits)))
 

@@ -12,7 +12,7 @@ from proxy.core.budget.budget import Stage
 from proxy.core.conversation.messages import HEAD_ROLES
 from proxy.core.conversation.notes import quote
 from proxy.core.extraction.reading import is_question
-from proxy.core.planning.ledger import is_short, needed_by_rules
+from proxy.core.planning.ledger import lacks_room_for_constraints, tokens_of_constraints
 from proxy.core.planning.plan import Replacement, Span, joined_spans, runs_of
 from proxy.core.planning.replacements import Clearing, clip_of
 from proxy.core.planning.situation import FIRST_USER, FIRST_USER_LEAST, FIXED, FREE, RECENT, Count, Situation
@@ -60,7 +60,9 @@ def disposable(situation: Situation) -> list[int]:
 
 
 def _free_of(situation: Situation, wanted: RetentionClass) -> Iterator[int]:
-    return (index for index in situation.classed.get(wanted, ()) if situation.protection[index] == FREE)
+    return (
+        index for index in situation.units_by_class.get(wanted, ()) if situation.protection[index] == FREE
+    )
 
 
 # --- requests and their answers ---
@@ -137,7 +139,7 @@ class Selection:
         """By user unit, the units of its answer that may still be uncut, newest first."""
         self.quoted: list[int] = []
         """User units that were cut and may be quoted."""
-        kept = FIRST_USER if situation.is_below_last_user else FIXED
+        kept = FIRST_USER if situation.last_user_exceeds_room else FIXED
         self._levels = [level for level in range(FREE, FIXED) if level != kept]
         """The protections that may yield, in this order."""
         self.yielded = FREE
@@ -163,17 +165,17 @@ class Selection:
         for index in () if is_counting else disposable(situation):
             if strategy.is_enough(situation, self.view_tokens, goal):
                 break
-            self.take(index)
+            self.cut_unit(index)
         self._clear(goal)
         # By count a request goes before its answer, and a running summary tells it in its own way.
-        order, take = strategy.order(situation, self.stage), self._take if is_counting else self.take
+        order, take = strategy.order(situation, self.stage), self._cut_alone if is_counting else self.cut_unit
         for batch in ((each,) for each in order) if is_counting else _cut_order(situation, order):
             if strategy.is_enough(situation, self.view_tokens, goal):
                 break
             for index in batch:
                 if situation.protection.get(index, FIXED) < FIXED:  # FIXED stays whatever a strategy says
                     take(index)
-        self._note_clips(order)
+        self._ensure_note_for_clips(order)
         if is_counting:
             answers = (
                 each
@@ -181,9 +183,9 @@ class Selection:
                 if situation.protection.get(each, FIXED) < FIXED
             )
             for index in answers:  # their requests stay; a note behind each says what was cut
-                self._take(index)
+                self._cut_alone(index)
         else:
-            self._take_islands()
+            self._cut_islands()
         if self.stage is Stage.EMERGENCY:
             self._yield_protections()
 
@@ -199,7 +201,7 @@ class Selection:
                 break
             if clearing.needs_note and not (self.cut or self.situation.plan.gaps):
                 for index in batches(self.situation).get(clearing.unit, (clearing.unit,)):
-                    self.take(index)
+                    self.cut_unit(index)
             elif clearing.unit not in self.cut:
                 self._clear_one(clearing)
 
@@ -207,7 +209,7 @@ class Selection:
         self._cleared.setdefault(clearing.unit, []).append(clearing)
         self.view_tokens -= clearing.saves
 
-    def _note_clips(self, order: Sequence[int]) -> None:
+    def _ensure_note_for_clips(self, order: Sequence[int]) -> None:
         """Ensure that a note exists for what clips leave out: cut a unit if what is cut is too small for one.
 
         If no unit is large enough to be worth a note, drop the clips.
@@ -217,10 +219,10 @@ class Selection:
             return
         if any(sum(map(situation.size, run)) > NOTICE_TOKENS for run in runs):
             return
-        recent = (index for index in situation.standing if situation.protection[index] == RECENT)
+        recent = (index for index in situation.view_units if situation.protection[index] == RECENT)
         host = next((index for index in (*order, *recent) if situation.size(index) > NOTICE_TOKENS), None)
         if host is not None:
-            self.take(host)
+            self.cut_unit(host)
             return
         for each in self._clips:
             del self._cleared[each.unit]
@@ -232,7 +234,7 @@ class Selection:
         cleared = (found for unit, found in self._cleared.items() if unit not in self.cut)
         return [each.edit for found in cleared for each in found]
 
-    def take(self, index: int) -> None:
+    def cut_unit(self, index: int) -> None:
         """Cut a unit, and its request, which is quoted, if nothing else of the answer is left."""
         if index in self.cut:
             return
@@ -240,9 +242,9 @@ class Selection:
         # An epoch may have cut a part of the answer, as of the newest request's.
         answer = answer_to(situation, index) if situation.is_user(index) else ()
         if any(situation.plan.covers(situation.units[each].start) for each in answer):
-            self._take_request(index)
+            self._cut_request(index)
         else:
-            self._take(index)
+            self._cut_alone(index)
         # A request left alone would be carried out again: https://github.com/openai/codex/issues/42611
         request = _request_of(situation, index)
         if request is None or situation.protection.get(request) != FREE or request in self.cut:
@@ -254,16 +256,16 @@ class Selection:
             left.pop()  # so that each cut unit is checked only once
         if left:
             return
-        self._take_request(request)
+        self._cut_request(request)
 
-    def _take_request(self, request: int) -> None:
-        self._take(request)
+    def _cut_request(self, request: int) -> None:
+        self._cut_alone(request)
         situation, place = self.situation, self.situation.units[request].start
-        if situation.classes.may_be_quoted(place) and not situation.is_rule(place):
+        if situation.classes.may_be_quoted(place) and not situation.is_constraint(place):
             self.quoted.append(request)
             self.view_tokens += situation.count(self._quote(request))
 
-    def _take(self, index: int) -> None:
+    def _cut_alone(self, index: int) -> None:
         # Units are cut whole: providers refuse every later request that has a result without its call:
         # https://github.com/NousResearch/hermes-agent/issues/51218
         if index not in self.cut:
@@ -283,10 +285,10 @@ class Selection:
         """Counted tokens that clearing or clipping has already freed in a unit."""
         return sum(each.saves for each in self._cleared.get(index, ()))
 
-    def _take_islands(self) -> None:
+    def _cut_islands(self) -> None:
         """Cut small unimportant runs of unprotected units with a gap on either side."""
         situation, low = self.situation, self.situation.policy.importance.low
-        standing = [index for index in situation.standing if index not in self.cut]
+        standing = [index for index in situation.view_units if index not in self.cut]
         for run in runs_of(standing):
             messages = sum(situation.units[index].count for index in run)
             has_gaps_around = run.start > 0 and run.stop < len(situation.units)
@@ -295,7 +297,7 @@ class Selection:
             is_free = all(situation.protection[index] == FREE for index in run)
             if is_free and max(situation.score(index).total for index in run) < low:
                 for index in run:
-                    self._take(index)
+                    self._cut_alone(index)
 
     def _yield_protections(self) -> None:
         """If the view is over the budget without the details of its ledgers, cut protected units.
@@ -306,24 +308,24 @@ class Selection:
         most = situation.budget.share(1) + self._ledger
         if self.view_tokens > most:  # a ledger in force yields first, but for what rules need of it
             standing = sum(situation.count(gap.ledger) for gap in situation.plan.gaps if gap.ledger)
-            most += max(standing - needed_by_rules(situation), 0)
+            most += max(standing - tokens_of_constraints(situation), 0)
         if self.view_tokens <= most:
             return
         enough = situation.budget.share(situation.policy.stages.trim)
         for level in self._levels:
-            at = [each for each in situation.standing if situation.protection[each] == level]
+            at = [each for each in situation.view_units if situation.protection[each] == level]
             for index in (each for each in at if each not in self.cut):
                 if self.view_tokens <= enough:
                     return
                 self.yielded = max(self.yielded, level)
-                spared = self._spared_by_clip(index) if level == FIRST_USER else 0
+                spared = self._freed_by_clip(index) if level == FIRST_USER else 0
                 if spared > 0 and self.view_tokens - spared <= most:
                     self.to_clip = spared
                     return
-                self._take(index)
+                self._cut_alone(index)
                 self.view_tokens -= self._note_before(index)
 
-    def _spared_by_clip(self, index: int) -> int:
+    def _freed_by_clip(self, index: int) -> int:
         """Counted tokens that the shortest clip of a unit's request still frees: a file in it stays."""
         first = self.situation.units[index].start  # the unit may hold more messages
         edit = clip_of(self.situation, first, FIRST_USER_LEAST)
@@ -351,7 +353,7 @@ class Selection:
             quotes = [text for gap in situation.plan.gaps_within(*span) for text in gap.quotes]
             first, last = (bisect_left(went, place, key=lambda each: units[each].start) for place in span)
             quotes += filter(None, map(self._quote, went[first:last]))  # a picture alone has no words
-            if quotes and is_short(situation):
+            if quotes and lacks_room_for_constraints(situation):
                 quotes = []  # not every rule has room, and rules matter more than requests that were answered
             found[span] = _fitting(quotes, int(situation.budget.room * _QUOTED_SHARE), situation.count)
         return found

@@ -20,9 +20,9 @@ from proxy.core.conversation.messages import HEAD_ROLES
 from proxy.core.conversation.retention import Classes
 from proxy.core.conversation.units import Unit, joined, open_from, units_of
 from proxy.core.dialects.dialect import Content
-from proxy.core.extraction.constraints import Rule, in_force
+from proxy.core.extraction.constraints import Constraint, in_force
 from proxy.core.extraction.observations import in_plain_text
-from proxy.core.extraction.reading import Read, Reading
+from proxy.core.extraction.reading import Extracted, Reading
 from proxy.core.lazy import lazy
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.importance import Score, score
@@ -31,7 +31,7 @@ from proxy.core.planning.plan import EMPTY, Anchor, Plan, Span, first_difference
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import RetentionClass
 from proxy.core.text.words import common_language
-from proxy.core.tool_cache.cache import Rules, ToolCache
+from proxy.core.tool_cache.cache import ToolCache, ToolRules
 from proxy.core.tool_cache.derive import derive, initial
 
 Count = Callable[[str], int]
@@ -101,9 +101,9 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
     past: Past = NO_PAST
     prepared: tuple[Anchor, ...] = ()
     """Summaries, in order, that no note contains yet; the note that replaces their messages will."""
-    newest: int | None = None
+    recent_tokens: int | None = None
     """Counted tokens of the newest units that stay uncut; None: `keep.recent` of the budget."""
-    read: Read = msgspec.field(default_factory=Read)
+    extracted: Extracted = msgspec.field(default_factory=Extracted)
     """What has been extracted from the chain's messages; shared by other situations of the same chain."""
 
     @lazy
@@ -119,7 +119,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
             if gap.end < unit.end:
                 rest = units_of(self.chain.messages[gap.end : unit.end], gap.end)
                 units = [*units[:index], Unit(unit.start, gap.end), *rest, *units[index + 1 :]]
-        found = self.read.observations if self._readings else []
+        found = self.extracted.observations if self._readings else []
         answered = {
             place
             for place in found[: bisect_left(found, len(self.chain))]
@@ -132,12 +132,12 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
     @lazy
     def _in_plain_text(self) -> AbstractSet[int]:
         """Positions of plain-text commands and of observations."""
-        return self.read.in_plain_text if self._readings else frozenset()
+        return self.extracted.in_plain_text if self._readings else frozenset()
 
     @lazy
     def users(self) -> list[int]:
         """Positions of user messages, without observations."""
-        found = self.read.users if self._readings else []
+        found = self.extracted.users if self._readings else []
         return found[: bisect_left(found, len(self.chain))]
 
     def language_before(self, end: int) -> str:
@@ -145,21 +145,21 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
         count = bisect_left(self.users, end)
         if not count:
             return self._language_of(range(max(end - _SAMPLE, 0), end))
-        found = self.read.languages.get(count)
+        found = self.extracted.languages.get(count)
         if found is None:
             sample = self.users[max(count - _SAMPLE, 0) : count]
-            found = self.read.languages[count] = self._language_of(sample)
+            found = self.extracted.languages[count] = self._language_of(sample)
         return found
 
     def _language_of(self, places: Sequence[int]) -> str:
         return common_language(self.content(place).text for place in reversed(places))
 
-    def spoken_before(self, position: int) -> int:
+    def preceding_in_view(self, position: int) -> int:
         """Return the last message before a position that no gap right above ends with and no system sent.
 
         -1 where there is none.
         """
-        known, passed, place = self._spoken, list[int](), position - 1
+        known, passed, place = self._preceding, list[int](), position - 1
         while place >= 0 and place not in known:
             ending = (gap for gap in self.plan.gaps_within(place, place + 1) if gap.end == place + 1)
             gap = next(ending, None)
@@ -172,8 +172,8 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
         return place
 
     @lazy
-    def _spoken(self) -> dict[int, int]:
-        """What :meth:`spoken_before` has found, by each place that it passed."""
+    def _preceding(self) -> dict[int, int]:
+        """What :meth:`preceding_in_view` has found, by each place that it passed."""
         return {}
 
     def role(self, position: int) -> str:
@@ -182,7 +182,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
         return "tool" if role == "user" and position in self._in_plain_text else role
 
     @lazy
-    def standing(self) -> list[int]:
+    def view_units(self) -> list[int]:
         """Indexes of the units that are in the view."""
         found: list[int] = []
         after = 0
@@ -207,7 +207,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
         """Return the situation under a plan; itself, with its cached values, if the plan is equal."""
         return self if plan == self.plan else replace(self, plan=plan)
 
-    def before_ledgers(self) -> Self:
+    def without_unwritten_ledger(self) -> Self:
         """Return the situation without an unwritten ledger in its view; other cached values are kept."""
         other = replace(self, unwritten=0)
         vars(other).update((name, known) for name, known in vars(self).items() if name != "view_tokens")
@@ -234,7 +234,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
         return view_tokens(self.plan, self.chain.tokens) + self.unwritten
 
     @property
-    def is_below_last_user(self) -> bool:
+    def last_user_exceeds_room(self) -> bool:
         """Whether the last user message alone is over the budget, so that nothing that is cut can help."""
         return self.budget.last_user_tokens > 0 and self.chain.last_user_tokens > self.budget.room
 
@@ -249,21 +249,23 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
         """Return a message's content, with plain-text commands as tool calls; decoded only once."""
         if position not in self._in_plain_text:
             return self._decoded(position)
-        found = self.read.plain_text.get(position)
+        found = self.extracted.plain_text.get(position)
         if found is None:
-            found = in_plain_text(self._decoded(position), is_whole=self.read.readings[position].is_whole)
-            self.read.plain_text[position] = found
+            found = in_plain_text(
+                self._decoded(position), is_whole=self.extracted.readings[position].is_whole
+            )
+            self.extracted.plain_text[position] = found
         return found
 
     def _decoded(self, position: int) -> Content:
         """Return a message's content as its dialect reads it, decoded only once."""
-        found = self.read.contents.get(position)
+        found = self.extracted.contents.get(position)
         if found is None:
-            found = self.read.contents[position] = self.chain.content(position)
+            found = self.extracted.contents[position] = self.chain.content(position)
         return found
 
     @lazy
-    def shown(self) -> dict[str, Container[str]]:
+    def view_index(self) -> dict[str, Container[str]]:
         """The text of the view last written, indexed: a draft and its finished plan usually have the same."""
         return {}
 
@@ -284,43 +286,43 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
     @property
     def _readings(self) -> list[Reading]:
         """Readings of the chain's messages; more than that if a longer chain has been read already."""
-        first = len(self.read.readings)
+        first = len(self.extracted.readings)
         if first < len(self.chain):
             addresses = self.chain.addresses(self._decoded, first)
-            self.read.go_on(self.chain.messages, self.chain.raws, addresses, self._decoded)
-        return self.read.readings
+            self.extracted.go_on(self.chain.messages, self.chain.raws, addresses, self._decoded)
+        return self.extracted.readings
 
-    def is_rule(self, position: int) -> bool:
+    def is_constraint(self, position: int) -> bool:
         """Whether a user's message is a rule that the ledger carries, not a request that can be completed."""
         rules = self.policy.ledger
-        return rules.constraints and rules.is_written and self._readings[position].is_rule
+        return rules.constraints and rules.is_written and self._readings[position].is_constraint
 
     @lazy
-    def constraints(self) -> tuple[list[Rule], list[tuple[Rule, Rule]]]:
+    def constraints(self) -> tuple[list[Constraint], list[tuple[Constraint, Constraint]]]:
         """The rules in force; and the rules that newer ones replaced, each with its successor."""
         readings = self.readings
-        binding = self.read.binding[: bisect_left(self.read.binding, len(readings))]
+        binding = self.extracted.binding[: bisect_left(self.extracted.binding, len(readings))]
         messages = self.chain.messages
         return in_force(
-            Rule(place, sentence, authority=int(messages[place].role in HEAD_ROLES))
+            Constraint(place, sentence, authority=int(messages[place].role in HEAD_ROLES))
             for place in binding
             for sentence in readings[place].sentences
         )
 
     @lazy
-    def fresh(self) -> ToolCache:
+    def fresh_results(self) -> ToolCache:
         """The tool results that are fresh at the end of the chain, as the client sent it."""
-        rules, chain = Rules(self.policy.tools), self.chain
+        rules, chain = ToolRules(self.policy.tools), self.chain
         places = zip(chain.messages, chain.raws, chain.hashes, strict=True) if rules.is_caching else ()
         return derive(initial(rules), places, chain.dialect).cache
 
     @lazy
     def protection(self) -> dict[int, int]:
-        levels = dict.fromkeys(self.standing, FREE)
-        recent, left = list[int](), self.newest
+        levels = dict.fromkeys(self.view_units, FREE)
+        recent, left = list[int](), self.recent_tokens
         if left is None:
             left = self.budget.share(self.policy.keep.recent)
-        for index in reversed(self.standing):
+        for index in reversed(self.view_units):
             left -= self.size(index)
             if left < 0:
                 break
@@ -367,14 +369,14 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
             texts = (self.content(position).text for position in range(unit.start, unit.end))
             return any(pin.search(text) for text in texts for pin in pins)
 
-        pinned = (index for index in self.standing if pins and is_pinned(self.units[index]))
-        return [*self.classed.get("critical", ()), *pinned]
+        pinned = (index for index in self.view_units if pins and is_pinned(self.units[index]))
+        return [*self.units_by_class.get("critical", ()), *pinned]
 
     @lazy
-    def classed(self) -> dict[RetentionClass, list[int]]:
+    def units_by_class(self) -> dict[RetentionClass, list[int]]:
         """The units of the view by retention class, in order."""
         found: dict[RetentionClass, list[int]] = {}
-        for index in self.standing:
+        for index in self.view_units:
             found.setdefault(self.classes.of(index), []).append(index)
         return found
 

@@ -9,7 +9,7 @@ from proxy.core.budget.budget import Stage
 from proxy.core.conversation.messages import HEAD_ROLES
 from proxy.core.conversation.units import exchanges_of
 from proxy.core.planning.exchanges import Exchanges
-from proxy.core.planning.life import WITHIN
+from proxy.core.planning.life import GRACE_UNITS
 from proxy.core.planning.situation import CRITICAL, FREE, Situation
 from proxy.core.planning.strategy import ByCount, Strategy
 from proxy.core.policy import values
@@ -41,7 +41,7 @@ class ByImportance(Strategy):
         """Unprotected units, the least important first, and the oldest first among equals."""
         scored = (
             (situation.score(index).total, index)
-            for index in situation.standing
+            for index in situation.view_units
             if situation.protection[index] == FREE
         )
         return [index for _, index in sorted(scored)]
@@ -66,7 +66,7 @@ class SlidingWindow(ByCount):
         left, outside = situation.policy.strategy.last, list[int]()
         if len(situation.chain) - situation.plan.cut <= left:
             return outside
-        for index in reversed(situation.standing):
+        for index in reversed(situation.view_units):
             left -= situation.units[index].count
             if left < 0 and situation.protection[index] < CRITICAL:
                 outside.append(index)
@@ -84,15 +84,17 @@ class Session(ByImportance):
     def is_due(self, situation: Situation, stage: Stage) -> bool:
         """Whether there is a boundary with something before it; without a boundary, from *trim* on."""
         if _begins_anew(situation):
-            return bool(_past(situation))
+            return bool(_units_before_request(situation))
         return super().is_due(situation, stage)
 
     def acts_now(self, situation: Situation) -> bool:
-        return _begins_anew(situation) and bool(_past(situation))
+        return _begins_anew(situation) and bool(_units_before_request(situation))
 
     def order(self, situation: Situation, stage: Stage) -> Sequence[int]:
         """At a boundary, all units before it, oldest first."""
-        return _past(situation) if _begins_anew(situation) else super().order(situation, stage)
+        return (
+            _units_before_request(situation) if _begins_anew(situation) else super().order(situation, stage)
+        )
 
     def is_enough(self, situation: Situation, view_tokens: int, goal: int) -> bool:
         """At a boundary never, so that everything before it is cut; else once the goal is reached."""
@@ -113,7 +115,7 @@ def _begins_anew(situation: Situation) -> bool:
     return last >= 0 and situation.role(last) == "user"
 
 
-def _past(situation: Situation) -> list[int]:
+def _units_before_request(situation: Situation) -> list[int]:
     """Units of the view before the newest request, without pinned or critical ones.
 
     System messages directly before the request belong to it.
@@ -124,12 +126,12 @@ def _past(situation: Situation) -> list[int]:
         start -= 1
     return [
         index
-        for index in situation.standing
+        for index in situation.view_units
         if situation.units[index].end <= start and situation.protection[index] < CRITICAL
     ]
 
 
-NOW = 2
+_CURRENT_EXCHANGES = 2
 """Number of newest exchanges that define what the conversation is about now."""
 _ALIKE = 0.1
 """Similarity from which an exchange continues a topic (by TF-IDF, unrelated exchanges are below 0.05)."""
@@ -148,7 +150,7 @@ class Topic(ByImportance):
 
     def order(self, situation: Situation, stage: Stage) -> Sequence[int]:
         """Unprotected units, the least similar topic first, and within a topic the oldest exchange first."""
-        exchanges = exchanges_of(situation.chain.begun, situation.units, situation.standing)
+        exchanges = exchanges_of(situation.chain.exchange_starts, situation.units, situation.view_units)
         alike = tfidf(
             [
                 "\n".join(
@@ -159,7 +161,7 @@ class Topic(ByImportance):
                 for exchange in exchanges
             ]
         )
-        newest = range(max(len(exchanges) - NOW, 0), len(exchanges))
+        newest = range(max(len(exchanges) - _CURRENT_EXCHANGES, 0), len(exchanges))
 
         def nearness(topic: Sequence[int]) -> float:
             """The mean similarity of a topic's exchanges to the newest exchanges (the best match counts)."""
@@ -216,7 +218,7 @@ class ByUnits(ByCount):
         return _units_since(situation, most) >= most
 
     def order(self, situation: Situation, stage: Stage) -> Sequence[int]:
-        return [index for index in situation.standing if situation.protection[index] == FREE]
+        return [index for index in situation.view_units if situation.protection[index] == FREE]
 
 
 BY_UNITS = ByUnits()
@@ -232,13 +234,13 @@ def _units_since(situation: Situation, least: int = 0) -> int:
     units = situation.chain.units
     if len(units) - bisect_left(units, since, key=attrgetter("end")) < least:
         return 0
-    new = [index for index in situation.standing if situation.units[index].end >= since]
+    new = [index for index in situation.view_units if situation.units[index].end >= since]
     return sum(situation.protection[index] < CRITICAL for index in new) if len(new) >= least else 0
 
 
 def has_waited(situation: Situation) -> bool:
     """Whether an epoch by count has waited for its summaries for as long as it may."""
-    return _units_since(situation) >= situation.policy.stages.max_units + WITHIN
+    return _units_since(situation) >= situation.policy.stages.max_units + GRACE_UNITS
 
 
 STRATEGIES: Mapping[str, Strategy] = {

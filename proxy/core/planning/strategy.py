@@ -53,7 +53,7 @@ class Strategy(ABC):
         """
         return False
 
-    def acts_at_once(self, situation: Situation) -> bool:
+    def may_act_now(self, situation: Situation) -> bool:
         """Whether it ``acts_now``, and a view may fit: no cut fits into a budget that is overrun."""
         return not situation.budget.is_overrun and self.acts_now(situation)
 

@@ -142,7 +142,7 @@ def _header_name(name: str) -> str:
     return name
 
 
-class Rule(sections.Section):
+class PolicyRule(sections.Section):
     """A rule that gives a policy to requests that meet all of its conditions; `*` matches anything."""
 
     model: Glob | None = None
@@ -211,7 +211,7 @@ class PolicySet(msgspec.Struct, frozen=True):
     default: Policy
     """The server's policy, for requests that no rule matches."""
     by_name: Mapping[str, Policy] = {}
-    rules: Sequence[Rule] = ()
+    rules: Sequence[PolicyRule] = ()
     """The rules for requests that name no policy, in order."""
 
     @property

@@ -17,7 +17,7 @@ from proxy.core.budget.budget import Budget
 from proxy.core.budget.prices import Prices
 from proxy.core.economics.bill import NOTHING, Bill
 from proxy.core.economics.simulate import replay
-from proxy.core.extraction.reading import Read
+from proxy.core.extraction.reading import Extracted
 from proxy.core.lazy import lazy
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import EMPTY, Plan
@@ -69,7 +69,7 @@ class Recording:
     def needs(self) -> Mapping[int, list[Need]]:
         """By an answer's position, the exact strings that it used from the messages before it."""
         chain, found = self.chain, dict[int, list[Need]]()
-        read = Read()
+        read = Extracted()
         read.go_on(chain.messages, chain.raws, chain.addresses(chain.content), chain.content)
         seen: dict[str, list[int]] = {}
         for position, reading in enumerate(read.readings):

@@ -104,7 +104,7 @@ def _called_again(name: str, arguments: str, chain: Chain, plan: Plan, end: int)
     words = [word.encode(errors="replace") for word in sought]
     for position, message in _newest(chain, end):
         for call_id in message.result_of:
-            place = chain.caller(call_id, position, _FURTHEST)
+            place = chain.call_position(call_id, position, _FURTHEST)
             if place is None or not any(word in chain.raws[place] for word in words):
                 continue
             calls = chain.content(place).calls

@@ -74,13 +74,13 @@ def recall_tool(body: Body, *, with_memory: bool) -> bytes:
     return body.tool(NAME, _DESCRIPTION_WITH_MEMORY if with_memory else DESCRIPTION, PARAMETERS)
 
 
-def carries_tool(plan: Plan, policy: Policy, ours: int) -> bool:
+def carries_tool(plan: Plan, policy: Policy, own_tool_tokens: int) -> bool:
     """Whether the tool goes out with a request: something is cut, memory is on, or there are calls of it.
 
-    ``ours`` are the tokens of calls of it in the history: some upstreams refuse messages with calls where no
-    tools are given.
+    ``own_tool_tokens`` are those of such calls in the history: some upstreams refuse messages with calls if
+    no tools are given.
     """
-    return plan != EMPTY or policy.memory.enabled or ours > 0
+    return plan != EMPTY or policy.memory.enabled or own_tool_tokens > 0
 
 
 def read_arguments(arguments: str) -> Wanted:

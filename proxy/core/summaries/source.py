@@ -17,7 +17,7 @@ from proxy.core.conversation.messages import TOOL_ROLES, Message
 from proxy.core.lazy import lazy
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.exchanges import RunningSummary
-from proxy.core.planning.life import distance
+from proxy.core.planning.life import growth_per_epoch
 from proxy.core.planning.plan import Anchor, Span
 from proxy.core.planning.situation import Situation
 from proxy.core.summaries.extractive import EARLIER, Sentence, most_important, of_users
@@ -282,7 +282,7 @@ def worthwhile_originals(situation: Situation, anchor: Anchor, room: int) -> Sou
     prices = situation.conditions.prices or UNKNOWN_PRICES.under(situation.policy.economy)
     requests = sum(message.role == "assistant" for message in chain.messages[anchor.start : anchor.end])
     gone = max(chain.tokens.between(*anchor.span), 1)
-    since = min((_GENERATIONS + 1) * distance(budget, stages) / gone, 1)
+    since = min((_GENERATIONS + 1) * growth_per_epoch(budget, stages) / gone, 1)
     view = int(budget.limit * (stages.target + stages.compact) / 2)
     cached = requests * prices.cached_prefix(view)
     paid = since * (requests * view - (1 - prices.read_share) * cached)

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
-from proxy.core.lazy import remembered
+from proxy.core.lazy import cached_for_short_texts
 from proxy.core.text.lexicon import words as lexicon
 
 _REMEMBERED = 4_096
@@ -33,7 +33,7 @@ def shape_of(text: str) -> str:
     return text.translate(_ZEROS)
 
 
-@remembered(_REMEMBERED, longest=512)
+@cached_for_short_texts(_REMEMBERED, longest=512)
 def words_of(text: str) -> frozenset[str]:
     """The content words of a text, cut to their stems."""
     found: set[str] = set()
@@ -45,7 +45,7 @@ def words_of(text: str) -> frozenset[str]:
     return frozenset(found - lexicon.CLAIM_PAIRS)
 
 
-@remembered(_REMEMBERED, longest=40)
+@cached_for_short_texts(_REMEMBERED, longest=40)
 def _stem_of(word: str) -> str:
     """The stem of a word; cached, since most words of a text were in others before it."""
     stem = _SUFFIX.sub("", word) if len(word) > 4 else word.rstrip("sd") or word

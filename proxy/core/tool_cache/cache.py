@@ -18,7 +18,7 @@ from proxy.core.text.cutting import size
 
 
 @dataclass(frozen=True)
-class Rules:
+class ToolRules:
     """The rules for tools in a policy's ``[[tools]]``; the first pattern that matches a tool's name applies.
 
     A tool that matches an ``invalidated_by`` changes something, so its own results are never cached,
@@ -38,39 +38,39 @@ class Rules:
     def duration(self, tool: str) -> int:
         """Return for how many exchanges a result of this tool is cached; 0: not at all."""
         rule = self.of(tool)
-        return rule.cache_exchanges if rule is not None and not self.changes(tool) else 0
+        return rule.cache_exchanges if rule is not None and not self.invalidates_others(tool) else 0
 
     def serves(self, tool: str) -> bool:
         """Whether a call of this tool may be answered with a fresh result."""
         rule = self.of(tool)
-        return rule is not None and rule.serve and not self.changes(tool)
+        return rule is not None and rule.serve and not self.invalidates_others(tool)
 
-    def changes(self, tool: str) -> bool:
+    def invalidates_others(self, tool: str) -> bool:
         """Whether the policy says that this tool invalidates results of others."""
-        return any(_is_emptied(rule, tool) for rule in self.tools)
+        return any(_is_invalidated(rule, tool) for rule in self.tools)
 
-    def emptied_by(self, tool: str) -> list[Tool]:
+    def rules_invalidated_by(self, tool: str) -> list[Tool]:
         """Return the rules whose results a call of this tool makes stale."""
-        found = [rule for rule in self.tools if _is_emptied(rule, tool)]
+        found = [rule for rule in self.tools if _is_invalidated(rule, tool)]
         if found or self.of(tool) is not None:
             return found
         return [rule for rule in self.tools if rule.serve]
 
 
-def _is_emptied(rule: Tool, tool: str) -> bool:
+def _is_invalidated(rule: Tool, tool: str) -> bool:
     return any(fnmatchcase(tool, pattern) for pattern in rule.invalidated_by)
 
 
 RESULT_BYTES = 256 * 1024
 """Maximal size of one result with its arguments, in bytes."""
-LINE_BYTES = 4 * 1024 * 1024
+CACHE_BYTES = 4 * 1024 * 1024
 """Maximal total size of a cache's entries, in bytes; beyond it the oldest are dropped."""
 _ENTRY_BYTES = 1024
 """Bytes added to the size of each entry, so that the number of tiny entries is limited too."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fresh:
+class CachedResult:
     """A fresh tool result: a cache entry."""
 
     key: bytes
@@ -79,7 +79,7 @@ class Fresh:
     """The arguments as the call had them."""
     text: str
     call_id: str
-    place: bytes
+    message_hash: bytes
     """Chain hash of the message that brought it; empty if the caller provided it."""
     duration: int
     """Number of exchanges for which it is cached after each use."""
@@ -100,12 +100,12 @@ class Fresh:
 class ToolCache:
     """The fresh results by key, the oldest first."""
 
-    rules: Rules = field(default_factory=Rules)
-    entries: Mapping[bytes, Fresh] = field(default_factory=dict[bytes, Fresh])
+    rules: ToolRules = field(default_factory=ToolRules)
+    entries: Mapping[bytes, CachedResult] = field(default_factory=dict[bytes, CachedResult])
     weight: int = 0
     """Total size of the entries in bytes, each with its surcharge."""
 
-    def __iter__(self) -> Iterator[Fresh]:
+    def __iter__(self) -> Iterator[CachedResult]:
         return iter(self.entries.values())
 
     def __len__(self) -> int:
@@ -119,13 +119,13 @@ class ToolCache:
     def serves_any(self) -> bool:
         return bool(self._served)
 
-    def holds(self, tool: str) -> bool:
+    def may_answer(self, tool: str) -> bool:
         """Whether some call of this tool can be answered, depending on its arguments."""
         return tool in self._served
 
-    def answer(self, tool: str, arguments: str) -> Fresh | None:
+    def answer(self, tool: str, arguments: str) -> CachedResult | None:
         """Return the result that answers a call; None if the client must make the call."""
-        return self.entries.get(key_of(tool, arguments)) if self.holds(tool) else None
+        return self.entries.get(key_of(tool, arguments)) if self.may_answer(tool) else None
 
     def after(self, tool: str, arguments: str, *, served: bool) -> "ToolCache":
         """Return the cache after a call, which was ``served`` by the proxy or is made by the client."""
@@ -133,7 +133,7 @@ class ToolCache:
         if served:
             entries.use(key_of(tool, arguments))
         else:
-            entries.empty(self.rules.emptied_by(tool))
+            entries.invalidate(self.rules.rules_invalidated_by(tool))
         return entries.frozen()
 
 
@@ -149,12 +149,12 @@ class Entries:
         """Return the cache as it is now; this object must not be changed afterwards."""
         return ToolCache(self._rules, self._entries, self._weight)
 
-    def put(self, entry: Fresh) -> None:
+    def put(self, entry: CachedResult) -> None:
         """Store a result in place of an older one of its key; drop the oldest entries to make room."""
         old = self.drop(entry.key)
         self._entries[entry.key] = replace(entry, hits=old.hits + 1) if old else entry
         self._weight += _weight(entry)
-        while self._weight > LINE_BYTES:
+        while self._weight > CACHE_BYTES:
             self.drop(next(iter(self._entries)))
 
     def use(self, key: bytes) -> None:
@@ -162,12 +162,12 @@ class Entries:
         if entry is not None:
             self._entries[key] = replace(entry, remaining=entry.duration, hits=entry.hits + 1)
 
-    def drop(self, key: bytes) -> Fresh | None:
+    def drop(self, key: bytes) -> CachedResult | None:
         entry = self._entries.pop(key, None)
         self._weight -= _weight(entry) if entry else 0
         return entry
 
-    def empty(self, emptied: Sequence[Tool]) -> int:
+    def invalidate(self, emptied: Sequence[Tool]) -> int:
         """Drop the results of these rules; return how many."""
         if not emptied:
             return 0
@@ -196,5 +196,5 @@ def key_of(tool: str, arguments: str) -> bytes:
     return hashlib.sha256(dumps([tool, canonical_arguments(arguments, keeps_empty=True)])).digest()
 
 
-def _weight(entry: Fresh) -> int:
+def _weight(entry: CachedResult) -> int:
     return entry.size + _ENTRY_BYTES

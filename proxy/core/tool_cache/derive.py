@@ -22,14 +22,14 @@ from proxy.core.dialects.dialect import Call, Content, Dialect
 from proxy.core.formats.json import loads
 from proxy.core.text.lexicon.patterns import Wording
 from proxy.core.text.lexicon.words import FAILURES, FOREIGN_FAILURES, UNSPACED_FAILURES
-from proxy.core.tool_cache.cache import RESULT_BYTES, Entries, Fresh, Rules, ToolCache, key_of
+from proxy.core.tool_cache.cache import RESULT_BYTES, CachedResult, Entries, ToolCache, ToolRules, key_of
 
 STORED, ERROR, UNFIT, INVALIDATED, EXPIRED = "stored", "error", "unfit", "invalidated", "expired"
 """What happened to a result; ``UNFIT``: it is too large, not all text, or its tool is not cached."""
 _MOST_OPEN = 256
 """Maximal number of calls whose results are awaited."""
 
-Place = tuple[Message, bytes, bytes]
+ChainMessage = tuple[Message, bytes, bytes]
 """A message, its bytes, and the chain hash after it."""
 Hidden = Mapping[bytes, Sequence[bytes]]
 """By chain hash of an answer, the messages sent upstream in its place: calls the proxy answered itself."""
@@ -53,7 +53,7 @@ class Derived:
     """Whether the user's message was followed by tool calls or results."""
 
 
-def initial(rules: Rules, injected: Sequence[InjectedResult] = ()) -> Derived:
+def initial(rules: ToolRules, injected: Sequence[InjectedResult] = ()) -> Derived:
     """Return the state before the first message, with results that the caller provided."""
     entries = Entries(ToolCache(rules))
     for given in injected:
@@ -64,7 +64,7 @@ def initial(rules: Rules, injected: Sequence[InjectedResult] = ()) -> Derived:
 
 def derive(
     onto: Derived,
-    places: Iterable[Place],
+    places: Iterable[ChainMessage],
     dialect: Dialect,
     hidden: Hidden = NO_HIDDEN,
     events: Counter[str] | None = None,
@@ -112,12 +112,12 @@ class _Derivation:
             results = takewhile(lambda each: each.result_of, sequence[place + 1 :]) if calls else ()
             answered = Counter(call_id for result in results for call_id in result.result_of)
             times = Counter(call_id for call_id, _, _ in calls)
-            ours = [call for call in calls if answered[call[0]] == times[call[0]]]
-            for _, tool, arguments in ours:
+            answered_here = [call for call in calls if answered[call[0]] == times[call[0]]]
+            for _, tool, arguments in answered_here:
                 self._is_tried = True
                 self._entries.use(key_of(tool, arguments))
             if calls:
-                self._called([call for call in calls if call not in ours])
+                self._called([call for call in calls if call not in answered_here])
             elif content.role == "assistant":
                 self._end()
 
@@ -129,8 +129,10 @@ class _Derivation:
     def _called(self, calls: Sequence[Call]) -> None:
         """Read the calls of one message that the client makes."""
         self._is_tried = self._is_tried or self._is_asked
-        stale = [rule for tool in {tool for _, tool, _ in calls} for rule in self._rules.emptied_by(tool)]
-        self._events[INVALIDATED] += self._entries.empty(stale)
+        stale = [
+            rule for tool in {tool for _, tool, _ in calls} for rule in self._rules.rules_invalidated_by(tool)
+        ]
+        self._events[INVALIDATED] += self._entries.invalidate(stale)
         if stale:
             self._open = {
                 key: call for key, call in self._open.items() if self._rules.of(call.tool) not in stale
@@ -169,7 +171,7 @@ def text_of(result: Content) -> str | None:
 def _keep(entries: Entries, call: _Call, text: str | None, duration: int, call_id: str, place: bytes) -> str:
     """Store a result, or drop an older one of the same call; return what happened to it."""
     key = key_of(call.tool, call.arguments)
-    entry = Fresh(key, *call, text or "", call_id, place, duration, remaining=duration)
+    entry = CachedResult(key, *call, text or "", call_id, place, duration, remaining=duration)
     is_kept = text is not None and duration > 0 and entry.size <= RESULT_BYTES
     if is_kept and not is_error(entry.text):
         entries.put(entry)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from proxy.core.conversation.messages import chain_of, read_message, root
+from proxy.core.conversation.messages import chain_hashes, read_message, root_hash
 from proxy.core.conversation.records import HiddenCalls, Node, Session, Turn
 from proxy.core.conversation.units import units_of
 from proxy.core.dialects.dialect import Dialect
@@ -48,7 +48,7 @@ class Forks:
         dialect = self.inspection.dialect_of(found.session)
         branch = await asyncio.to_thread(_up_to, dialect, whole.nodes, at)
         key, shown = self._place(found, name)
-        start = root() if key.sid == NAMED else branch[0].parent
+        start = root_hash() if key.sid == NAMED else branch[0].parent
         nodes = await asyncio.to_thread(_chained, dialect, branch, start)
         there = await self.store.session(key)
         if there is not None:
@@ -181,7 +181,7 @@ def _up_to(dialect: Dialect, branch: Sequence[Node], at: int | None) -> Sequence
 
 def _chained(dialect: Dialect, branch: Sequence[Node], start: bytes) -> tuple[Node, ...]:
     """Return the messages of a branch with the hashes of a chain that begins with ``start``."""
-    hashes = chain_of((read_message(dialect.read(node.raw)).identity for node in branch), start)
+    hashes = chain_hashes((read_message(dialect.read(node.raw)).identity for node in branch), start)
     parents = [start, *hashes]
     return tuple(
         replace(node, hash=chain_hash, parent=parent, reply=None)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from proxy.core.budget.budget import Budget, Window, WindowSource, stage_of
 from proxy.core.conversation.extension import Injection
-from proxy.core.conversation.records import HiddenCalls, Node, Session, outgoing_slices, way_to
+from proxy.core.conversation.records import HiddenCalls, Node, Session, outgoing_slices, path_to
 from proxy.core.dialects.dialect import Content, Dialect
 from proxy.core.formats.splice import element_slices
 from proxy.core.planning.chain import Chain
@@ -25,7 +25,7 @@ from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Summary
 from proxy.core.recall.tool import carries_tool
-from proxy.core.tool_cache.cache import Rules, ToolCache
+from proxy.core.tool_cache.cache import ToolCache, ToolRules
 from proxy.core.tool_cache.derive import derive, initial
 from proxy.engine.models.asking import Caller
 from proxy.engine.summaries.jobs import Missing, Owner, SummaryJobs
@@ -221,7 +221,7 @@ class Inspection:
         ]
         unanswered: defaultdict[bytes, list[Node]] = defaultdict(list)
         for end in sorted(ends, key=lambda node: (node.at, node.sequence)):
-            path = way_to(nodes, end.hash, after=shown)
+            path = path_to(nodes, end.hash, after=shown)
             if any(node.answer and node.complete for node in path):
                 continue  # a turn of another branch
             place = unanswered[path[0].parent]
@@ -278,7 +278,7 @@ class Branch:
     @cached_property
     def _in_force(self) -> tuple[Situation, Epoch | None]:
         session, hidden = self.found.session, self.found.hidden
-        chain = Chain.stored(self.nodes, self.dialect)
+        chain = Chain.from_nodes(self.nodes, self.dialect)
         if hidden:
             hashes = enumerate(chain.hashes)
             chain = chain.with_hidden({place: hidden[each] for place, each in hashes if each in hidden})
@@ -286,7 +286,7 @@ class Branch:
         sizes = (session.head_tokens, window, chain.last_user_tokens, chain.tokens.total, session.tool_tokens)
         budget = Budget(session.budget or None, session.ratio, *sizes)
         counted = budget.head + chain.tokens.total
-        epoch = in_force(self.found.epochs, chain.hashes, counted, chain.is_spared_by)
+        epoch = in_force(self.found.epochs, chain.hashes, counted, chain.keeps_open_part)
         policy, pins = self.inspection.policy_of(session), frozenset(session.pins)
         plan = epoch.plan if epoch else EMPTY
         return Situation(chain, plan, policy, budget, self.inspection.counter.count, pins=pins), epoch
@@ -307,7 +307,7 @@ class Branch:
     def _ours(self) -> int:
         """Counted tokens of calls of the proxy's own tools, and their results."""
         hidden = self.found.hidden
-        return sum(hidden[node.hash].ours for node in self.nodes if node.hash in hidden)
+        return sum(hidden[node.hash].own_tool_tokens for node in self.nodes if node.hash in hidden)
 
     @property
     def full_tokens(self) -> int:
@@ -328,7 +328,7 @@ class Branch:
     def fresh(self) -> ToolCache:
         """Return the cache of tool results that are still fresh at the end of the branch."""
         injected = self.injection.tools if self.injection else ()
-        rules = Rules(self.inspection.policy_of(self.found.session).tools)
+        rules = ToolRules(self.inspection.policy_of(self.found.session).tools)
         chain = self.situation.chain
         read = zip(chain.messages, chain.raws, chain.hashes, strict=True)
         upstream = {each.hash: each.messages for each in self.found.hidden.values()}
@@ -377,4 +377,4 @@ def _branch(nodes: Mapping[bytes, Node], session: Session, tip: str | None) -> l
         complete = (node for node in nodes.values() if node.complete)
         newest = max(complete, key=lambda node: (node.at, node.sequence), default=None)
         wanted = newest.hash if newest else b""
-    return way_to(nodes, wanted)
+    return path_to(nodes, wanted)

@@ -77,11 +77,11 @@ class Recaller:
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
-    def is_ours(self) -> bool:
+    def is_own_tool(self) -> bool:
         """True: no client knows the tool."""
         return True
 
-    def holds(self, tool: str) -> bool:
+    def may_answer(self, tool: str) -> bool:
         return tool == NAME
 
     def passes(self, tool: str, arguments: str) -> None:
@@ -89,7 +89,7 @@ class Recaller:
 
     async def answer(self, tool: str, arguments: str, room: int) -> str | None:
         """Return a call's result of at most ``room`` counted tokens; None for a tool that is not ours."""
-        if not self.holds(tool):
+        if not self.may_answer(tool):
             return None
         budget, by = self.request.budget, "unclear"
         part = budget.limit // _PART

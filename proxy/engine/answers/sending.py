@@ -60,7 +60,7 @@ class Sender:
         body, model = request.history.body, request.model
         may_teach = decision.stage is not Stage.CALM or window.tokens is None or window.is_least
         may_ask = body.is_streamed and not body.wants_usage and Added.USAGE not in exchange.refused
-        if may_teach and may_ask and model.wants_usage(exchange.counted_tokens, window, request.shown):
+        if may_teach and may_ask and model.wants_usage(exchange.counted_tokens, window, request.media_tokens):
             exchange.body = self.dialect.asking_for_usage(exchange.body)
             exchange.adds_usage = True
         if decision.plan != EMPTY and request.cache_key and Added.CACHE_KEY not in exchange.refused:
@@ -154,11 +154,11 @@ class Sender:
                 self.add_parameters(exchange)
             return is_pruned
         body = exchange.request.history.body
-        is_of_tool = refusal.takes_no_tools or (refusal.is_of_tools and body.has_format)
+        is_of_tool = refusal.rejects_tools or (refusal.mentions_tools and body.has_format)
         is_unclear = refusal.is_invalid and refusal.overflow is None
         return may_change and (
             self._let_alternate(exchange, refusal)
-            or (refusal.is_of_reasoning and await self.decisions.leave_out_reasoning(exchange))
+            or (refusal.rejects_reasoning and await self.decisions.leave_out_reasoning(exchange))
             or self._leave_out_members(exchange, refusal)
             or (is_of_tool and self._withdraw_tool(exchange, is_known=True))
             or self._withdraw_parameters(exchange, refusal)
@@ -234,8 +234,8 @@ class Sender:
         That a model refuses them is learned only when the request is taken without them: the client may have
         made the mistake. For usage any refusal counts, since it is asked for so seldom.
         """
-        refused, is_of_cache_key = NOTHING_ADDED, exchange.adds_cache_key and refusal.is_of_cache_key
-        if is_of_cache_key or (exchange.adds_cache_key and refusal.is_of_parameter):
+        refused, is_of_cache_key = NOTHING_ADDED, exchange.adds_cache_key and refusal.mentions_cache_key
+        if is_of_cache_key or (exchange.adds_cache_key and refusal.has_unknown_parameter):
             refused |= Added.CACHE_KEY
         if exchange.adds_usage and refusal.is_invalid and not is_of_cache_key:
             refused |= Added.USAGE

@@ -16,8 +16,8 @@ from proxy.cache import Lru, Memory
 from proxy.core.conversation.extension import InjectedResult
 from proxy.core.planning.chain import Chain
 from proxy.core.policy.sections import Tool
-from proxy.core.tool_cache.cache import Rules, ToolCache
-from proxy.core.tool_cache.derive import NO_HIDDEN, Derived, Hidden, Place, derive, initial
+from proxy.core.tool_cache.cache import ToolCache, ToolRules
+from proxy.core.tool_cache.derive import NO_HIDDEN, ChainMessage, Derived, Hidden, derive, initial
 from proxy.engine.flow import NOTHING_FRESH, Request
 from proxy.engine.intake.reader import off_loop_if_long
 from proxy.ports import SessionKey
@@ -67,7 +67,7 @@ class ToolCaches:
         self, request: Request, hidden: Hidden = NO_HIDDEN, injected: Sequence[InjectedResult] = ()
     ) -> ToolCache:
         """Return the tool results that are fresh at the end of a request's chain."""
-        rules, chain = Rules(request.incoming.policy.tools), request.chain
+        rules, chain = ToolRules(request.incoming.policy.tools), request.chain
         if not rules.is_caching and not any(each.cache_exchanges for each in injected):
             return NOTHING_FRESH
         positions = [place for place, each in enumerate(chain.hashes) if each in hidden] if hidden else []
@@ -105,5 +105,5 @@ def _derived(chain: Chain, hidden: Hidden, onto: Derived, start: int) -> tuple[D
     return derive(before, new, chain.dialect, hidden, events), events
 
 
-def _places(chain: Chain, start: int, end: int) -> Iterator[Place]:
+def _places(chain: Chain, start: int, end: int) -> Iterator[ChainMessage]:
     return zip(chain.messages[start:end], chain.raws[start:end], chain.hashes[start:end], strict=True)

@@ -14,7 +14,7 @@ from http import HTTPStatus
 
 from msgspec.structs import replace
 
-from proxy.core.conversation.messages import extend, read_message
+from proxy.core.conversation.messages import next_hash, read_message
 from proxy.core.conversation.records import HiddenCalls
 from proxy.core.dialects.answers import AnswerEditor, Refusal
 from proxy.core.formats.json import as_mapping, loads
@@ -100,11 +100,11 @@ class _Course:
         """
         await sent.response.aclose()
         sender, before = self.loop.sender, self.rounds.before
-        are_clients = before is not None and self.rounds.ours == before.ours
+        are_clients = before is not None and self.rounds.own_tool_tokens == before.own_tool_tokens
         body = self.rounds.next_body(self.exchange.body)
         try:
             following, refusal = await self._sent(body)
-            is_refused = refusal.is_of_reasoning or (refusal.is_invalid and refusal.overflow is None)
+            is_refused = refusal.rejects_reasoning or (refusal.is_invalid and refusal.overflow is None)
             if is_refused and (with_tools := self.rounds.with_tools(self.exchange.body)) != body:
                 await following.response.aclose()
                 following, refusal = await self._sent(with_tools)
@@ -147,10 +147,10 @@ class _Course:
             return
         answer = read_message(self.rounds.dialect.read(editor.visible))
         hidden = HiddenCalls(
-            hash=extend(self.exchange.request.history.tip, answer.identity),
+            hash=next_hash(self.exchange.request.history.tip, answer.identity),
             messages=tuple(self.rounds.sequence),
             tokens=self.rounds.tokens,
-            ours=self.rounds.ours,
+            own_tool_tokens=self.rounds.own_tool_tokens,
             at=self.loop.recorder.clock.now(),
         )
         if not await self.loop.recorder.keep_hidden(self.exchange, hidden):

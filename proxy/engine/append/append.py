@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from proxy.cache import Lru, Memory
 from proxy.core.conversation.extension import Extension, take_extension
-from proxy.core.conversation.messages import Message, chain_of, head_length, root
-from proxy.core.conversation.records import Node, Session, way_to
+from proxy.core.conversation.messages import Message, chain_hashes, head_length, root_hash
+from proxy.core.conversation.records import Node, Session, path_to
 from proxy.core.dialects.dialect import Body, Dialect
 from proxy.engine.append.turn_queue import TURN, TurnQueue
 from proxy.engine.flow import Exchange, Incoming
@@ -106,11 +106,11 @@ class StoredHistory:
         missing.
         """
         if last not in self.nodes:
-            start = next((node.parent for node in self.nodes.values() if not node.sequence), root())
+            start = next((node.parent for node in self.nodes.values() if not node.sequence), root_hash())
             if last not in (b"", start):
                 raise HistoryUnavailable
             return start, bytearray()
-        new = way_to(self.nodes, last, after={self._ends})
+        new = path_to(self.nodes, last, after={self._ends})
         if new and new[0].parent != self._ends:
             if new[0].sequence:
                 raise HistoryUnavailable
@@ -279,7 +279,7 @@ class Appends:
         if session is None:
             if stored.was_here or key.sid != NAMED:
                 raise SessionExpired
-            begun = Appended(root(), b"", root(), retry_key, pins, inject)
+            begun = Appended(root_hash(), b"", root_hash(), retry_key, pins, inject)
             return replace(incoming, body=body.raw, arrived=arrived, appended=begun)
         if session.tip and session.tip not in stored.nodes:
             raise SessionExpired  # its messages are gone, as where the store evicts keys
@@ -323,7 +323,7 @@ class Appends:
         last, tip = session.tip, nodes.get(session.tip)
         calls = self._calls_of(tip) if tip else set[str]()
         if calls and session.newest_from == last and all(calls.isdisjoint(each.result_of) for each in new):
-            for node in way_to(nodes, session.newest_to, after={last}):
+            for node in path_to(nodes, session.newest_to, after={last}):
                 if calls.isdisjoint(self._reader.messages([node.raw])[0].result_of):
                     break
                 last = node.hash
@@ -334,7 +334,7 @@ class Appends:
 
 
 def _ends_at(new: Sequence[Message], after: bytes) -> bytes:
-    return chain_of((message.identity for message in new), after)[-1] if new else after
+    return chain_hashes((message.identity for message in new), after)[-1] if new else after
 
 
 def _retry_key(headers: Headers) -> str:

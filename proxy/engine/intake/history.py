@@ -11,10 +11,10 @@ import msgspec
 from msgspec.structs import replace
 
 from proxy.core.conversation.extension import Injection
-from proxy.core.conversation.messages import Message, joint
-from proxy.core.conversation.records import WHOLE, HiddenCalls, Joint, Suffix, outgoing_slices
+from proxy.core.conversation.messages import Message, joint_hash
+from proxy.core.conversation.records import FROM_START, HiddenCalls, Joint, Suffix, outgoing_slices
 from proxy.core.dialects.dialect import Body, Content
-from proxy.core.persistent import Grown
+from proxy.core.persistent import PersistentList
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import Plan, apply
 from proxy.core.planning.reasoning import without_reasoning
@@ -80,9 +80,9 @@ class CachedPrefix(msgspec.Struct, frozen=True, kw_only=True):
     head: tuple[bytes, ...]
     """The leading system and developer messages."""
     head_entries: tuple[CachedMessage, ...]
-    entries: Grown[CachedMessage]
+    entries: PersistentList[CachedMessage]
     """What is known of each message of the chain."""
-    hashes: Grown[bytes]
+    hashes: PersistentList[bytes]
     length: int
     """Number of these messages, head included."""
     tip: bytes
@@ -99,7 +99,7 @@ class History(CachedPrefix, frozen=True, kw_only=True):
     """A request's messages on their chain: those counted before, and those after them."""
 
     body: Body
-    raws: Grown[bytes]
+    raws: PersistentList[bytes]
     new: Sequence[NewMessage]
     """The messages that are not part of ``counted``."""
     uncounted: Mapping[bytes, CachedMessage]
@@ -108,7 +108,7 @@ class History(CachedPrefix, frozen=True, kw_only=True):
     """What is sent in place of answers in which the proxy answered calls, by position."""
     injection: Injection | None = None
     """What was handed in for the session; it is sent between the head and the chain."""
-    suffix: Suffix = WHOLE
+    suffix: Suffix = FROM_START
     """Where the chain goes on in its session, if the client has dropped the messages before."""
 
     def completed(self, hidden: Mapping[bytes, HiddenCalls], *, has_tool: bool) -> Self:
@@ -118,7 +118,7 @@ class History(CachedPrefix, frozen=True, kw_only=True):
         nor any of the client's, answers with calls of the proxy's stay as the client has them.
         """
         has_tools = has_tool or self.body.has_tools
-        sent = {place: each for place, each in hidden.items() if has_tools or not each.ours}
+        sent = {place: each for place, each in hidden.items() if has_tools or not each.own_tool_tokens}
         hashes = self.hashes if sent else ()
         return replace(self, hidden={place: sent[each] for place, each in enumerate(hashes) if each in sent})
 
@@ -187,7 +187,7 @@ class History(CachedPrefix, frozen=True, kw_only=True):
         if user < 0:
             return None
         before, words = self.hashes[start - 1] if start else self.root, answer.spoken or answer.identity
-        return Joint(joint(before, words), self.hashes[user])
+        return Joint(joint_hash(before, words), self.hashes[user])
 
     def joint_at(self, place: int) -> Joint | None:
         """Return the joint of the answer at this position; None if the message is not an answer."""
@@ -217,6 +217,6 @@ class History(CachedPrefix, frozen=True, kw_only=True):
             found = self.joint(answer, len(self.entries)) if answer else None
         return found.hash if found else b""
 
-    def ours(self, end: int | None = None) -> int:
+    def own_tool_tokens(self, end: int | None = None) -> int:
         """Return the counted tokens of calls of the proxy's own tools, and their results, before ``end``."""
-        return sum(each.ours for place, each in self.hidden.items() if end is None or place < end)
+        return sum(each.own_tool_tokens for place, each in self.hidden.items() if end is None or place < end)

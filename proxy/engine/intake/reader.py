@@ -19,9 +19,9 @@ import xxhash
 
 from proxy.cache import Lru, Memory
 from proxy.core.budget.budget import MESSAGE_TOKENS, REQUEST_TOKENS
-from proxy.core.conversation.messages import HEAD_ROLES, Message, chain_of, read_message
-from proxy.core.dialects.dialect import Beginning, Body, Content, Dialect
-from proxy.core.persistent import Grown, Sizes
+from proxy.core.conversation.messages import HEAD_ROLES, Message, chain_hashes, read_message
+from proxy.core.dialects.dialect import Body, BodyPrefix, Content, Dialect
+from proxy.core.persistent import PersistentList, Sizes
 from proxy.core.planning.chain import Chain
 from proxy.engine.intake.history import NAME, CachedMessage, CachedPrefix, History, NewMessage
 from proxy.errors import JSONTooDeep
@@ -59,7 +59,7 @@ class Reader:
 
     def __init__(self, dialect: Dialect, counter: TokenCounter, memory: Memory) -> None:
         self.dialect = dialect
-        self._nothing = Chain(Grown([]), (), Sizes.of(()), (), dialect)
+        self._nothing = Chain(PersistentList([]), (), Sizes.of(()), (), dialect)
         self._counter = counter
         self._entries: Lru[bytes, CachedMessage] = Lru(memory, attrgetter("size"))
         self._texts: Lru[bytes, int] = Lru(memory)
@@ -126,8 +126,8 @@ class Reader:
             root=start,
             head=head,
             head_entries=tuple(entries),
-            entries=Grown([]),
-            hashes=Grown([]),
+            entries=PersistentList([]),
+            hashes=PersistentList([]),
             length=len(head),
             tip=start,
             exchanges=0,
@@ -141,7 +141,7 @@ class Reader:
         for raw in raws:
             entry, content = self._entry(raw)
             new.append(NewMessage(entry, raw, content if len(new) < _FEW else None))
-        return new, chain_of([each.entry.message.identity for each in new], tip)
+        return new, chain_hashes([each.entry.message.identity for each in new], tip)
 
     def _entry(self, raw: bytes) -> tuple[CachedMessage, Content | None]:
         """Return what is known of a message, and its content if it had to be decoded."""
@@ -172,7 +172,7 @@ class Reader:
                 if counted is not None and entry.other is None:
                     entry.text = max(counted - MESSAGE_TOKENS, 0)
         await self._count_texts(history.new)
-        messages, tokens, shown, name = list[Message](), list[int](), 0, history.model[:NAME]
+        messages, tokens, media_tokens, name = list[Message](), list[int](), 0, history.model[:NAME]
         for each in history.new:
             entry, other = each.entry, each.entry.other
             size = MESSAGE_TOKENS + (entry.text or 0)
@@ -182,13 +182,13 @@ class Reader:
                         other.clear()
                     content = each.content or self.dialect.read(each.raw)
                     other[name] = await off_loop_if_long(
-                        [each.raw], partial(content.shown_tokens, history.model)
+                        [each.raw], partial(content.media_tokens, history.model)
                     )
                 size += other[name]
-                shown += other[name]
+                media_tokens += other[name]
             messages.append(entry.message)
             tokens.append(size)
-        return history.counted.followed_by(messages, tokens, history.raws, history.hashes, shown)
+        return history.counted.followed_by(messages, tokens, history.raws, history.hashes, media_tokens)
 
     async def _count_texts(self, messages: Sequence[NewMessage]) -> None:
         def texts_of(some: Sequence[NewMessage]) -> list[str]:
@@ -246,11 +246,11 @@ async def off_loop_if_long(raws: Sequence[bytes], work: Callable[[], T]) -> T:
 class NewestBody(msgspec.Struct, frozen=True):
     """The remembered state of a conversation's newest body."""
 
-    messages: Grown[bytes]
+    messages: PersistentList[bytes]
     prefix: CachedPrefix
     size: int
     """Estimated bytes of the entry."""
-    beginning: Beginning | None
+    beginning: BodyPrefix | None
     """None where the next body must be split whole."""
     digest: bytes
     """Digest of the bytes with which the next body must begin to continue from this one."""
@@ -334,7 +334,7 @@ class BodyCache:
             counted=chain,
         )
         size = len(raw) + _CONVERSATION_BYTES + _BODY_MESSAGE_BYTES * prefix.length
-        beginning, digest = body.beginning() if len(raw) >= _LEAST else None, b""
+        beginning, digest = body.prefix() if len(raw) >= _LEAST else None, b""
         if beginning is not None:
             digest = (read.hashed or Hashed(self._seed)).up_to(raw, beginning.end)
             size += beginning.weight

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from proxy.cache import Lru, Memory
 from proxy.core.conversation.extension import Injection
-from proxy.core.conversation.records import Session, way_to
+from proxy.core.conversation.records import Session, path_to
 from proxy.core.dialects.dialect import Dialect
 from proxy.core.memory.utterances import Utterance, utterances_of
 from proxy.core.planning.chain import Chain
@@ -116,10 +116,10 @@ class Conversations:
             # Up to the newest turn; if its answer broke off, up to the message before the answer.
             broken = [node for node in stored.nodes.values() if not node.complete]
             cut = max(broken, key=lambda node: node.at, default=None)
-            branch = way_to(stored.nodes, cut.parent) if cut is not None else []
+            branch = path_to(stored.nodes, cut.parent) if cut is not None else []
             if not branch or (session.tip and all(node.hash != session.tip for node in branch)):
-                branch = way_to(stored.nodes, session.tip)
-            chain = Chain.stored(branch, dialect)
+                branch = path_to(stored.nodes, session.tip)
+            chain = Chain.from_nodes(branch, dialect)
             elsewhere = [dialect.read(raw).text for raw in session.head]
             if stored_injection is not None:
                 injection = Injection(stored_injection)

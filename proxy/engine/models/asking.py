@@ -177,9 +177,9 @@ class Asking:
         plain = bool(self._plain.get(caller.model[:_NAME]))
         while True:
             if after:
-                body = self.dialect.question_after(after, ask, plain=plain)
+                body = self.dialect.question_after(after, ask, minimal=plain)
             else:
-                body = self.dialect.question(ask, caller.model, plain=plain)
+                body = self.dialect.question(ask, caller.model, minimal=plain)
             answer = await self._post(caller, body, may_refuse=not plain)
             if answer is not None:
                 break

@@ -14,14 +14,14 @@ import msgspec
 from proxy.cache import Lru, Memory
 from proxy.core.budget.budget import Window
 from proxy.core.budget.learning import (
-    COUNTED,
+    LEAST_SAMPLE,
+    LEAST_TRUNCATED,
+    MOST_MEDIA_SHARE,
     PLAUSIBLE,
-    SHOWN,
-    SMALL,
     STEPS,
+    CountQuality,
     Growth,
     Ratio,
-    Sample,
     WindowEvidence,
     excess,
 )
@@ -97,17 +97,17 @@ class Model(msgspec.Struct, kw_only=True):
     def wants_usage(self, counted: int, window: Window, shown: int | None = 0) -> bool:
         """Whether the usage of a request of so many ``counted`` tokens would teach something.
 
-        ``shown`` are those of images, audio and files in its conversation: None where nobody can count all.
+        ``media_tokens`` are those of its images, audio and files: None where nobody can count all.
 
         That is so while there are too few samples, or while the window is unknown and no request of this
         length was answered yet. Short requests, which are no samples, are asked as often among themselves.
         """
         sent = self.ratio.calibrated(counted)
         samples, longest = self.ratio.samples, self.evidence.answered
-        if shown is None or shown > SHOWN * counted:
+        if shown is None or shown > MOST_MEDIA_SHARE * counted:
             samples, longest = self.estimates, max(longest, self.longest)
-        samples = samples if counted >= SMALL else self.short_samples
-        is_longest = sent >= COUNTED and excess(sent, longest) >= 0
+        samples = samples if counted >= LEAST_SAMPLE else self.short_samples
+        is_longest = sent >= LEAST_TRUNCATED and excess(sent, longest) >= 0
         is_news = samples < _SAMPLES or (window.limit is None and is_longest)
         return is_news and Added.USAGE not in self.refuses
 
@@ -182,32 +182,36 @@ class Models:
         return window
 
     def learn_usage(
-        self, model: Model, growth: Growth, counted: int, usage: Usage | None, shown: int | None = 0
+        self, model: Model, growth: Growth, counted: int, usage: Usage | None, media_tokens: int | None = 0
     ) -> None:
         """Compare our count of a request's tokens with the upstream's; ``growth`` is that of its lane.
 
-        Where many tokens of its conversation are ``shown`` (images, audio, files), our count is an estimate:
-        it can be too low for this model, but says nothing of its tokenizer. Where ``shown`` is None the
-        provider has added tokens, so a count that is higher says nothing either.
+        Where many tokens are those of images, audio or files, our count is an estimate: it can be too low for
+        this model, but says nothing of its tokenizer. Where ``media_tokens`` is None the provider has added
+        tokens, so a count that is higher says nothing either.
         """
         if usage is None or not usage.prompt_tokens:
             return
         model.shows_cache |= bool(usage.cached_tokens)
-        model.short_samples += counted < SMALL
+        model.short_samples += counted < LEAST_SAMPLE
         prompt, sent, evidence = usage.prompt_tokens, model.ratio.calibrated(counted), model.evidence
         now = self._clock.monotonic()
         # Whether any recent sample is close enough to our own count to be another tokenizer's.
         is_plausible = model.is_estimate_plausible or max(model.ratio.recent, default=0.0) >= PLAUSIBLE
         has_agreed = is_plausible and evidence.is_tracked
-        sample = Sample.ODD if shown is None else growth.observe(counted, prompt, shown, model.ratio.value)
-        is_estimate = shown is None or shown > SHOWN * counted
-        if is_estimate and counted >= SMALL:
+        sample = (
+            CountQuality.UNRELIABLE
+            if media_tokens is None
+            else growth.observe(counted, prompt, media_tokens, model.ratio.value)
+        )
+        is_estimate = media_tokens is None or media_tokens > MOST_MEDIA_SHARE * counted
+        if is_estimate and counted >= LEAST_SAMPLE:
             model.estimates += 1
             model.is_estimate_plausible |= prompt * STEPS >= PLAUSIBLE * counted
             model.longest = max(model.longest, sent)
-        if sample is not Sample.ODD and (prompt > sent or not is_estimate):
+        if sample is not CountQuality.UNRELIABLE and (prompt > sent or not is_estimate):
             model.ratio.observe(counted, prompt)
-        evidence.is_tracked |= sample is Sample.TRACKED
+        evidence.is_tracked |= sample is CountQuality.GROWING
         if prompt <= _PLAUSIBLE * model.ratio.calibrated(counted):
             evidence.learn_answer(prompt, now)
         window = growth.window if has_agreed else None

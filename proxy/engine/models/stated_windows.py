@@ -22,7 +22,7 @@ from typing import cast
 import msgspec
 
 from proxy.cache import Lru, Memory
-from proxy.core.budget.learning import LEAST
+from proxy.core.budget.learning import LEAST_WINDOW
 from proxy.core.formats.json import as_mapping, dumps, loads, text_or_empty
 from proxy.engine.models.asking import fetch
 from proxy.errors import UnabridgedError
@@ -229,4 +229,4 @@ def _window(value: object) -> int | None:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return int(value) if value >= LEAST else None
+    return int(value) if value >= LEAST_WINDOW else None

@@ -55,7 +55,7 @@ async def within_bytes(
     if request.log is None and fullness <= 1:
         return decision  # each turn is planned from scratch, and one budget gives the same beginning
     for number in range(_ROUNDS):
-        chain = request.chain.weighed(decision.plan)
+        chain = request.chain.with_estimated_tokens(decision.plan)
         view = view_tokens(decision.plan, chain.tokens)
         budget = request.budget.filled(view, fullness * _STRICTER**number)
         decision = await again(decision, chain, budget)

@@ -16,9 +16,9 @@ from proxy.core.budget.budget import Stage
 from proxy.core.economics.economy import account_of, is_cold, late_account, prices_in, shortfall
 from proxy.core.planning.changes import Change, as_requested
 from proxy.core.planning.draft import Draft
-from proxy.core.planning.life import NO_PAST, Gate, in_force, is_earned, past_of
+from proxy.core.planning.life import NO_PAST, Gate, in_force, must_be_earned, past_of
 from proxy.core.planning.plan import EMPTY, Account, Epoch, Plan, Verb, Verdict, view_tokens
-from proxy.core.planning.planner import cuts_protected, draft, due_strategy, finish, with_late
+from proxy.core.planning.planner import cuts_protected, draft_epoch, due_strategy, finish, with_late_summaries
 from proxy.core.planning.reasoning import is_amid_reasoning, signed_in
 from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Situation
 from proxy.core.planning.strategies import BY_UNITS, acts_by_usage, has_waited, strategy_of
@@ -93,7 +93,7 @@ class Epochs:
     ) -> Decision:
         """Return the decision under a new epoch, if one begins now; else ``standing``."""
         may_come_anew = request.session.is_new and request.may_stand_alone
-        is_due = is_earned(standing.stage) if may_come_anew else standing.stage is Stage.EMERGENCY
+        is_due = must_be_earned(standing.stage) if may_come_anew else standing.stage is Stage.EMERGENCY
         if standing.epoch is None and is_due:
             # A session's first request is over its budget: its past is replayed. So it is at once where the
             # next request may begin a session too, which is then cut at the same place, up to which the
@@ -145,8 +145,8 @@ class Epochs:
         hashes = chain.hashes
         if epochs:  # these properties are computed only where there is an epoch to choose
             # Estimated counts are of another scale than the epoch's, and only of bodies that are not calm.
-            counted = None if chain.is_weighed else request.counted_tokens
-            epoch = in_force(epochs, hashes, counted, chain.is_spared_by, chain.settled)
+            counted = None if chain.is_estimated else request.counted_tokens
+            epoch = in_force(epochs, hashes, counted, chain.keeps_open_part, chain.editable_length)
         if policy.stages.max_units and epoch is not None:
             conditions = replace(conditions, since=epoch.length_at_start(hashes))
         elif policy.stages.max_units and request.history.suffix.length:
@@ -234,7 +234,7 @@ class Epochs:
         texts = self._summary_jobs.late(situation, owner)
         if not texts:
             return standing
-        new = await off_loop(request.chain, lambda: with_late(situation, texts))
+        new = await off_loop(request.chain, lambda: with_late_summaries(situation, texts))
         usage = request.budget.usage(view_tokens(new, request.chain.tokens))
         if new == situation.plan or usage >= situation.policy.stages.trim:
             return standing
@@ -256,9 +256,9 @@ class Epochs:
         is_by_units = due_strategy(situation, stage) is BY_UNITS
         if is_by_units and under_way and not has_waited(situation):
             return None
-        acts_now = strategy_of(situation.policy.strategy.name).acts_at_once(situation)
+        acts_now = strategy_of(situation.policy.strategy.name).may_act_now(situation)
         if is_by_units or stage.is_pressing or acts_now or prices_in(situation) is None:
-            decided = await off_loop(request.chain, lambda: draft(situation, stage))
+            decided = await off_loop(request.chain, lambda: draft_epoch(situation, stage))
         else:
             decided = await self._worthwhile(request, situation, stage, parent)
             if decided is None and stage is Stage.TRIM:
@@ -280,7 +280,7 @@ class Epochs:
         if not (is_cold(situation) or self._pending.has_grown(request, parent)):
             return None
         self._pending.note_lacking(request, parent)  # so that concurrent requests need not draft too
-        decided = await off_loop(request.chain, lambda: draft(situation, stage))
+        decided = await off_loop(request.chain, lambda: draft_epoch(situation, stage))
         lacking = shortfall(decided) if decided is not None else 0
         self._pending.note_lacking(request, parent, lacking)
         return None if lacking else decided

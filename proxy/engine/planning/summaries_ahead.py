@@ -5,7 +5,7 @@ So a request seldom waits for a model. Each lane remembers what was started, so 
 
 from proxy.core.budget.budget import Stage
 from proxy.core.planning.plan import Epoch
-from proxy.core.planning.planner import draft, due_strategy
+from proxy.core.planning.planner import draft_epoch, due_strategy
 from proxy.core.planning.situation import Situation
 from proxy.engine.background import off_loop
 from proxy.engine.flow import Decision, Request
@@ -42,7 +42,7 @@ class SummariesAhead:
         under_way = prepared.under_way
         situation = await self._summary_jobs.informed(situation, owner, prepared)
         growth = max(int(at * budget.limit) - budget.head - situation.view_tokens, 0)
-        decided = await off_loop(request.chain, lambda: draft(situation, stage, growth=growth))
+        decided = await off_loop(request.chain, lambda: draft_epoch(situation, stage, growth=growth))
         if decided is None:
             self._pending.prepare(request, parent, ())
             return
@@ -56,7 +56,7 @@ class SummariesAhead:
         if not ahead.policy.summary.enabled or self._pending.is_prepared(request, parent):
             return
         self._pending.prepare(request, parent, ())
-        decided = await off_loop(request.chain, lambda: draft(ahead, standing.stage))
+        decided = await off_loop(request.chain, lambda: draft_epoch(ahead, standing.stage))
         if decided is not None:
             wanted = await self._summary_jobs.wanted(decided, Owner.of_request(request))
             wanted.start_missing()

@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from proxy.core.budget.budget import MESSAGE_TOKENS
-from proxy.core.conversation.messages import Message, extend, read_message
+from proxy.core.conversation.messages import Message, next_hash, read_message
 from proxy.core.conversation.records import HiddenCalls, Joint, Node, Session, Turn
 from proxy.core.dialects.answers import Answer, Reply
 from proxy.core.dialects.dialect import Content
@@ -95,7 +95,7 @@ class Recorder:
         if exchange.recording is not None:
             return exchange.recording
         answer, session = collector.answer(), exchange.request.session
-        if answer.is_odd:
+        if answer.is_malformed:
             exchange.degraded.append(UNREAD)
         if (trace := current()) is not None:
             trace.answered(answer)
@@ -103,7 +103,7 @@ class Recorder:
         if answer.message is not None and answer.choices == 1:  # of several, the client keeps one
             content, history = exchange.request.chain.dialect.read(answer.message), exchange.request.history
             message = read_message(content)
-            exchange.answer = own = extend(history.tip, message.identity)
+            exchange.answer = own = next_hash(history.tip, message.identity)
             answered = ChainedAnswer(own, answer.message, content, message, answer)
             if session.is_headerless:
                 answered.joint = self.recognition.answered(session, history, message, own)
@@ -161,7 +161,7 @@ class Recorder:
         key, is_of_several = session.key, exchange.rounds is not None and exchange.rounds.count > 0
         try:
             if answer.complete and answer.choices == 1 and not is_of_several:
-                growth, shown = session.lane.growth, request.shown
+                growth, shown = session.lane.growth, request.media_tokens
                 self.models.learn_usage(request.model, growth, exchange.counted_tokens, usage, shown)
             elif exchange.may_be_refused and answer.error is not None and not is_of_several:
                 self._learn_window(exchange, answer)
@@ -210,7 +210,7 @@ class Recorder:
         """Bill hidden requests after which one failed: the client got an error, and no turn is recorded."""
         request = exchange.request
         try:
-            bill = bill_of_hidden(request, rounds, rounds.used, rounds.count - rounds.refused)
+            bill = bill_of_hidden(request, rounds, rounds.total_usage, rounds.count - rounds.refused)
             self.billed(request.model.name, bill, request.session.key, exchange.request.ttl)
         except Exception as error:  # noqa: BLE001 - the client gets the error that the upstream gave
             log_fault("hidden requests could not be billed", error)

@@ -28,15 +28,15 @@ def bill_of(exchange: Exchange, usage: Usage | None, counted: int | None) -> Bil
     plan = EMPTY if request.incoming.is_shadow else decision.plan
     reported = usage if usage is not None and usage.prompt_tokens else None
     if reported is not None and rounds is not None:
-        reported = _last(reported, rounds.spent)
+        reported = _last(reported, rounds.earlier_usage)
     answered = reported.completion_tokens if reported is not None else None
     output = budget.real(counted or 0) if answered is None else bounded(answered)
     paid = prices if prices.is_known and (answered, counted) != (None, None) else None
     sent = _sent(exchange, prices, plan, reported)
     whole, cut = sent, exchange.full_tokens - exchange.sent_tokens
-    recalled = budget.real(rounds.ours_sent) if rounds is not None and reported is not None else 0
+    recalled = budget.real(rounds.own_tool_tokens_sent) if rounds is not None and reported is not None else 0
     if plan != EMPTY or recalled or history.hidden:
-        less = history.ours(request.conditions.sent_before(request.chain, EMPTY)) + budget.tool
+        less = history.own_tool_tokens(request.conditions.sent_before(request.chain, EMPTY)) + budget.tool
         tokens = max(sent.tokens + cut - recalled, 0)
         whole = _written_like(sent, _whole(exchange, prices, tokens, less, reported))
     fits = whole is sent or budget.window.limit is None or whole.tokens + output <= budget.window.limit
@@ -51,7 +51,7 @@ def bill_of(exchange: Exchange, usage: Usage | None, counted: int | None) -> Bil
     if rounds is None:
         return bill
     # Where the answer says nothing, all that is told is told of the rounds before it.
-    used = rounds.used if reported is None else rounds.spent
+    used = rounds.total_usage if reported is None else rounds.earlier_usage
     return bill + bill_of_hidden(request, rounds, used, rounds.count - rounds.refused)
 
 
@@ -101,7 +101,7 @@ def _whole(exchange: Exchange, prices: Prices, tokens: int, less: int, reported:
     """
     request, budget, rounds = exchange.request, exchange.request.budget, exchange.rounds
     if reported is not None and rounds is not None and rounds.count == 1:
-        reported = rounds.spent  # the request before the answer's, whose prompt is in the cache since then
+        reported = rounds.earlier_usage  # of the request before the answer's: its prompt is in the cache
     shown = reported.cached_tokens if reported is not None else None
     is_full = budget.usage(exchange.decision.view_tokens) > request.incoming.policy.stages.target
     tells = request.begins_amid and (is_full or not request.may_stand_alone)

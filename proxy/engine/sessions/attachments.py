@@ -62,9 +62,9 @@ class Attachments:
         held = await self._current(session)
         injection, after = held.injection if held is not None else wanted, b""
         if held is None and memory is not None and session.found.session is None:
-            injection = Injection.after(await memory(), wanted)
-        elif held is not None and wanted is not None and held.injection.handed_in is None:
-            injection, after = Injection.after(held.injection.memory, wanted), held.injection.digest
+            injection = Injection.combined(await memory(), wanted)
+        elif held is not None and wanted is not None and held.injection.injected is None:
+            injection, after = Injection.combined(held.injection.memory, wanted), held.injection.digest
         if injection is not None and (held is None or not held.is_saved or after):
             session.cached.injection = CachedInjection(injection, is_saved=False)
             try:
@@ -79,9 +79,9 @@ class Attachments:
             session.cached.injection = held
             self.cache.keep(session.key, session.cached)
         injection = held.injection
-        is_injected = bool(injection.memory) or injection.handed_in is not None
+        is_injected = bool(injection.memory) or injection.injected is not None
         degraded: list[str] = [] if held.is_saved or not is_injected else ["inject-not-saved"]
-        if wanted is not None and wanted != injection.handed_in:
+        if wanted is not None and wanted != injection.injected:
             degraded.append("inject-ignored")
         return injection if is_injected else None, tuple(degraded)
 

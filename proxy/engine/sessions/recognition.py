@@ -13,7 +13,7 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from proxy.cache import Lru, Memory
-from proxy.core.conversation.messages import Message, has_only_lost
+from proxy.core.conversation.messages import Message, has_only_lost_text
 from proxy.core.conversation.records import HiddenCalls, Joint
 from proxy.engine.intake.history import History
 from proxy.engine.intake.naming import Caller, Naming
@@ -304,4 +304,4 @@ class Recognition:
 
 def _has_only_lost(history: History, chain_hash: bytes, before: bytes) -> bool:
     read = history.counted.dialect.read
-    return has_only_lost(read(history.raw_of(chain_hash)), read(before))
+    return has_only_lost_text(read(history.raw_of(chain_hash)), read(before))

@@ -14,7 +14,7 @@ from proxy.cache import Lru, Memory
 from proxy.core.budget.learning import Growth
 from proxy.core.conversation.extension import Injection
 from proxy.core.conversation.records import HiddenCalls, Turn
-from proxy.core.persistent import Grown
+from proxy.core.persistent import PersistentList
 from proxy.core.planning.plan import Epoch
 from proxy.ports import NAMED, Found, Lookup, SessionKey
 
@@ -341,7 +341,7 @@ class SessionState(msgspec.Struct, frozen=True):
         return max(times) or None
 
     def last_answers(
-        self, head: tuple[bytes, ...], tokens: int, hashes: Grown[bytes], *, is_suffix: bool
+        self, head: tuple[bytes, ...], tokens: int, hashes: PersistentList[bytes], *, is_suffix: bool
     ) -> LastAnswers:
         """Return when requests of the lane, and those under this head of ``tokens``, were last answered.
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from proxy.core.conversation.messages import Message, suffix
+from proxy.core.conversation.messages import Message, suffix_hash
 from proxy.core.conversation.records import Suffix
 from proxy.engine.intake.history import History
 from proxy.engine.intake.naming import Caller, Naming
@@ -127,7 +127,7 @@ class Suffixes:
 
     def _tag(self, caller: Caller, history: History, first: bytes, second: bytes) -> str:
         owner = f"{caller.key.tag}.{caller.key.sid}" if caller.key else history.body.person
-        return self.naming.bucket(caller.tenant, suffix(owner, first, second))
+        return self.naming.bucket(caller.tenant, suffix_hash(owner, first, second))
 
 
 def _goes_on(session: SessionState, roles: list[str]) -> bool:

@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 from msgspec.structs import asdict, replace
 
 from proxy.cache import Lru, Memory
-from proxy.core.conversation.retention import terms_of
+from proxy.core.conversation.retention import rules_digest
 from proxy.core.planning.draft import Draft, lacking_summaries
 from proxy.core.planning.exchanges import RunningSummary
 from proxy.core.planning.gaps import generation_upon
@@ -101,7 +101,7 @@ class SummaryJobs:
         A gap waits if it contains one whose summary is ``under_way`` or is being rewritten.
         """
         situation = decided.situation
-        spans = await off_loop(situation.chain, lambda: decided.wanted)
+        spans = await off_loop(situation.chain, lambda: decided.unsummarised_spans)
         under_way = [*under_way, *self._rebuild(situation, owner)]
         wanted = self.of(situation, [span for span in spans if not _holds_any(span, under_way)], owner)
         await self._summaries.recall(owner.key, wanted.addresses.values())
@@ -274,7 +274,7 @@ class SummaryJobs:
             rules = policy.strategy
             sizes = rules.answer_max, rules.answer_to, rules.summary_max, rules.summary_to
             ways.append(" ".join(map(str, sizes)))
-        terms = "\0".join([*of_model, policy.summary.prompt, terms_of(policy.retention), *ways])
+        terms = "\0".join([*of_model, policy.summary.prompt, rules_digest(policy.retention), *ways])
         seal = seal_of(situation.chain, *span) if span else b""
         return self._naming.address(owner.tenant, seal, terms.encode(errors="surrogatepass"))
 

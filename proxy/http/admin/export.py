@@ -106,7 +106,7 @@ class Export(Shape):
 def export(branch: Branch, session: SessionReport, everything: Everything, now: str) -> Export:
     """Return the export of a session, given its newest branch."""
     found, injection = branch.found, branch.injection
-    injected = injection.handed_in if injection else None
+    injected = injection.injected if injection else None
     return Export(
         id=found.id,
         format="unabridged session 1",

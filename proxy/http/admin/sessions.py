@@ -259,7 +259,7 @@ def tool_results(branch: Branch) -> list[schemas.ToolResult]:
             result=fresh.text,
             remaining_duration=fresh.remaining,
             original_duration=fresh.duration,
-            cached_at=arrivals.get(fresh.place, branch.found.session.created),
+            cached_at=arrivals.get(fresh.message_hash, branch.found.session.created),
         )
         results.append(result)
     return results

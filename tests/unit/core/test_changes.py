@@ -34,7 +34,7 @@ def situation(messages: list[Sent], plan: Plan = EMPTY, keep: Keep | None = None
 
 def cut(messages: list[Sent], *asked: int, summary: str | None = None, keep: Keep | None = None) -> Plan:
     decided = compacted(situation(messages, keep=keep), frozenset(asked) or None)
-    return finish(decided, dict.fromkeys(decided.wanted, summary) if summary else {})
+    return finish(decided, dict.fromkeys(decided.unsummarised_spans, summary) if summary else {})
 
 
 def spans(plan: Plan) -> list[tuple[int, int]]:
@@ -53,14 +53,14 @@ def test_whoever_asks_has_all_cut_but_what_is_open_whatever_the_policy_would_kee
 
 def test_of_a_short_session_too_a_summary_is_wanted() -> None:
     decided = compacted(situation(CHAT[:4]), None)
-    assert decided.wanted == ((0, 2),)
+    assert decided.unsummarised_spans == ((0, 2),)
     assert "They spoke" in note(finish(decided, {(0, 2): "They spoke of a bridge."}))
 
 
 def test_where_all_is_cut_the_summaries_that_are_lacking_are_wanted_and_nothing_else() -> None:
     plan = cut(CHAT)
     decided = compacted(situation(CHAT, plan), None)
-    assert decided.wanted == ((0, 10),)
+    assert decided.unsummarised_spans == ((0, 10),)
     assert finish(decided, {}) == plan
     assert "They spoke" in note(finish(decided, {(0, 10): "They spoke of a bridge."}))
     with pytest.raises(NothingToChange, match="all else is cut"):
@@ -104,7 +104,7 @@ def test_of_a_batch_those_go_that_are_named() -> None:
 
 def test_what_is_ephemeral_is_compacted_and_not_told() -> None:
     decided = compacted(classed("ephemeral", "^2!"), None)
-    assert decided.wanted == ((0, 10),)
+    assert decided.unsummarised_spans == ((0, 10),)
     told = source_of(decided.situation, (0, 10), 10_000).piece.text
     assert "1! the river" in told
     assert "2! the river" not in told

@@ -11,7 +11,7 @@ from proxy.core.economics.simulate import replay
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.changes import Change
 from proxy.core.planning.plan import EMPTY, Plan, view_tokens
-from proxy.core.planning.planner import draft, due_strategy, finish
+from proxy.core.planning.planner import draft_epoch, due_strategy, finish
 from proxy.core.planning.situation import Conditions, Situation
 from proxy.core.policy.policy import Policy
 from tests.support.conversations import Sent, calling, chain_from, count, prose, result, user
@@ -44,15 +44,15 @@ def test_so_many_units_that_may_be_cut_begin_an_epoch_at_any_usage():
 
 
 def test_it_cuts_all_that_may_be_cut_and_waits_for_no_summary():
-    decided = draft(situation(agent(6), policy()), Stage.CALM)
+    decided = draft_epoch(situation(agent(6), policy()), Stage.CALM)
     assert decided is not None
     assert decided.stage is Stage.TRIM
-    assert decided.wanted == ((1, 11),)
+    assert decided.unsummarised_spans == ((1, 11),)
     assert [(gap.start, gap.end) for gap in finish(decided, {}).gaps] == [(1, 11)]
 
 
 def test_the_count_begins_again_with_an_epoch():
-    first = draft(situation(agent(6), policy()), Stage.CALM)
+    first = draft_epoch(situation(agent(6), policy()), Stage.CALM)
     assert first is not None
     plan, began = finish(first, {}), len(agent(6))
     assert not due_strategy(situation(agent(10), policy(), plan, began), Stage.CALM)
@@ -62,7 +62,7 @@ def test_the_count_begins_again_with_an_epoch():
 def test_the_newest_units_count_as_well_and_stay():
     rules = policy(recent=0.25)
     assert not due_strategy(situation(agent(5), rules), Stage.CALM)
-    decided = draft(situation(agent(12), rules), Stage.CALM)
+    decided = draft_epoch(situation(agent(12), rules), Stage.CALM)
     assert decided is not None
     ((start, end),) = decided.spans
     assert start == 1
@@ -88,14 +88,14 @@ def test_the_off_strategy_counts_nothing():
 
 def test_units_that_are_smaller_than_their_note_are_left():
     tiny = [user("Go."), *(user(f"{n}") for n in range(8)), user("?")]
-    assert draft(situation(tiny, policy()), Stage.CALM) is None
+    assert draft_epoch(situation(tiny, policy()), Stage.CALM) is None
 
 
 def test_under_a_large_budget_its_ledger_does_not_outweigh_what_the_view_holds():
     boats = [" ".join(f"K{number}X" for number in range(n, n + 12)) for n in range(1_000, 9_000, 12)]
     steps = [m for n, seen in enumerate(boats) for m in (calling(f"c{n}"), result(f"c{n}", seen))]
     before = replace(situation([user("Build."), *steps], policy()), budget=Budget(10_000_000, 1.0, 0))
-    decided = draft(before, Stage.CALM)
+    decided = draft_epoch(before, Stage.CALM)
     assert decided is not None
     ledger = count(finish(decided, {}).gaps[-1].ledger)
     assert before.policy.ledger.tokens < ledger <= 3_200, "a tenth of 32,000, which is more than three views"
@@ -104,9 +104,9 @@ def test_under_a_large_budget_its_ledger_does_not_outweigh_what_the_view_holds()
 def test_a_summary_that_fits_is_not_left_out_for_a_ledger_that_could_have_been_longer():
     work = [user(prose("en", 800)), *agent(12)[1:]]
     before = replace(situation(work, policy()), budget=Budget(1_520, 1.0, 0))
-    decided = draft(before, Stage.CALM)
+    decided = draft_epoch(before, Stage.CALM)
     assert decided is not None
-    (span,) = decided.wanted
+    (span,) = decided.unsummarised_spans
     plan = finish(decided, {span: prose("en", 70)})
     assert [anchor.span for anchor in plan.anchors] == [span]
     assert view_tokens(plan, before.chain.tokens) < before.budget.share(0.8)
@@ -114,7 +114,7 @@ def test_a_summary_that_fits_is_not_left_out_for_a_ledger_that_could_have_been_l
 
 def test_the_epoch_says_that_it_was_begun_by_count_and_holds_at_any_size():
     before = situation(agent(6), policy())
-    decided = draft(before, Stage.CALM)
+    decided = draft_epoch(before, Stage.CALM)
     assert decided is not None
     plan, by_units = finish(decided, {}), decided.by_units
     epoch = Change("lane", 0, before, plan, Stage.CALM, None, by_units=by_units).epoch(1.0)

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from proxy.core.budget.budget import MESSAGE_TOKENS, Budget
 from proxy.core.conversation.extension import Injection
-from proxy.core.conversation.messages import chain_of, read_message, root
-from proxy.core.extraction.reading import Readings, read
+from proxy.core.conversation.messages import chain_hashes, read_message, root_hash
+from proxy.core.extraction.reading import ReadingCache, read
 from proxy.core.formats.json import dumps, loads
 from proxy.core.persistent import Sizes
 from proxy.core.planning.chain import Chain
@@ -19,7 +19,7 @@ from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Tool, ToolResults
 from proxy.core.recall.passages import Reach
 from proxy.core.summaries.source import source_of
-from proxy.core.tool_cache.cache import Rules
+from proxy.core.tool_cache.cache import ToolRules
 from proxy.core.tool_cache.derive import derive, initial
 from tests.support.conversations import count, prose, session
 from tests.support.lines import LINES, Line, Lines
@@ -37,7 +37,7 @@ def chain(said: Sequence[Sequence[object]]) -> Chain:
     raws = [dumps(each) for each in said]
     read = [read_message(LINES.read(raw)) for raw in raws]
     sizes = Sizes.of(MESSAGE_TOKENS + count(LINES.read(raw).countable()) for raw in raws)
-    return Chain(read, raws, sizes, chain_of((each.identity for each in read), root()), LINES)
+    return Chain(read, raws, sizes, chain_hashes((each.identity for each in read), root_hash()), LINES)
 
 
 def test_a_conversation_is_planned_cut_and_noted_in_its_own_words():
@@ -102,14 +102,14 @@ def test_results_that_come_in_one_message_stay_with_their_calls_and_what_is_said
 
 def test_what_a_tool_says_beside_a_user_binds_nobody():
     looked = chain(LOOKED)
-    reading = Readings().of(looked.addresses(looked.content)[2], partial(looked.content, 2))
+    reading = ReadingCache().of(looked.addresses(looked.content)[2], partial(looked.content, 2))
     assert {voice for voice, _ in reading.facts} == {"result"}
     assert reading.sentences == ()
     assert read(Line("u", "7 m. You must never cross it.")).sentences != ()
 
 
 def test_of_results_that_come_in_one_message_each_is_kept_for_its_own_call():
-    looked, rules = chain(LOOKED), Rules((Tool(match="*", cache_exchanges=2),))
+    looked, rules = chain(LOOKED), ToolRules((Tool(match="*", cache_exchanges=2),))
     places = zip(looked.messages, looked.raws, looked.hashes, strict=True)
     fresh = derive(initial(rules), places, LINES).cache
     assert {each.tool: each.text for each in fresh} == {
@@ -141,7 +141,7 @@ class Replies(Lines):
 
 def test_what_the_same_bytes_say_in_one_dialect_is_not_what_they_say_in_another():
     one = chain([("u", RULE)])
-    readings, other = Readings(), replace(one, dialect=Replies())
+    readings, other = ReadingCache(), replace(one, dialect=Replies())
     first, second = (
         readings.of(each.addresses(each.content)[0], partial(each.content, 0)) for each in (one, other)
     )

@@ -15,7 +15,7 @@ from proxy.core.economics.simulate import replay
 from proxy.core.planning.draft import Draft
 from proxy.core.planning.life import NO_PAST, Past, affordable_summary
 from proxy.core.planning.plan import Account, Anchor, Gap, Plan, Span, Verdict
-from proxy.core.planning.planner import with_late
+from proxy.core.planning.planner import with_late_summaries
 from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions, Situation
 from proxy.core.planning.strategies import BY_UNITS, ByImportance
 from proxy.core.planning.strategy import Strategy
@@ -300,7 +300,7 @@ def test_people_are_told_the_sums():
 
 def test_a_late_summary_takes_the_place_of_its_notice_and_nothing_else_changes():
     given = replace(situation(), plan=Plan((cut(2, 10).gaps[0], cut(14, 20).gaps[0])))
-    plan = with_late(given, {(2, 10): "They built a bridge of stone."})
+    plan = with_late_summaries(given, {(2, 10): "They built a bridge of stone."})
     assert [(gap.start, gap.end) for gap in plan.gaps] == [(2, 10), (14, 20)]
     assert b"They built a bridge of stone." in plan.gaps[0].note
     assert plan.gaps[0].is_summarised

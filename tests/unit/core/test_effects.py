@@ -29,7 +29,7 @@ TALK = [
 def told(text: str = "", tokens: int | None = 200, policy: Policy | None = None) -> dict[str, str]:
     """The effects of a policy on the conversation, by table."""
     chain = chain_from(TALK)
-    budget = Budget(tokens, 1.0, 10, whole=chain.tokens.total)
+    budget = Budget(tokens, 1.0, 10, chain_tokens=chain.tokens.total)
     policy = policy or Policy.model_validate(tomllib.loads(text))
     return dict(effects(Situation(chain, EMPTY, policy, budget, count), UNKNOWN_PRICES))
 

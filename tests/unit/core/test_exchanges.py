@@ -13,7 +13,7 @@ from proxy.core.planning.chain import Chain
 from proxy.core.planning.draft import Draft
 from proxy.core.planning.exchanges import RunningSummary
 from proxy.core.planning.plan import EMPTY, Plan, apply
-from proxy.core.planning.planner import draft, finish
+from proxy.core.planning.planner import draft_epoch, finish
 from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Situation
 from proxy.core.planning.strategies import strategy_of
 from proxy.core.policy.policy import Policy
@@ -99,9 +99,9 @@ def test_a_model_is_asked_only_where_something_would_be_lost():
     for words, is_wanted in (("", False), ("lorem ipsum " * 80, True)):
         said = [m for n in range(5) for m in (user(f"ask {n}"), assistant(f"answer {n}. {words}"))]
         chain = chain_from([*said, user("and now?")])
-        decided = draft(Situation(chain, EMPTY, ROLLING, ROOMY, count), Stage.CALM)
+        decided = draft_epoch(Situation(chain, EMPTY, ROLLING, ROOMY, count), Stage.CALM)
         assert decided is not None
-        assert bool(decided.wanted) == is_wanted
+        assert bool(decided.unsummarised_spans) == is_wanted
         assert decided.waits_for_summaries
 
 
@@ -227,7 +227,7 @@ def test_a_note_of_exchanges_that_does_not_fit_the_budget_gives_way_to_a_notice(
 
 
 def _drafted(chain: Chain, policy: Policy, tokens: int) -> Draft:
-    decided = draft(Situation(chain, EMPTY, policy, Budget(tokens, 1.0, 0), count), Stage.CALM)
+    decided = draft_epoch(Situation(chain, EMPTY, policy, Budget(tokens, 1.0, 0), count), Stage.CALM)
     assert decided is not None
     return decided
 
@@ -260,7 +260,7 @@ def test_the_notes_of_all_gaps_have_the_bytes_of_one_summary_and_tell_of_each_ex
         assert len(texts) == len(each.plan.gaps)
         if summary is None:
             found = [int(number) for text in texts for number in re.findall(r"\[user\] ask (\d+)", text)]
-            assert found == [*range(sum(each.plan.covers(place) for place in chain.begun))]
+            assert found == [*range(sum(each.plan.covers(place) for place in chain.exchange_starts))]
 
 
 def test_a_note_before_a_later_system_message_leaves_what_follows_its_share():
@@ -283,9 +283,9 @@ def test_notes_stay_word_for_word_while_all_fit_together():
 def test_no_model_is_asked_for_a_text_of_fewer_than_a_hundred_bytes():
     for exchanges, is_asked in ((4, True), (60, False)):
         chain = beside_the_time(exchanges, "it was so. " * 80)
-        decided = draft(Situation(chain, EMPTY, ROLLING, ROOMY, count), Stage.CALM)
+        decided = draft_epoch(Situation(chain, EMPTY, ROLLING, ROOMY, count), Stage.CALM)
         assert decided is not None
-        assert bool(decided.wanted) == is_asked
+        assert bool(decided.unsummarised_spans) == is_asked
 
 
 def test_no_model_is_asked_to_shorten_a_note_that_gives_way_to_others():
@@ -302,8 +302,8 @@ def test_no_model_is_asked_to_shorten_a_note_that_gives_way_to_others():
 def test_no_model_is_asked_to_condense_an_answer_that_would_have_no_room_then():
     for exchanges, are_condensed in ((4, True), (20, False)):
         chain = beside_the_time(exchanges, "it was so. " * 80)
-        decided = draft(Situation(chain, EMPTY, ROLLING, ROOMY, count), Stage.CALM)
+        decided = draft_epoch(Situation(chain, EMPTY, ROLLING, ROOMY, count), Stage.CALM)
         assert decided is not None
-        assert decided.wanted
-        for span in decided.wanted:
+        assert decided.unsummarised_spans
+        for span in decided.unsummarised_spans:
             assert bool(RunningSummary.of(decided.situation, *span).long_answers) == are_condensed

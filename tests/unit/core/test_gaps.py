@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from proxy.core.budget.budget import Budget, Stage
 from proxy.core.planning.draft import Draft
-from proxy.core.planning.gaps import generation_upon, new_texts, noted_gap
+from proxy.core.planning.gaps import gap_with_note, generation_upon, new_texts
 from proxy.core.planning.plan import EMPTY, Anchor, Gap, Plan, Span
 from proxy.core.planning.planner import finish
 from proxy.core.planning.situation import Situation
@@ -30,7 +30,7 @@ def situation(*anchored: Anchor, tokens: int = 20_000) -> Situation:
     chain = chain_from([message for pair in said for message in pair] + [user("and now?")])
     policy = Policy(ledger=Ledger(constraints=False, identifiers=False))
     given = Situation(chain, EMPTY, policy, Budget(tokens, 1.0, 100), count)
-    noticed = [noted_gap(given, span, (), ()) for span in (FIRST, SECOND)]
+    noticed = [gap_with_note(given, span, (), ()) for span in (FIRST, SECOND)]
     gaps = (
         replace(gap, anchors=tuple(each for each in anchored if gap.start <= each.start < gap.end))
         for gap in noticed
@@ -147,7 +147,7 @@ def test_three_times_as_many_notes_take_some_three_times_as_many_looks_at_gaps()
         given = with_a_gap_behind_each_system_message(notes)
         Seen.looks = 0
         for span in given.plan.spans:
-            noted_gap(given, span, (), ())
+            gap_with_note(given, span, (), ())
         return Seen.looks
 
     assert looks(300) <= 2 * 3 * looks(100)
@@ -163,7 +163,7 @@ def times(function: Callable[..., object], work: Callable[[], object]) -> int:
 def test_a_note_that_has_neither_quote_nor_summary_to_lose_is_tried_once():
     given = with_a_gap_behind_each_system_message(20)
     quotes: dict[Span, tuple[str, ...]] = dict.fromkeys(given.plan.spans, ())
-    assert times(noted_gap, lambda: Draft.of(replace(given, plan=EMPTY), Stage.TRIM, quotes)) == 20
+    assert times(gap_with_note, lambda: Draft.of(replace(given, plan=EMPTY), Stage.TRIM, quotes)) == 20
 
 
 def test_notes_behind_the_same_request_are_in_its_language_without_reading_it_again():
@@ -172,7 +172,7 @@ def test_notes_behind_the_same_request_are_in_its_language_without_reading_it_ag
     notes: list[bytes] = []
 
     def write() -> None:
-        notes.extend(noted_gap(given, (start, start + 2), (), ()).note for start in (1, 3, 5))
+        notes.extend(gap_with_note(given, (start, start + 2), (), ()).note for start in (1, 3, 5))
 
     assert times(Situation.content, write) == 1
     assert all("Nachrichten" in note.decode() for note in notes)

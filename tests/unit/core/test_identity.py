@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from openai.types.chat import ChatCompletionMessage
 
-from proxy.core.conversation.messages import chain_of, extend, read_message, root
+from proxy.core.conversation.messages import chain_hashes, next_hash, read_message, root_hash
 from proxy.core.dialects.chat.messages import Content
 
 ANSWER: dict[str, Any] = {
@@ -381,17 +381,20 @@ def test_what_has_no_thoughts_at_its_beginning_is_known_by_all_of_it(role: str, 
 
 def test_a_chain_hash_rests_on_every_message_before_it():
     one, two, other = (identity({"role": "user", "content": text}) for text in ("1", "2", "3"))
-    assert chain_of([one, two], root()) == [extend(root(), one), extend(extend(root(), one), two)]
-    assert chain_of([one, two], root())[-1] != chain_of([other, two], root())[-1]
-    assert chain_of([one, two], root())[-1] != chain_of([two, one], root())[-1]
+    assert chain_hashes([one, two], root_hash()) == [
+        next_hash(root_hash(), one),
+        next_hash(next_hash(root_hash(), one), two),
+    ]
+    assert chain_hashes([one, two], root_hash())[-1] != chain_hashes([other, two], root_hash())[-1]
+    assert chain_hashes([one, two], root_hash())[-1] != chain_hashes([two, one], root_hash())[-1]
 
 
 def test_a_chain_of_nothing_is_empty():
-    assert chain_of([], root()) == []
+    assert chain_hashes([], root_hash()) == []
 
 
 def test_another_person_begins_another_chain():
-    assert len({root(), root("ada"), root("bob"), root("\ud800")}) == 4
+    assert len({root_hash(), root_hash("ada"), root_hash("bob"), root_hash("\ud800")}) == 4
 
 
 def test_reading_keeps_what_a_place_in_a_chain_needs():

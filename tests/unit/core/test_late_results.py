@@ -45,7 +45,7 @@ def turns(messages: list[Sent], budget: Budget) -> Iterator[Turn]:
     whole, epochs = chain_from(messages), list[Epoch]()
     for length in request_points(whole.messages):
         chain = whole.prefix(length)
-        found = in_force(epochs, chain.hashes, None, chain.is_spared_by, chain.settled)
+        found = in_force(epochs, chain.hashes, None, chain.keeps_open_part, chain.editable_length)
         past = past_of(epochs, found, chain.hashes) if found is not None else NO_PAST
         done = turn(chain, found.plan if found is not None else EMPTY, Policy(), budget, past=past)
         yield done

@@ -14,7 +14,7 @@ from proxy.core.extraction.facts import facts_of
 from proxy.core.extraction.kinds import kind_of
 from proxy.core.extraction.observations import Observation
 from proxy.core.extraction.reading import strength_of
-from proxy.core.lazy import lazy, remembered
+from proxy.core.lazy import cached_for_short_texts, lazy
 from proxy.core.text.words import words_of
 
 PATIENCE = 30.0
@@ -63,7 +63,7 @@ def test_it_can_be_read_at_its_class() -> None:
 def test_what_was_found_in_a_short_text_is_remembered_and_in_a_long_one_found_again() -> None:
     seen = list[str]()
 
-    @remembered(8, longest=10)
+    @cached_for_short_texts(8, longest=10)
     def length_of(text: str) -> int:
         seen.append(text)
         return len(text)

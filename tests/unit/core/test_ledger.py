@@ -10,9 +10,9 @@ from proxy.core.budget.budget import Budget, Stage
 from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.planning.changes import restored
-from proxy.core.planning.ledger import plain_of
+from proxy.core.planning.ledger import strip_ledgers
 from proxy.core.planning.plan import EMPTY, Gap, Plan, view_tokens
-from proxy.core.planning.planner import draft, finish
+from proxy.core.planning.planner import draft_epoch, finish
 from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
 from tests.support.conversations import (
@@ -41,7 +41,9 @@ def test_a_later_system_message_lays_rules_down_too() -> None:
     rule = f"Answer in feet only.\n{prose('en', 200)}"
     messages = [user("Hello."), system(rule), assistant(prose("en", 200)), user("and now?")]
     chain = chain_from(messages)
-    decided = draft(Situation(chain, EMPTY, policy(share=0.5), Budget(300, 1.0, 0), count), Stage.EMERGENCY)
+    decided = draft_epoch(
+        Situation(chain, EMPTY, policy(share=0.5), Budget(300, 1.0, 0), count), Stage.EMERGENCY
+    )
     assert decided is not None
     plan = finish(decided, {})
     assert plan.covers(1)
@@ -228,7 +230,7 @@ def test_the_ledger_moves_to_the_last_note_and_the_old_note_keeps_its_other_word
     assert [bool(gap.ledger) for gap in second.gaps] == [False, True]
     assert "K77X" in ledger(second)
     assert "K88X" in ledger(second)
-    assert second.gaps[0] == plain_of(first, count, CHAT).gaps[0]
+    assert second.gaps[0] == strip_ledgers(first, count, CHAT).gaps[0]
 
 
 def test_of_what_is_restored_nothing_is_in_the_ledger() -> None:
@@ -294,7 +296,7 @@ def test_what_a_clip_takes_out_is_told() -> None:
     lines = " ".join(f"{prose('en', 30, number)}" for number in range(40))
     messages = [*filler(1), user("Look."), calling("a"), result("a", f"{lines} boat K4711X {lines}")]
     chain = chain_from(messages)
-    decided = draft(Situation(chain, EMPTY, policy(), Budget(1500, 1.0, 0), count), Stage.EMERGENCY)
+    decided = draft_epoch(Situation(chain, EMPTY, policy(), Budget(1500, 1.0, 0), count), Stage.EMERGENCY)
     assert decided is not None
     plan = finish(decided, {})
     assert plan.replacements
@@ -304,7 +306,7 @@ def test_what_a_clip_takes_out_is_told() -> None:
 
 def test_an_older_plan_without_ledgers_is_read_as_one() -> None:
     assert Gap(0, 2, b"{}", 3, (), ()).ledger == ""
-    assert plain_of(Plan((Gap(0, 2, b"{}", 3),)), count, CHAT) == Plan((Gap(0, 2, b"{}", 3),))
+    assert strip_ledgers(Plan((Gap(0, 2, b"{}", 3),)), count, CHAT) == Plan((Gap(0, 2, b"{}", 3),))
 
 
 def shell(number: int, told: str) -> list[Sent]:

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.extraction.facts import MOST_CHARACTERS, MOST_FACTS, Fact, facts_in, facts_of, leaves_of
 from proxy.core.extraction.kinds import spaced_in
-from proxy.core.extraction.reading import Reading, Readings, Voice, read
+from proxy.core.extraction.reading import Reading, ReadingCache, Voice, read
 from proxy.core.planning.ledger_odds import Mentions
-from proxy.core.planning.ledger_packing import OFTEN, Packing, Standing
+from proxy.core.planning.ledger_packing import OFTEN, Packing, SubstringIndex
 from tests.support.conversations import assistant, calling, chain_from, count, encode, result, user
 from tests.support.timing import Work, growth
 
@@ -379,7 +379,7 @@ def test_of_tiny_texts_that_differ_in_digits_alone_each_is_read_as_it_is(text: s
 
 
 def test_a_message_is_read_once_and_few_are_remembered() -> None:
-    readings = Readings(most=8)
+    readings = ReadingCache(most=8)
     chain = chain_from([user(f"boat K{number}X") for number in range(6)])
     contents = [Content.of(raw) for raw in chain.raws]
     addresses = chain.addresses(contents.__getitem__)
@@ -396,7 +396,7 @@ def test_of_two_spellings_of_one_message_each_is_read_as_it_is() -> None:
     spellings = ['{"boat": "K1X", "mine": "K1X"}', '{"mine": "K1X", "boat": "K1X"}']
     one, other = (chain_from([calling("a", arguments=arguments)]) for arguments in spellings)
     assert one.messages == other.messages
-    readings = Readings()
+    readings = ReadingCache()
     first, content = Content.of(one.raws[0]), Content.of(other.raws[0])
     readings.of(one.addresses(lambda _: first)[0], lambda: first)
     assert readings.of(other.addresses(lambda _: content)[0], lambda: content) == read(content)
@@ -414,7 +414,7 @@ def test_a_chain_that_goes_on_decodes_only_calls_that_came_since() -> None:
         decoded.append(place)
         return Content.of(whole.raws[place])
 
-    assert replace(whole, gathered=before.gathered).addresses(content) == whole.addresses(content)
+    assert replace(whole, cache=before.cache).addresses(content) == whole.addresses(content)
     assert decoded == [2, 4, 0, 2, 4]
 
 
@@ -422,7 +422,7 @@ def test_what_a_late_result_of_an_early_call_is_about_is_known() -> None:
     said = [calling("a"), user("and?"), result("a", "wind: 9")]
     asked, whole = chain_from(said[:2]), chain_from(said)
     asked.addresses(lambda place: Content.of(asked.raws[place]))
-    grown = replace(whole, gathered=asked.gathered)
+    grown = replace(whole, cache=asked.cache)
     assert grown.addresses(lambda place: Content.of(grown.raws[place]))[2][2] == ('look {"city": "Bern"}',)
 
 
@@ -518,7 +518,7 @@ def test_what_a_long_view_says_is_not_told_again_however_much_was_looked_for() -
 
 def searching(number: int) -> Work:
     """So many values are looked for in a text that has as many like them."""
-    standing = Standing(" ".join(f"run/{each:06x}/log took {each} ms;" for each in range(number)))
+    standing = SubstringIndex(" ".join(f"run/{each:06x}/log took {each} ms;" for each in range(number)))
 
     def work() -> None:
         found = (f"{each} ms" in standing and f"{each:06x}/l" in standing for each in range(0, number, 2))
@@ -534,7 +534,7 @@ def test_four_times_as_many_values_in_four_times_the_text_take_some_four_times_t
 
 @given(st.text("ab1 /", max_size=300), st.lists(st.text("ab1 /", min_size=1, max_size=9), min_size=1))
 def test_what_stands_in_a_text_is_found_however_often_it_was_searched(text: str, values: list[str]) -> None:
-    standing = Standing(text)
+    standing = SubstringIndex(text)
     for _ in range(OFTEN):
         assert "" in standing
     asked = [*values, *(text[at : at + 7] for at in range(0, len(text), 5))]
@@ -594,7 +594,7 @@ def test_a_number_of_thousands_is_no_phone_number() -> None:
 
 def test_a_moment_that_only_tools_told_counts_less_but_for_the_end_of_a_day() -> None:
     def odds(moment: str, *voices: Voice) -> float:
-        return Mentions(Fact("date", moment), 0, 0, 1, frozenset(voices)).odds
+        return Mentions(Fact("date", moment), 0, 0, 1, frozenset(voices)).log_odds
 
     moment, evening, midnight = (f"2031-05-04T{time}Z" for time in ("12:17:45", "17:00:00", "23:59:59"))
     assert odds(moment, "result") < odds(evening, "result") == odds(midnight, "result")

@@ -156,5 +156,5 @@ def test_an_epoch_keeps_its_results_to_its_end() -> None:
     plan = finish(decided, {})
     expired = [*messages, *(each for _ in range(9) for each in (assistant("So."), user("And now?")))]
     later = replace(first, chain=chain_from(expired), plan=plan)
-    assert not later.fresh
+    assert not later.fresh_results
     assert 'look({"at":0}): "7 m"' in later.plan.gaps[-1].ledger

@@ -9,7 +9,7 @@ from proxy.core.dialects.chat.messages import Content
 from proxy.core.planning.changes import compacted
 from proxy.core.planning.ledger import add_ledger
 from proxy.core.planning.plan import EMPTY, view_tokens
-from proxy.core.planning.planner import draft, finish
+from proxy.core.planning.planner import draft_epoch, finish
 from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
 from tests.support.conversations import (
@@ -69,7 +69,7 @@ def test_details_also_fill_what_a_cut_leaves_unused_below_its_goal() -> None:
     details = user(" ".join(f"K{number}X" for number in range(1_800)))
     messages = [details, assistant("noted"), user("and now?")]
     drawn = Situation(chain_from(messages), EMPTY, Policy(keep=BARE), Budget(2_000, 1.0, 100), count)
-    decided = draft(drawn, Stage.COMPACT)
+    decided = draft_epoch(drawn, Stage.COMPACT)
     assert decided is not None
     plan, by_share = finish(decided, {}), add_ledger(drawn, decided.outline)
     assert count(ledger(plan)) > 1.25 * count(ledger(by_share))

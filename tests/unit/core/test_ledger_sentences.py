@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.core.dialects.chat.messages import Content
-from proxy.core.extraction.constraints import Rule, in_force
+from proxy.core.extraction.constraints import Constraint, in_force
 from proxy.core.extraction.reading import Sentence, binding, read, weighed
 from tests.support.conversations import encode, user
 
@@ -16,7 +16,7 @@ def texts(text: str) -> list[str]:
 
 def standing(*sentences: str) -> list[str]:
     """What counts in the end of sentences said one after the other, in their order."""
-    rules = [Rule(place, Sentence(text, 3)) for place, text in enumerate(sentences)]
+    rules = [Constraint(place, Sentence(text, 3)) for place, text in enumerate(sentences)]
     return [rule.sentence.text for rule in reversed(in_force(rules)[0])]
 
 
@@ -544,8 +544,8 @@ def test_sentences_about_different_things_both_count(one: str, other: str) -> No
 
 def test_what_takes_the_place_of_a_rule_is_as_firm_as_that_was() -> None:
     rules = [
-        Rule(0, Sentence("RULE: the bridge master this week is Anna Berg.", 3)),
-        Rule(1, Sentence("Jo Stein is now the bridge master.", 1)),
+        Constraint(0, Sentence("RULE: the bridge master this week is Anna Berg.", 3)),
+        Constraint(1, Sentence("Jo Stein is now the bridge master.", 1)),
     ]
     (standing_rule,), _ = in_force(rules)
     assert standing_rule.sentence == Sentence("Jo Stein is now the bridge master.", 3)
@@ -563,7 +563,7 @@ def test_what_takes_the_place_of_a_rule_is_as_firm_as_that_was() -> None:
     ],
 )
 def test_a_rule_is_no_request(text: str, *, expected: bool) -> None:
-    assert read(Content.of(encode(user(text)))).is_rule is expected
+    assert read(Content.of(encode(user(text)))).is_constraint is expected
 
 
 def test_what_is_said_twice_is_told_once() -> None:

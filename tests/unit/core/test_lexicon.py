@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.adapters.search import spaced, terms_of
-from proxy.core.extraction.constraints import Rule, in_force
+from proxy.core.extraction.constraints import Constraint, in_force
 from proxy.core.extraction.facts import Fact, facts_in
 from proxy.core.extraction.reading import Sentence, sentences_of, strength_of
 from proxy.core.extraction.subjects import subject_of
@@ -50,7 +50,7 @@ def test_no_word_stands_in_two_lists_that_are_used_together() -> None:
 )
 def test_the_same_forbidden_of_two_things_is_two_rules(prohibition: str) -> None:
     both = [prohibition.format(path) for path in ("/etc/passwd", "/srv/keys")]
-    rules = [Rule(place, Sentence(text, 3)) for place, text in enumerate(both)]
+    rules = [Constraint(place, Sentence(text, 3)) for place, text in enumerate(both)]
     assert [rule.sentence.text for rule in reversed(in_force(rules)[0])] == both
 
 
@@ -103,7 +103,7 @@ def test_what_is_no_more_in_french_is_forbidden_limited_or_withdrawn(sentence: s
 
 def test_a_french_rule_about_the_newest_is_not_withdrawn_by_its_like() -> None:
     rules = ["Ne cite en bas de page que les sources les plus récentes.", "Cite les sources en bas de page."]
-    assert not in_force([Rule(place, Sentence(text, 3)) for place, text in enumerate(rules)])[1]
+    assert not in_force([Constraint(place, Sentence(text, 3)) for place, text in enumerate(rules)])[1]
     assert not NEGATION.search("Ana ne mange plus que du riz.")
 
 

@@ -6,7 +6,17 @@ from msgspec.structs import replace
 
 from proxy.core.budget.budget import Budget, Stage
 from proxy.core.persistent import Sizes
-from proxy.core.planning.life import LIFE, NO_PAST, Cause, Gate, Past, allows, cause_of, distance, past_of
+from proxy.core.planning.life import (
+    GATES,
+    NO_PAST,
+    Cause,
+    Gate,
+    Past,
+    cause_of,
+    growth_per_epoch,
+    has_earned_epoch,
+    past_of,
+)
 from proxy.core.planning.plan import Account, Epoch, Verdict
 from proxy.core.policy.sections import Stages
 from tests.support.stores import epoch
@@ -21,28 +31,28 @@ def begun(name: str, parent: str, length: int) -> Epoch:
 
 
 def test_the_first_epoch_is_free():
-    assert allows(NO_PAST, Sizes.of([1]), BUDGET, STAGES)
+    assert has_earned_epoch(NO_PAST, Sizes.of([1]), BUDGET, STAGES)
 
 
 def test_the_next_one_needs_half_of_what_lies_between_trigger_and_target():
-    assert distance(BUDGET, STAGES) == 300
-    assert not allows(Past(1, 1), Sizes.of([800, 149]), BUDGET, STAGES)
-    assert allows(Past(1, 1), Sizes.of([800, 150]), BUDGET, STAGES)
+    assert growth_per_epoch(BUDGET, STAGES) == 300
+    assert not has_earned_epoch(Past(1, 1), Sizes.of([800, 149]), BUDGET, STAGES)
+    assert has_earned_epoch(Past(1, 1), Sizes.of([800, 150]), BUDGET, STAGES)
 
 
 def test_after_epochs_by_count_alone_the_next_by_usage_needs_that_growth_too():
-    assert not allows(Past(0, 1), Sizes.of([800, 149]), BUDGET, STAGES)
-    assert allows(Past(0, 1), Sizes.of([800, 150]), BUDGET, STAGES)
+    assert not has_earned_epoch(Past(0, 1), Sizes.of([800, 149]), BUDGET, STAGES)
+    assert has_earned_epoch(Past(0, 1), Sizes.of([800, 150]), BUDGET, STAGES)
 
 
 def test_a_lane_has_no_more_epochs_than_its_tokens_hold_that_distance():
-    assert allows(Past(3, 1), Sizes.of([750, 150]), BUDGET, STAGES)
-    assert not allows(Past(4, 1), Sizes.of([750, 150]), BUDGET, STAGES)
+    assert has_earned_epoch(Past(3, 1), Sizes.of([750, 150]), BUDGET, STAGES)
+    assert not has_earned_epoch(Past(4, 1), Sizes.of([750, 150]), BUDGET, STAGES)
 
 
 def test_a_head_beyond_the_trigger_leaves_a_tenth_of_the_room_as_the_distance():
-    assert distance(Budget(1_000, 1.0, 850), STAGES) == 15
-    assert distance(Budget(1_000, 1.0, 1_000), STAGES) == 1
+    assert growth_per_epoch(Budget(1_000, 1.0, 850), STAGES) == 15
+    assert growth_per_epoch(Budget(1_000, 1.0, 1_000), STAGES) == 1
 
 
 def test_what_a_person_asked_for_and_late_summaries_are_not_counted():
@@ -63,7 +73,7 @@ def test_on_a_branch_that_left_before_the_epoch_began_growth_counts_from_its_rea
 
 def test_over_the_budget_an_epoch_begins_whatever_it_costs():
     for acts_now in (False, True):
-        assert not LIFE[cause_of(Stage.EMERGENCY, acts_now=acts_now, is_over=True)]
+        assert not GATES[cause_of(Stage.EMERGENCY, acts_now=acts_now, is_over=True)]
 
 
 def test_what_a_policy_calls_an_emergency_below_the_budget_has_to_free_something():
@@ -73,9 +83,9 @@ def test_what_a_policy_calls_an_emergency_below_the_budget_has_to_free_something
 def test_what_begins_for_another_reason_than_usage_need_not_be_earned_nor_pay():
     for stage in (Stage.CALM, Stage.WARN, Stage.TRIM, Stage.COMPACT):
         assert cause_of(stage, acts_now=True, is_over=False) is Cause.AT_ONCE
-    assert not {Gate.EARNED, Gate.PAYS, Gate.PREPARED} & {*LIFE[Cause.AT_ONCE]}
+    assert not {Gate.EARNED, Gate.PAYS, Gate.PREPARED} & {*GATES[Cause.AT_ONCE]}
 
 
 def test_only_at_trim_an_epoch_waits_until_it_pays():
-    assert [cause for cause, gates in LIFE.items() if Gate.PAYS in gates] == [Cause.TRIM]
+    assert [cause for cause, gates in GATES.items() if Gate.PAYS in gates] == [Cause.TRIM]
     assert cause_of(Stage.TRIM, acts_now=False, is_over=False) is Cause.TRIM

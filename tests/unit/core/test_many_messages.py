@@ -10,16 +10,16 @@ from functools import partial
 import pytest
 
 from proxy.core.budget.budget import Budget, Stage
-from proxy.core.conversation.messages import chain_of, read_message, root
+from proxy.core.conversation.messages import chain_hashes, read_message, root_hash
 from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.dialects.chat.messages import Content
-from proxy.core.extraction.constraints import Rule, in_force
-from proxy.core.extraction.reading import Readings, Sentence
+from proxy.core.extraction.constraints import Constraint, in_force
+from proxy.core.extraction.reading import ReadingCache, Sentence
 from proxy.core.extraction.subjects import subject_of
-from proxy.core.persistent import Grown, Sizes
+from proxy.core.persistent import PersistentList, Sizes
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import EMPTY
-from proxy.core.planning.planner import draft, finish
+from proxy.core.planning.planner import draft_epoch, finish
 from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Stages, Strategy
@@ -53,13 +53,19 @@ longer = partial(pytest.param, marks=pytest.mark.soak)
 def long_chain(kind: str, length: int) -> Chain:
     """As the engine holds one: no copy is made of what it begins with."""
     chain = chain_from(conversation(kind, length))
-    return Chain(Grown([*chain.messages]), Grown([*chain.raws]), chain.tokens, Grown([*chain.hashes]), CHAT)
+    return Chain(
+        PersistentList([*chain.messages]),
+        PersistentList([*chain.raws]),
+        chain.tokens,
+        PersistentList([*chain.hashes]),
+        CHAT,
+    )
 
 
 def calls(work: Callable[[], object]) -> int:
     """Calls of functions that it takes, which no other load changes. Nothing is known from before."""
     with pytest.MonkeyPatch.context() as known:
-        known.setattr("proxy.core.extraction.reading.READINGS", Readings())
+        known.setattr("proxy.core.extraction.reading.READINGS", ReadingCache())
         profile = Profile()
         profile.runcall(work)
     return sum(entry.callcount for entry in profile.getstats())
@@ -77,7 +83,7 @@ def calls_of_epoch(stage: Stage, length: int, policy: Policy) -> int:
     budget = Budget(int(chain.tokens.total / (0.95 if stage is Stage.COMPACT else 2)), 1.0, 0)
 
     def plan() -> None:
-        decided = draft(Situation(chain, EMPTY, policy, budget, count), stage)
+        decided = draft_epoch(Situation(chain, EMPTY, policy, budget, count), stage)
         assert decided is not None
         assert finish(decided, {}) != EMPTY
 
@@ -149,7 +155,7 @@ def test_a_past_of_four_hundred_budgets_takes_little_more_work_than_one_epoch(ki
     budget = Budget(chain.tokens.total // 400, 1.0, 0)
 
     def cut_at_once() -> None:
-        assert draft(Situation(long_chain(kind, MANY), EMPTY, policy, budget, count), Stage.EMERGENCY)
+        assert draft_epoch(Situation(long_chain(kind, MANY), EMPTY, policy, budget, count), Stage.EMERGENCY)
 
     assert calls(lambda: from_scratch(chain, policy, budget, count)) <= 1.25 * calls(cut_at_once)
 
@@ -177,7 +183,9 @@ def test_four_times_as_many_rules_of_the_same_words_take_some_four_times_the_wor
     """Each is compared with some of the newest alone."""
 
     def work(rules: int) -> int:
-        said = (Rule(number, Sentence(RULES[rule].format(number, number), 3)) for number in range(rules))
+        said = (
+            Constraint(number, Sentence(RULES[rule].format(number, number), 3)) for number in range(rules)
+        )
         subject_of.cache_clear()
         return calls(lambda: in_force(said))
 
@@ -200,12 +208,12 @@ def read_of(number: int) -> Callable[[], Situation]:
     ]
     raws = [encode(sent) for sent in [user("Look."), *rounds]]
     messages = [read_message(Content.of(raw)) for raw in raws]
-    hashes = chain_of((message.identity for message in messages), root())
+    hashes = chain_hashes((message.identity for message in messages), root_hash())
     chain = Chain(messages, raws, Sizes.of([1] * len(raws)), hashes, CHAT)
 
     def work() -> Situation:
         with pytest.MonkeyPatch.context() as known:
-            known.setattr("proxy.core.extraction.reading.READINGS", Readings())
+            known.setattr("proxy.core.extraction.reading.READINGS", ReadingCache())
             situation = Situation(chain, EMPTY, Policy(), Budget(8_000, 1.0, 0), count)
             assert len(situation.readings) == len(raws)
             return situation

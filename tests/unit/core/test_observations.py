@@ -12,9 +12,9 @@ from proxy.core.conversation.messages import Message
 from proxy.core.extraction.observations import Observation, answered_commands, command_in
 from proxy.core.extraction.printed import Lines
 from proxy.core.extraction.reading import Reading
-from proxy.core.planning.gaps import noted_gap
+from proxy.core.planning.gaps import gap_with_note
 from proxy.core.planning.plan import EMPTY, Plan
-from proxy.core.planning.planner import draft, finish
+from proxy.core.planning.planner import draft_epoch, finish
 from proxy.core.planning.situation import CRITICAL, FIRST_USER, FIXED, RECENT, Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Importance, Keep
@@ -425,7 +425,7 @@ def test_an_edit_that_parted_them_is_left_as_it_is() -> None:
 
 def cut(messages: list[Sent], positions: set[int]) -> Plan:
     given = situation(messages)
-    return Plan(tuple(noted_gap(given, (place, place + 1), (), ()) for place in positions))
+    return Plan(tuple(gap_with_note(given, (place, place + 1), (), ()) for place in positions))
 
 
 def test_an_observation_scores_as_a_tools_result_does() -> None:
@@ -455,7 +455,7 @@ def test_what_is_asked_for_stays_while_there_is_room_and_the_last_message_always
 
 def test_old_observations_are_cleared_first_and_what_is_said_beside_them_stays() -> None:
     given = situation(working(8, "\n\nRemember the boats, they never wait."), tokens=1_600)
-    begun = draft(given, Stage.TRIM)
+    begun = draft_epoch(given, Stage.TRIM)
     assert begun is not None
     plan = finish(begun, {})
     assert plan.replacements

@@ -14,7 +14,7 @@ from proxy.core.budget.budget import Budget, Stage
 from proxy.core.persistent import Sizes
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.plan import EMPTY, Gap, Plan
-from proxy.core.planning.planner import draft, finish
+from proxy.core.planning.planner import draft_epoch, finish
 from proxy.core.planning.replacements import first_user_clips, picture_clearings
 from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
@@ -93,7 +93,7 @@ def test_a_message_with_anything_else_in_it_stays_as_it_is():
 
 def test_images_go_before_any_message_does_and_oldest_first():
     before = situation(talk(*(shown(picture()) for _ in range(10))))
-    decided = draft(before, Stage.COMPACT)
+    decided = draft_epoch(before, Stage.COMPACT)
     assert decided is not None
     plan = finish(decided, {})
     assert plan.gaps == ()
@@ -127,7 +127,7 @@ def screenshots(number: int, text: str = "Here it is.") -> list[Sent]:
 def emergency(messages: list[Sent], tokens: int) -> Plan:
     before = situation(messages)
     before = replace(before, budget=Budget(tokens, 1.0, 0, last_user_tokens=before.chain.last_user_tokens))
-    decided = draft(before, Stage.EMERGENCY)
+    decided = draft_epoch(before, Stage.EMERGENCY)
     assert decided is not None
     return finish(decided, {})
 

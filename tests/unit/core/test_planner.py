@@ -216,7 +216,7 @@ def test_a_cut_that_a_late_result_undoes_stays_undone_in_later_plans_from_scratc
         for prefix in map(chain.prefix, request_points(chain.messages))
     ]
     assert any(plan.gaps for _, plan, _ in planned)
-    assert all(prefix.is_spared_by(plan) for prefix, plan, _ in planned)
+    assert all(prefix.keeps_open_part(plan) for prefix, plan, _ in planned)
     assert all(later[2] - earlier[2] in (0, 1) for earlier, later in pairwise(planned))
 
 

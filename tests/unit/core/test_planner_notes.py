@@ -10,10 +10,10 @@ import pytest
 from proxy.adapters.tokens import TiktokenCounter
 from proxy.core.budget.budget import Budget, Stage
 from proxy.core.dialects.chat.messages import Content
-from proxy.core.planning.gaps import noted_gap
+from proxy.core.planning.gaps import gap_with_note
 from proxy.core.planning.ledger import add_ledger
 from proxy.core.planning.plan import EMPTY, Gap, Plan
-from proxy.core.planning.planner import draft, finish
+from proxy.core.planning.planner import draft_epoch, finish
 from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Keep, Stages, Summary
@@ -40,10 +40,10 @@ def gap_of(messages: int, failed: bool = False, summary: str = "") -> str:
     chain = chain_from([user("first"), *middle, user("last")])
     budget = Budget(math.ceil(sum(chain.tokens) / 0.95), 1.0, 0)
     policy = Policy(keep=Keep(recent=0.0), stages=Stages(target=0.0))
-    decided = draft(Situation(chain, EMPTY, policy, budget, count), Stage.COMPACT)
+    decided = draft_epoch(Situation(chain, EMPTY, policy, budget, count), Stage.COMPACT)
     assert decided is not None
     assert decided.spans == ((1, messages + 1),)
-    assert decided.wanted == (((1, messages + 1),) if messages >= 5 else ())
+    assert decided.unsummarised_spans == (((1, messages + 1),) if messages >= 5 else ())
     given = {(1, messages + 1): None if failed else summary} if failed or summary else {}
     (note,) = notes(finish(decided, given))
     return note
@@ -139,7 +139,7 @@ def test_quotes_take_the_same_share_of_the_room_in_every_language(said: str):
     situation = Situation(
         chain, EMPTY, Policy(keep=Keep(recent=0.0)), Budget(chain.tokens.total, 1.0, 0), tokens
     )
-    decided = draft(situation, Stage.COMPACT)
+    decided = draft_epoch(situation, Stage.COMPACT)
     assert decided is not None
     (gap,) = decided.outline.gaps
     assert 0.05 < sum(map(tokens, gap.quotes)) / situation.budget.room <= 0.06
@@ -165,7 +165,7 @@ def test_a_note_of_work_alone_speaks_the_language_of_the_order_long_before():
     order, answer = user("Bitte baue die Brücke und nimm dafür Stein."), assistant("Das mache ich.")
     work = [m for n in range(9) for m in (calling(f"c{n}"), result(f"c{n}", text(n)))]
     chain = chain_from([order, answer, *work])
-    gap = noted_gap(Situation(chain, EMPTY, BALANCED, Budget(4_000, 1.0, 0), count), (10, 14), (), ())
+    gap = gap_with_note(Situation(chain, EMPTY, BALANCED, Budget(4_000, 1.0, 0), count), (10, 14), (), ())
     assert "[4 Nachrichten ausgelassen]" in Content.of(gap.note).text
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from proxy.core.policy.policy import Policy, PolicySet, Rule, dotted_keys
+from proxy.core.policy.policy import Policy, PolicyRule, PolicySet, dotted_keys
 from proxy.core.policy.sections import Stages
 
 
@@ -181,7 +181,7 @@ def test_in_a_rule_for_requests_a_star_alone_is_special(
     rule: dict[str, Any], model: str, headers: dict[bytes, bytes], *, fits: bool
 ) -> None:
     agent = Policy(name="agent")
-    rules = [Rule.model_validate({**rule, "policy": "agent"})]
+    rules = [PolicyRule.model_validate({**rule, "policy": "agent"})]
     chosen = PolicySet(Policy(), {"agent": agent}, rules).candidates("", headers).chosen(model)
     assert (chosen.policy is agent) is fits
 

@@ -123,7 +123,7 @@ def told(message: str, **members: object) -> bytes:
     ],
 )
 def test_a_refusal_of_signed_reasoning_is_understood(status: int, body: bytes):
-    assert CHAT.refusal(status, body).is_of_reasoning
+    assert CHAT.refusal(status, body).rejects_reasoning
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_a_refusal_of_signed_reasoning_is_understood(status: int, body: bytes):
     ],
 )
 def test_no_other_is_taken_for_one(status: int, body: bytes, request_body: bytes):
-    assert not CHAT.refusal(status, body, request_body).is_of_reasoning
+    assert not CHAT.refusal(status, body, request_body).rejects_reasoning
 
 
 def test_members_that_a_model_refuses_are_cut_out_of_a_body_and_every_other_byte_stays():

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from proxy.core.budget.budget import Budget, Stage
-from proxy.core.conversation.retention import FIRMEST, terms_of
+from proxy.core.conversation.retention import FIRMEST, rules_digest
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.planning.draft import Draft
 from proxy.core.planning.plan import EMPTY, Plan
-from proxy.core.planning.planner import draft, finish
+from proxy.core.planning.planner import draft_epoch, finish
 from proxy.core.planning.situation import CRITICAL, FREE, Situation
 from proxy.core.policy.policy import Policy
 from proxy.core.summaries.source import blocks_of
@@ -55,7 +55,7 @@ def classes(messages: list[Sent], *rules: dict[str, Any]) -> list[str]:
 
 
 def cut_at(stage: Stage, found: Situation) -> tuple[Draft, Plan]:
-    decided = draft(found, stage)
+    decided = draft_epoch(found, stage)
     assert decided is not None
     return decided, finish(decided, {})
 
@@ -207,11 +207,13 @@ def secret_talk() -> list[Sent]:
 
 
 def sources(found: Situation, stage: Stage = Stage.COMPACT) -> str:
-    decided = draft(found, stage)
+    decided = draft_epoch(found, stage)
     assert decided is not None
-    assert decided.wanted
+    assert decided.unsummarised_spans
     return "\n".join(
-        block.transcript for span in decided.wanted for block in blocks_of(decided.situation, span)
+        block.transcript
+        for span in decided.unsummarised_spans
+        for block in blocks_of(decided.situation, span)
     )
 
 
@@ -260,13 +262,13 @@ def test_an_ephemeral_request_that_goes_with_its_answer_is_not_quoted():
 def test_a_gap_of_which_little_may_be_told_wants_no_summary():
     messages = talk(12)
     found = situation(messages, rule("disposable", content="answer|river"), tokens=usage(messages, 0.95))
-    assert cut_at(Stage.COMPACT, found)[0].wanted == ()
+    assert cut_at(Stage.COMPACT, found)[0].unsummarised_spans == ()
 
 
 def test_summaries_under_other_rules_are_other_summaries():
     one, other = (policy(rule(class_, role="tool")).retention for class_ in ("ephemeral", "disposable"))
-    assert len({terms_of(()), terms_of(one), terms_of(other)}) == 3
-    assert terms_of(()) == ""
+    assert len({rules_digest(()), rules_digest(one), rules_digest(other)}) == 3
+    assert rules_digest(()) == ""
 
 
 def test_nothing_ephemeral_stands_in_the_ledger():

@@ -42,7 +42,7 @@ def begun(messages: list[Sent], plan: Plan, parent: Epoch | None = None, verb: V
 
 
 def holding(epochs: list[Epoch], chain: Chain) -> Epoch | None:
-    return in_force(epochs, chain.hashes, 10**6, chain.is_spared_by, chain.settled)
+    return in_force(epochs, chain.hashes, 10**6, chain.keeps_open_part, chain.editable_length)
 
 
 CUT = Plan((Gap(2, 4, b"note", 1),))

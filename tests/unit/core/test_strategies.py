@@ -6,7 +6,7 @@ import pytest
 
 from proxy.core.budget.budget import Budget, Stage
 from proxy.core.planning.plan import EMPTY, apply
-from proxy.core.planning.planner import draft
+from proxy.core.planning.planner import draft_epoch
 from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions, Situation
 from proxy.core.planning.strategies import STRATEGIES, Topic, strategy_of
 from proxy.core.policy import values
@@ -152,7 +152,7 @@ def test_at_a_boundary_what_is_shorter_than_a_note_about_it_stays():
     short = Situation(
         chain_from([user("hi"), assistant("hello"), user("and now?")]), EMPTY, SESSION, ROOMY, count, ANEW
     )
-    assert draft(short, Stage.CALM) is None
+    assert draft_epoch(short, Stage.CALM) is None
 
 
 @pytest.mark.parametrize("conditions", [UNKNOWN_CONDITIONS, Conditions(pause=60.0), Conditions(pause=0.0)])
@@ -249,7 +249,7 @@ def test_an_answer_goes_before_its_request_so_that_the_note_can_quote_it():
     chain = chain_from([m for e in (*trains, *GARDEN) for m in e] + [user("tomatoes?")])
     budget = Budget(sum(chain.tokens) * 100 // 95, 1.0, 0)
     rules = TOPIC.model_copy(update={"ledger": Ledger(least=0)})
-    decided = draft(Situation(chain, EMPTY, rules, budget, count), Stage.EMERGENCY)
+    decided = draft_epoch(Situation(chain, EMPTY, rules, budget, count), Stage.EMERGENCY)
     assert decided is not None
     assert any("Which trains are" in text for gap in decided.outline.gaps for text in gap.quotes)
 

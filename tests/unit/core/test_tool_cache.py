@@ -11,7 +11,7 @@ import pytest
 from proxy.core.conversation.extension import InjectedResult
 from proxy.core.dialects.chat.dialect import CHAT
 from proxy.core.policy.sections import Tool
-from proxy.core.tool_cache.cache import LINE_BYTES, RESULT_BYTES, Rules, ToolCache
+from proxy.core.tool_cache.cache import CACHE_BYTES, RESULT_BYTES, ToolCache, ToolRules
 from proxy.core.tool_cache.derive import derive, initial
 from tests.support.conversations import Sent, assistant, chain_from, encode, result, user
 
@@ -67,7 +67,7 @@ def after(
         chain.hashes[place]: [encode(each) for each in sequence] for place, sequence in (hidden or {}).items()
     }
     places = zip(chain.messages, chain.raws, chain.hashes, strict=True)
-    return derive(initial(Rules(tuple(tools)), injected), places, CHAT, stand_ins, events).cache
+    return derive(initial(ToolRules(tuple(tools)), injected), places, CHAT, stand_ins, events).cache
 
 
 def told(cache: ToolCache) -> dict[str, str]:
@@ -86,15 +86,15 @@ def test_a_result_answers_the_same_call_with_its_exact_text():
 def test_what_is_kept_and_not_to_be_served_answers_nothing():
     cache = after([user("Who?"), *fetched("get_user", "Mia")], [Tool(match="get_*", cache_exchanges=1)])
     assert told(cache) == {"get_user": "Mia"}
-    assert not cache.holds("get_user")
+    assert not cache.may_answer("get_user")
     assert cache.answer("get_user", "{}") is None
 
 
 def test_a_call_is_held_back_only_where_something_of_its_tool_is_fresh():
     cache = after([user("Who?"), *fetched("get_user", "Mia", {"id": 5})])
-    assert cache.holds("get_user")
-    assert not cache.holds("get_order")
-    assert not cache.holds("calculate")
+    assert cache.may_answer("get_user")
+    assert not cache.may_answer("get_order")
+    assert not cache.may_answer("calculate")
 
 
 def test_a_result_lives_for_as_many_exchanges_as_the_policy_says():
@@ -242,12 +242,12 @@ def test_a_result_that_is_too_large_is_not_kept_and_ends_what_was():
 
 def test_all_results_together_are_bounded_and_the_oldest_go():
     size, history = RESULT_BYTES // 2, [user("Go.")]
-    for number in range(2 * LINE_BYTES // RESULT_BYTES + 5):
+    for number in range(2 * CACHE_BYTES // RESULT_BYTES + 5):
         history += fetched("get_user", f"{number:03}" + "x" * size, {"id": number})
     cache = after(history)
-    assert cache.weight <= LINE_BYTES
-    assert sum(each.size for each in cache) > LINE_BYTES - 2 * size
-    assert [each.text[:3] for each in cache][-1] == f"{2 * LINE_BYTES // RESULT_BYTES + 4:03}"
+    assert cache.weight <= CACHE_BYTES
+    assert sum(each.size for each in cache) > CACHE_BYTES - 2 * size
+    assert [each.text[:3] for each in cache][-1] == f"{2 * CACHE_BYTES // RESULT_BYTES + 4:03}"
     assert all(each.text[:3] != "000" for each in cache)
 
 
@@ -308,7 +308,7 @@ def test_what_a_caller_hands_in_is_fresh_before_the_first_message():
     cache = after([user("Who?")], injected=given)
     fresh = cache.answer("get_user", '{"id":5}')
     assert fresh is not None
-    assert (fresh.text, fresh.duration, fresh.call_id, fresh.place) == ("Mia", 1, "c9", b"")
+    assert (fresh.text, fresh.duration, fresh.call_id, fresh.message_hash) == ("Mia", 1, "c9", b"")
     assert len(cache) == 1
     assert not after(exchange(), injected=given)
 

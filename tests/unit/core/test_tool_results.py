@@ -10,7 +10,7 @@ from proxy.core.budget.budget import Budget, Stage
 from proxy.core.dialects.chat.messages import Content
 from proxy.core.planning.explain import explain
 from proxy.core.planning.plan import EMPTY, Plan
-from proxy.core.planning.planner import draft, finish
+from proxy.core.planning.planner import draft_epoch, finish
 from proxy.core.planning.replacements import CLEARED, REPEATED, SUPERSEDED, clearings
 from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
@@ -165,7 +165,7 @@ def test_nothing_is_cleared_where_it_frees_too_little_or_the_policy_says_so():
 
 def test_results_go_before_messages_do_and_a_note_stands_for_what_they_held():
     found = situation(steps(*map(long, range(30))), tokens=9_000)
-    decided = draft(found, Stage.TRIM)
+    decided = draft_epoch(found, Stage.TRIM)
     assert decided is not None
     plan = finish(decided, {})
     assert [(gap.start, gap.end) for gap in plan.gaps] == [(1, 3)]
@@ -176,7 +176,7 @@ def test_results_go_before_messages_do_and_a_note_stands_for_what_they_held():
 
 def test_without_a_ledger_no_call_is_cut_for_the_sake_of_a_note():
     off = {"constraints": False, "identifiers": False}
-    decided = draft(situation(steps(*map(long, range(30))), tokens=9_000, ledger=off), Stage.TRIM)
+    decided = draft_epoch(situation(steps(*map(long, range(30))), tokens=9_000, ledger=off), Stage.TRIM)
     assert decided is not None
     plan = finish(decided, {})
     assert not plan.gaps
@@ -185,7 +185,7 @@ def test_without_a_ledger_no_call_is_cut_for_the_sake_of_a_note():
 
 def test_where_clearing_is_not_enough_messages_go_too_and_no_placeholder_is_left_of_them():
     found = situation(steps(*map(long, range(30))), tokens=3_000)
-    decided = draft(found, Stage.EMERGENCY)
+    decided = draft_epoch(found, Stage.EMERGENCY)
     assert decided is not None
     plan = finish(decided, {})
     assert plan.gaps
@@ -194,7 +194,7 @@ def test_where_clearing_is_not_enough_messages_go_too_and_no_placeholder_is_left
 
 def test_what_was_cleared_is_not_cleared_again():
     messages = steps(*map(long, range(30)))
-    decided = draft(situation(messages, tokens=9_000), Stage.TRIM)
+    decided = draft_epoch(situation(messages, tokens=9_000), Stage.TRIM)
     assert decided is not None
     plan = finish(decided, {})
     again = {position for position, _ in chosen(situation(messages, plan, tokens=9_000))}
@@ -203,10 +203,10 @@ def test_what_was_cleared_is_not_cleared_again():
 
 def test_a_chain_rolled_back_to_a_cleared_result_is_not_answered_from_its_placeholder():
     messages = steps(*map(long, range(30)))
-    decided = draft(situation(messages, tokens=9_000), Stage.TRIM)
+    decided = draft_epoch(situation(messages, tokens=9_000), Stage.TRIM)
     assert decided is not None
     plan = finish(decided, {})
     last = plan.replacements[-1].position
     chain = chain_from(messages)
-    assert not chain.prefix(last + 1).is_spared_by(plan)
-    assert chain.prefix(last + 3).is_spared_by(plan)
+    assert not chain.prefix(last + 1).keeps_open_part(plan)
+    assert chain.prefix(last + 3).keeps_open_part(plan)

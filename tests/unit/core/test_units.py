@@ -6,7 +6,7 @@ from proxy.core.conversation.messages import Message, last_user
 from proxy.core.conversation.units import Unit, open_from, request_points, units_of
 from proxy.core.dialects.registry import CHAT
 from proxy.core.persistent import Incremental, Sizes
-from proxy.core.planning.chain import Chain, Gathered
+from proxy.core.planning.chain import Chain, ChainCache
 from proxy.core.planning.plan import Gap, Plan, Replacement
 
 U, A, S = (Message(role, b"") for role in ("user", "assistant", "system"))
@@ -117,7 +117,7 @@ def test_requests_were_made_before_each_assistant_message_and_now():
 
 def chain_of(messages: list[Message], known: Incremental[Unit] | None = None) -> Chain:
     raws = [b"%d" % place for place in range(len(messages))]
-    return Chain(messages, raws, Sizes.of(()), (), CHAT, Gathered(known or Incremental[Unit]()))
+    return Chain(messages, raws, Sizes.of(()), (), CHAT, ChainCache(known or Incremental[Unit]()))
 
 
 def cutting(start: int, end: int) -> Plan:
@@ -125,28 +125,28 @@ def cutting(start: int, end: int) -> Plan:
 
 
 def test_edits_spare_a_request_that_stands_after_them():
-    assert chain_of([U, A, U]).is_spared_by(cutting(0, 2))
+    assert chain_of([U, A, U]).keeps_open_part(cutting(0, 2))
 
 
 def test_edits_do_not_spare_a_last_user_message_that_they_cut_or_clip():
-    assert not chain_of([U, A, U]).is_spared_by(cutting(0, 3))
-    assert not chain_of([U, A, U]).is_spared_by(Plan((), (Replacement(2, b"", 0),)))
+    assert not chain_of([U, A, U]).keeps_open_part(cutting(0, 3))
+    assert not chain_of([U, A, U]).keeps_open_part(Plan((), (Replacement(2, b"", 0),)))
 
 
 def test_edits_do_not_spare_a_last_user_message_that_they_cut_even_where_rounds_stand_after_it():
     rounds = [U, calls("a"), result("a"), calls("b"), result("b")]
-    assert not chain_of(rounds).is_spared_by(cutting(0, 3))
+    assert not chain_of(rounds).keeps_open_part(cutting(0, 3))
 
 
 def test_edits_spare_the_open_round_of_an_agent():
     rounds = [U, calls("a"), result("a"), calls("b"), result("b")]
-    assert chain_of(rounds).is_spared_by(cutting(1, 3))
-    assert not chain_of(rounds).is_spared_by(cutting(1, 5))
+    assert chain_of(rounds).keeps_open_part(cutting(1, 3))
+    assert not chain_of(rounds).keeps_open_part(cutting(1, 5))
 
 
 def test_no_edits_spare_everything():
-    assert chain_of([U]).is_spared_by(Plan())
-    assert chain_of([]).is_spared_by(Plan())
+    assert chain_of([U]).keeps_open_part(Plan())
+    assert chain_of([]).keeps_open_part(Plan())
 
 
 def test_units_that_are_known_give_way_where_a_late_result_answers_an_early_call():

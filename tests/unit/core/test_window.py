@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.core.budget.budget import Window, WindowSource
-from proxy.core.budget.learning import FADES, Growth, Sample, WindowEvidence
+from proxy.core.budget.learning import BELIEVED_FOR, CountQuality, Growth, WindowEvidence
 
 POLICY, UPSTREAM, PRICES = 32_000, 16_000, 128_000
 
@@ -52,7 +52,7 @@ def test_a_refusal_never_raises_what_the_policy_states():
 def test_a_refusal_fades():
     evidence = WindowEvidence()
     evidence.learn_refusal(8_000, sent=9_000, now=0.0)
-    assert known(evidence, None, None, PRICES, now=FADES + 1) == (PRICES, "prices")
+    assert known(evidence, None, None, PRICES, now=BELIEVED_FOR + 1) == (PRICES, "prices")
 
 
 def test_a_refusal_without_numbers_raises_no_window_that_one_with_a_number_has_taught():
@@ -65,7 +65,7 @@ def test_a_refusal_without_numbers_raises_no_window_that_one_with_a_number_has_t
 def test_what_was_answered_hours_ago_hides_no_refusal_without_numbers():
     evidence = WindowEvidence()
     evidence.learn_answer(30_000, now=0.0)
-    later = FADES + 1
+    later = BELIEVED_FOR + 1
     evidence.learn_refusal(None, sent=8_000, now=later)
     assert known(evidence, None, None, None, now=later) == (6_000, "refusal")
 
@@ -133,11 +133,13 @@ def test_the_newest_evidence_counts():
 def test_where_a_longer_prompt_was_answered_within_the_hour_nothing_is_truncated():
     evidence = WindowEvidence()
     evidence.learn_answer(17_000, now=5.0)
-    assert not evidence.learn_truncation(9_000, now=FADES)
+    assert not evidence.learn_truncation(9_000, now=BELIEVED_FOR)
     assert known(evidence, *[None] * 3) == (None, "unknown")
-    assert evidence.learn_truncation(16_000, now=FADES), "a truncating server counts about as much each time"
+    assert evidence.learn_truncation(16_000, now=BELIEVED_FOR), (
+        "a truncating server counts about as much each time"
+    )
     evidence.learn_answer(17_000, now=6.0)
-    assert evidence.learn_truncation(9_000, now=FADES + 7.0), "it was restarted with another window"
+    assert evidence.learn_truncation(9_000, now=BELIEVED_FOR + 7.0), "it was restarted with another window"
 
 
 def counted(*requests: tuple[int, int]) -> Growth:
@@ -198,22 +200,22 @@ def test_of_servers_that_leave_out_what_is_cached_no_count_grows_with_what_was_s
     samples = [
         growth.observe(sent, count) for sent, count in [(1_500, 1_500), (3_300, 1_800), (5_000, 1_700)]
     ]
-    assert Sample.TRACKED not in samples
+    assert CountQuality.GROWING not in samples
 
 
 def test_counts_that_grow_with_what_was_sent_are_tracked():
     growth = Growth()
     samples = [growth.observe(each, each * 13 // 10) for each in (400, 800, 1_200)]
-    assert samples == [Sample.PLAIN, Sample.TRACKED, Sample.TRACKED]
+    assert samples == [CountQuality.COMPARABLE, CountQuality.GROWING, CountQuality.GROWING]
 
 
 def test_a_tenth_more_to_the_token_is_more():
     grown = range(1_000, 3_000, 10)
     assert {counted((each, each)).observe(each * 11 // 10, each * 11 // 10) for each in grown} == {
-        Sample.TRACKED
+        CountQuality.GROWING
     }
     assert {counted((each, each)).observe(each * 11 // 10 - 1, each * 11 // 10) for each in grown} == {
-        Sample.PLAIN
+        CountQuality.COMPARABLE
     }
     stalled = (counted((each, 1_000), (each * 11 // 10, 1_000)) for each in grown)
     assert {growth.stalls for growth in stalled} == {2}
@@ -221,10 +223,10 @@ def test_a_tenth_more_to_the_token_is_more():
 
 def test_a_request_of_which_too_little_was_counted_is_no_sample_of_the_ratio():
     growth = counted((2_000, 2_000))
-    assert growth.observe(2_500, 2_500) is Sample.TRACKED
-    assert growth.observe(5_000, 2_600) is Sample.ODD
-    assert growth.observe(6_000, 2_600) is Sample.ODD
-    assert growth.observe(1_000, 1_000) is Sample.PLAIN
+    assert growth.observe(2_500, 2_500) is CountQuality.GROWING
+    assert growth.observe(5_000, 2_600) is CountQuality.UNRELIABLE
+    assert growth.observe(6_000, 2_600) is CountQuality.UNRELIABLE
+    assert growth.observe(1_000, 1_000) is CountQuality.COMPARABLE
 
 
 def test_a_side_request_without_its_pictures_hides_no_truncation() -> None:
@@ -236,7 +238,7 @@ def test_a_side_request_without_its_pictures_hides_no_truncation() -> None:
 
 
 def test_a_small_picture_a_turn_makes_no_count_without_cached_tokens_plain() -> None:
-    growth, samples = Growth(), list[Sample]()
+    growth, samples = Growth(), list[CountQuality]()
     for number in range(8):
         samples.append(growth.observe(20_000 + 300 * number, 20_000 if not number else 300, 85 * number))
-    assert samples[1:] == [Sample.ODD] * 7
+    assert samples[1:] == [CountQuality.UNRELIABLE] * 7

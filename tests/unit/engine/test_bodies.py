@@ -8,7 +8,7 @@ import json
 import pytest
 
 from proxy.cache import Memory
-from proxy.core.conversation.messages import root
+from proxy.core.conversation.messages import root_hash
 from proxy.core.dialects.registry import CHAT
 from proxy.engine.intake.history import History
 from proxy.engine.intake.reader import BodyCache, Reader
@@ -16,7 +16,7 @@ from proxy.errors import InvalidJSON
 from tests.support.upstreams import COUNTER
 
 LONG = "word " * 1_000
-ROOT = root()
+ROOT = root_hash()
 
 
 class Process:
@@ -137,7 +137,7 @@ def test_a_caller_knows_nothing_of_anothers() -> None:
 def test_where_the_chain_begins_elsewhere_its_hashes_do() -> None:
     process = Process()
     process.read(body("One?"))
-    process.read(body("One?", "1", "Two?"), start=root("somebody"))
+    process.read(body("One?", "1", "Two?"), start=root_hash("somebody"))
 
 
 def test_two_branches_of_one_conversation_never_see_each_others_messages() -> None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from proxy.core.budget.budget import Budget, Window, WindowSource
 from proxy.core.budget.prices import UNKNOWN_PRICES
 from proxy.core.dialects.chat.body import read_body
-from proxy.core.planning.gaps import noted_gap
+from proxy.core.planning.gaps import gap_with_note
 from proxy.core.planning.plan import EMPTY, Anchor, Gap, Plan
 from proxy.core.planning.situation import Conditions, Situation
 from proxy.core.policy.policy import Policy
@@ -99,7 +99,7 @@ def test_what_is_cut_already_is_told_in_the_question_and_the_rest_is_seen():
     chain = chain_from([*WORDS, user("And?")])
     plain = Situation(chain, EMPTY, Policy(), Budget(8_000, 1.0, 0), count)
     summary = "They spoke of boats."
-    gap = noted_gap(plain, (1, 9), (Anchor(1, 7, summary),), ())
+    gap = gap_with_note(plain, (1, 9), (Anchor(1, 7, summary),), ())
     asked = question(plan=Plan((gap,)))
     assert asked is not None
     assert asked.ask.text.count("[earlier summary of 6 messages]\n" + summary) == 1

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from proxy.cache import Memory
-from proxy.core.conversation.messages import chain_of, root
+from proxy.core.conversation.messages import chain_hashes, root_hash
 from proxy.core.dialects.chat.body import read_body
 from proxy.core.dialects.registry import CHAT
 from proxy.core.formats.json import dumps
@@ -27,7 +27,7 @@ PICTURE = {"type": "image_url", "image_url": {"url": "https://example.org/1.png"
 async def counted(model: str) -> tuple[History, Chain]:
     body = {"model": model, "messages": [{"role": "user", "content": [PICTURE]}]}
     reader = Reader(CHAT, COUNTER, Memory())
-    history = await reader.read(read_body(json.dumps(body).encode(), 10), root())
+    history = await reader.read(read_body(json.dumps(body).encode(), 10), root_hash())
     return history, await reader.count(history)
 
 
@@ -43,11 +43,11 @@ async def test_many_messages_are_read_and_counted_off_the_event_loop() -> None:
     await COUNTER.ready()
     reader = Reader(CHAT, COUNTER, Memory())
     in_all, on_loop = time.process_time(), time.thread_time()
-    history = await reader.read(body, root())
+    history = await reader.read(body, root_hash())
     await reader.count(history)
     in_all, on_loop = time.process_time() - in_all, time.thread_time() - on_loop
     assert on_loop < in_all / 3
-    assert history.hashes == chain_of([identity_of(encode(message)) for message in told], root())
+    assert history.hashes == chain_hashes([identity_of(encode(message)) for message in told], root_hash())
 
 
 def nested(depth: int, place: str) -> bytes:
@@ -72,7 +72,9 @@ async def test_no_depth_of_nesting_is_a_fault_of_ours(place: str) -> None:
     read = set[bool]()
     for depth in range(sys.getrecursionlimit() - 150, sys.getrecursionlimit() + 10):
         try:
-            history = await Reader(CHAT, COUNTER, Memory()).read(read_body(nested(depth, place), 10), root())
+            history = await Reader(CHAT, COUNTER, Memory()).read(
+                read_body(nested(depth, place), 10), root_hash()
+            )
             read.add(bool(history.hashes))
         except JSONTooDeep:
             read.add(False)

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from proxy.core.conversation.records import Session
-from proxy.core.persistent import Grown
+from proxy.core.persistent import PersistentList
 from proxy.engine.sessions.session_cache import (
     CachedLane,
     CachedSession,
@@ -19,7 +19,7 @@ from proxy.ports import Found
 from tests.support.stores import KEY
 
 AGENT, OTHER = (b'{"role":"system","content":"You plan."}',), (b'{"role":"system","content":"You code."}',)
-CHAIN = Grown([b"u1", b"a1", b"u2", b"a2", b"u3"])
+CHAIN = PersistentList([b"u1", b"a1", b"u2", b"a2", b"u3"])
 STORED = Session(name="s", tenant="t", lane="lane", head=AGENT, head_tokens=9, created=1.0, updated=100.0)
 
 

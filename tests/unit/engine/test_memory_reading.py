@@ -10,7 +10,7 @@ import pytest
 from proxy.adapters.search import SqliteSearch
 from proxy.adapters.stores.in_process import InProcessStore
 from proxy.cache import Memory
-from proxy.core.conversation.messages import root
+from proxy.core.conversation.messages import root_hash
 from proxy.core.dialects.chat.body import read_body
 from proxy.core.dialects.registry import CHAT, DIALECTS
 from proxy.core.memory.records import About, EventKind, Item, Scope, Source, Texts
@@ -90,7 +90,7 @@ class LongSearch(SqliteSearch):
 
 async def history_of(raw: bytes) -> History:
     """A request's messages, as they are read."""
-    return await Reader(CHAT, COUNTER, Memory()).read(read_body(raw, 10), root())
+    return await Reader(CHAT, COUNTER, Memory()).read(read_body(raw, 10), root_hash())
 
 
 @pytest.fixture

@@ -64,4 +64,4 @@ async def test_whatever_is_different_is_planned_anew() -> None:
 async def test_what_is_read_for_a_plan_from_scratch_is_not_read_again_by_what_goes_on_from_it() -> None:
     situation = Situation(REQUEST.chain, EMPTY, POLICY, REQUEST.budget, COUNTER.count)
     plan, _ = await PlanCache(Memory()).of("t", situation)
-    assert 0 < plan.depth <= len(situation.read.readings)
+    assert 0 < plan.depth <= len(situation.extracted.readings)

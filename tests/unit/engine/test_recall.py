@@ -98,9 +98,9 @@ async def test_a_call_that_cannot_be_understood_is_answered_not_refused():
 async def test_other_tools_are_not_ours():
     async with recalling() as recall:
         recaller = answerer(recall)
-        assert not recaller.holds("look")
+        assert not recaller.may_answer("look")
         assert await recaller.answer("look", "{}", ROOM) is None
-        assert recaller.holds(NAME)
+        assert recaller.may_answer(NAME)
 
 
 class Meaning:

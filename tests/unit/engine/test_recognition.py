@@ -10,7 +10,7 @@ import pytest
 
 from proxy.adapters.stores.in_process import InProcessStore
 from proxy.cache import Lru, Memory
-from proxy.core.conversation.messages import root
+from proxy.core.conversation.messages import root_hash
 from proxy.core.conversation.records import Turn
 from proxy.core.dialects.chat.body import read_body
 from proxy.core.dialects.registry import CHAT
@@ -43,7 +43,7 @@ class Interrupted(InProcessStore):
 
 async def said() -> History:
     body = read_body(b'{"model": "m", "messages": [{"role": "user", "content": "Hello"}]}', 10)
-    return await Reader(CHAT, COUNTER, Memory()).read(body, root())
+    return await Reader(CHAT, COUNTER, Memory()).read(body, root_hash())
 
 
 async def test_hidden_calls_are_known_though_they_are_forgotten_while_the_store_is_asked() -> None:
@@ -72,7 +72,7 @@ async def conversation(*texts: str) -> History:
     roles = ("user", "assistant")
     messages = [{"role": roles[place % 2], "content": text} for place, text in enumerate(texts)]
     body = read_body(json.dumps({"model": "m", "messages": messages}).encode(), 10)
-    return await Reader(CHAT, COUNTER, Memory()).read(body, root())
+    return await Reader(CHAT, COUNTER, Memory()).read(body, root_hash())
 
 
 def headerless(history: History, *, ours: int = 0) -> Turn:
@@ -177,7 +177,7 @@ async def test_what_another_process_answered_alike_is_joined_to_none_of_the_two(
 async def read(*messages: tuple[str, str]) -> History:
     sent = [{"role": role, "content": text} for role, text in messages]
     body = read_body(json.dumps({"model": "m", "messages": sent}).encode(), 1_000)
-    return await Reader(CHAT, COUNTER, Memory()).read(body, root())
+    return await Reader(CHAT, COUNTER, Memory()).read(body, root_hash())
 
 
 def long_talk(exchanges: int) -> list[tuple[str, str]]:

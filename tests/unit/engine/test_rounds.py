@@ -19,12 +19,12 @@ class Scripted:
 
     tool: str = "get_a"
     text: str | None = "fresh"
-    is_ours: bool = False
+    is_own_tool: bool = False
     fails: bool = False
     rooms: list[int] = field(default_factory=list[int])
     passed: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
 
-    def holds(self, tool: str) -> bool:
+    def may_answer(self, tool: str) -> bool:
         return tool == self.tool
 
     def passes(self, tool: str, arguments: str) -> None:
@@ -82,7 +82,7 @@ async def test_a_result_that_does_not_fit_is_not_served() -> None:
 
 
 async def test_a_tool_of_ours_is_told_its_room_and_says_so_where_nothing_fits() -> None:
-    recall = Scripted("recall", "long " * 200, is_ours=True)
+    recall = Scripted("recall", "long " * 200, is_own_tool=True)
     of = rounds(recall, room=100)
     assert (await settled(of, calling(("c1", "recall", "{}"))))[0]
     assert 60 <= recall.rooms[0] <= 90
@@ -99,7 +99,7 @@ RECALL_OFFERED = json.dumps(
 
 
 async def test_where_a_call_of_ours_fits_nowhere_the_upstream_is_asked_once_more_without_the_tool() -> None:
-    of = rounds(Scripted("recall", is_ours=True), room=5)
+    of = rounds(Scripted("recall", is_own_tool=True), room=5)
     assert (await settled(of, calling(("c1", "recall", "{}"))))[0]
     assert json.loads(of.next_body(RECALL_OFFERED)) == {"messages": [{"role": "user", "content": "a"}]}
     assert not of.may_ask
@@ -107,7 +107,7 @@ async def test_where_a_call_of_ours_fits_nowhere_the_upstream_is_asked_once_more
 
 
 async def test_where_something_was_said_beside_a_call_of_ours_that_fits_nowhere_the_answer_ends() -> None:
-    of = rounds(Scripted("recall", is_ours=True), room=5)
+    of = rounds(Scripted("recall", is_own_tool=True), room=5)
     goes_on, message = await settled(of, {**calling(("c1", "recall", "{}")), "content": "I do not know."})
     assert not goes_on
     assert message == said("I do not know.")
@@ -115,7 +115,7 @@ async def test_where_something_was_said_beside_a_call_of_ours_that_fits_nowhere_
 
 
 async def test_a_fault_in_a_tool_of_ours_is_told_to_the_model() -> None:
-    of = rounds(Scripted("recall", is_ours=True, fails=True))
+    of = rounds(Scripted("recall", is_own_tool=True, fails=True))
     assert (await settled(of, calling(("c1", "recall", "{}"))))[0]
     assert json.loads(of.sequence[1])["content"] == "This cannot be answered now."
 
@@ -139,7 +139,7 @@ async def test_calls_of_the_client_in_the_same_message_are_known_before_any_is_a
 
 
 async def test_past_the_limit_nothing_is_asked_and_our_tools_are_not_offered() -> None:
-    of = rounds(Scripted("recall", is_ours=True), limit=1)
+    of = rounds(Scripted("recall", is_own_tool=True), limit=1)
     await settled(of, calling(("c1", "recall", "{}")))
     following = json.loads(of.next_body(RECALL_OFFERED))
     assert [message["role"] for message in following["messages"]] == ["user", "assistant", "tool"]

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from proxy.core.dialects.registry import CHAT
-from proxy.core.tool_cache.cache import Fresh
+from proxy.core.tool_cache.cache import CachedResult
 from proxy.engine.state import State, Summarised, spoken
 
-FRESH = Fresh(
+FRESH = CachedResult(
     key=b"k",
     tool="get_weather",
     arguments='{"city":"Oslo"}',
     text="Rain.",
     call_id="c1",
-    place=b"p",
+    message_hash=b"p",
     duration=3,
     remaining=2,
 )

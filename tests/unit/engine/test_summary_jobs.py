@@ -16,7 +16,7 @@ from proxy.adapters.stores.in_process import InProcessStore
 from proxy.adapters.upstream import HttptoolsUpstream
 from proxy.cache import Memory
 from proxy.core.budget.budget import Budget
-from proxy.core.extraction.reading import Readings
+from proxy.core.extraction.reading import ReadingCache
 from proxy.core.planning.plan import Anchor
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Stages, Strategy
@@ -94,7 +94,7 @@ async def test_nor_is_a_long_conversation_read_there_to_count_its_units_or_excha
     request = a_request(chain, Budget(2 * chain.tokens.total, 1.0, 0), policy=policy)
     async with running(Model()) as model, planning(model, COUNTER) as epochs:
         with pytest.MonkeyPatch.context() as known:
-            known.setattr("proxy.core.extraction.reading.READINGS", Readings())
+            known.setattr("proxy.core.extraction.reading.READINGS", ReadingCache())
             gc.disable()  # or it reads all that other tests have left, in whichever thread
             in_all, here = time.process_time(), time.thread_time()
             await epochs.decide(request)

@@ -11,7 +11,7 @@ from enum import Enum, auto
 
 from msgspec import Raw
 
-from proxy.core.dialects.answers import Rules, ToolCall, Usage
+from proxy.core.dialects.answers import HiddenCallRules, ToolCall, Usage
 from proxy.core.dialects.chat.completion import FAILED, SHARED, has_odd_choices, reported_error
 from proxy.core.dialects.chat.delta import NESTED, NULL, Deltas, Merger, PartialCall, PartialMessage, add
 from proxy.core.dialects.chat.usage import summed, usage_of
@@ -30,9 +30,9 @@ Element = tuple[dict[str, Raw], PartialCall]
 
 class _Fate(Enum):
     UNNAMED = auto()
-    OURS = auto()
+    ANSWERABLE = auto()
     """The proxy will answer it, if it can."""
-    SHOWN = auto()
+    CLIENT = auto()
     HIDDEN = auto()
     """The proxy has answered it."""
     DROPPED = auto()
@@ -50,24 +50,24 @@ class Calls:
     proxy's own tools are dropped.
     """
 
-    def __init__(self, rules: Rules, *, may_ask: bool) -> None:
+    def __init__(self, rules: HiddenCallRules, *, may_ask: bool) -> None:
         self._rules = rules
         self._may_ask = may_ask
         self._fates: list[_Fate] = []
         """The fate of each call, by its place."""
-        self._decided = 0
+        self._settled = 0
         self.message = PartialMessage()
         """The message that makes the calls, as the upstream wrote it."""
 
     @property
-    def is_asking(self) -> bool:
+    def has_answerable(self) -> bool:
         """Whether there is a call that the proxy may answer."""
-        return _Fate.OURS in self._fates
+        return _Fate.ANSWERABLE in self._fates
 
     @property
     def shows_any(self) -> bool:
         """Whether the client sees any call."""
-        return _Fate.SHOWN in self._fates
+        return _Fate.CLIENT in self._fates
 
     def take(self, raw: Raw) -> list[Element]:
         """Take the ``tool_calls`` of one delta."""
@@ -84,35 +84,35 @@ class Calls:
 
     def name_all(self) -> None:
         """Take note that all names are complete, and decide on the calls."""
-        for place in range(self._decided, len(self._fates)):
+        for place in range(self._settled, len(self._fates)):
             self._name(place)
 
     def _name(self, place: int) -> None:
         if self._fates[place] is _Fate.UNNAMED:
             tool = self.message.calls[place].name
-            is_ours = self._rules.is_ours(tool)
-            if self._may_ask and (is_ours or self._rules.holds(tool)):
-                self._fates[place] = _Fate.OURS
+            is_ours = self._rules.is_own_tool(tool)
+            if self._may_ask and (is_ours or self._rules.may_answer(tool)):
+                self._fates[place] = _Fate.ANSWERABLE
             else:
-                self._fates[place] = _Fate.DROPPED if is_ours else _Fate.SHOWN
+                self._fates[place] = _Fate.DROPPED if is_ours else _Fate.CLIENT
             self._advance()
 
     def _advance(self) -> None:
-        open_fates = (_Fate.UNNAMED, _Fate.OURS)
-        while self._decided < len(self._fates) and self._fates[self._decided] not in open_fates:
-            self._decided += 1
+        open_fates = (_Fate.UNNAMED, _Fate.ANSWERABLE)
+        while self._settled < len(self._fates) and self._fates[self._settled] not in open_fates:
+            self._settled += 1
 
     def are_settled(self, elements: Sequence[Element]) -> bool:
         """Whether the fates of these elements' calls, and of all calls before them, are decided."""
-        return all(call.place < self._decided for _, call in elements)
+        return all(call.place < self._settled for _, call in elements)
 
-    def requested(self) -> list[ToolCall]:
+    def answerable(self) -> list[ToolCall]:
         """The calls that the proxy may answer."""
-        return self._those(_Fate.OURS)
+        return self._those(_Fate.ANSWERABLE)
 
-    def shown(self) -> list[ToolCall]:
+    def for_client(self) -> list[ToolCall]:
         """The calls that the client sees."""
-        return self._those(_Fate.SHOWN)
+        return self._those(_Fate.CLIENT)
 
     def _those(self, fate: _Fate) -> list[ToolCall]:
         calls = [call for call in self.message.calls if self._fates[call.place] is fate]
@@ -131,14 +131,14 @@ class Calls:
         self.name_all()
         places = {call.place for call in hidden}
         for place, fate in enumerate(self._fates):
-            if fate is _Fate.OURS and place in places:
+            if fate is _Fate.ANSWERABLE and place in places:
                 self._fates[place] = _Fate.HIDDEN
-            elif fate is _Fate.OURS:
-                is_ours = self._rules.is_ours(self.message.calls[place].name)
-                self._fates[place] = _Fate.DROPPED if is_ours else _Fate.SHOWN
+            elif fate is _Fate.ANSWERABLE:
+                is_ours = self._rules.is_own_tool(self.message.calls[place].name)
+                self._fates[place] = _Fate.DROPPED if is_ours else _Fate.CLIENT
         self._advance()
 
-    def seen(self, elements: Sequence[Element]) -> list[dict[str, Raw]]:
+    def client_deltas(self, elements: Sequence[Element]) -> list[dict[str, Raw]]:
         """Return these elements as the client gets them: hidden calls are left out, the rest renumbered."""
         shown: list[dict[str, Raw]] = []
         for delta, call in elements:
@@ -146,7 +146,7 @@ class Calls:
             if self._fates[call.place] in _UNSEEN:
                 continue
             if any(fate in _UNSEEN for fate in before):
-                shown.append({**delta, "index": Raw(b"%d" % before.count(_Fate.SHOWN))})
+                shown.append({**delta, "index": Raw(b"%d" % before.count(_Fate.CLIENT))})
             else:
                 shown.append(delta)
         return shown
@@ -162,7 +162,7 @@ class Calls:
 class Editor:
     """The common part of the implementations of :class:`~proxy.core.dialects.answers.AnswerEditor`."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: HiddenCallRules) -> None:
         self._rules = rules
         self._shared: dict[str, bytes] = {}
         self._spent = b""
@@ -181,20 +181,20 @@ class Editor:
         return self._visible.json()
 
     @property
-    def spent(self) -> Usage:
+    def earlier_usage(self) -> Usage:
         return usage_of(self._spent)
 
     @property
-    def used(self) -> Usage:
+    def total_usage(self) -> Usage:
         return usage_of(summed(self._spent, self._usage))
 
-    def requested(self) -> list[ToolCall]:
+    def answerable_calls(self) -> list[ToolCall]:
         """Empty where the round broke off, was cut short, or cannot be read."""
         is_whole = self.has_ended and not self.has_given_up and self._finish not in _CUT_SHORT
-        return self._calls.requested() if is_whole else []
+        return self._calls.answerable() if is_whole else []
 
-    def shown(self) -> list[ToolCall]:
-        return self._calls.shown()
+    def client_calls(self) -> list[ToolCall]:
+        return self._calls.for_client()
 
     def message(self, without: Collection[ToolCall] = ()) -> bytes:
         return self._calls.message_without(without)
@@ -208,7 +208,7 @@ class Editor:
 class CompletionEditor(Editor):
     """Edits answers that are not streamed as the stream's editor edits streams, with the same merging."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: HiddenCallRules) -> None:
         super().__init__(rules)
         self._logprobs: Deltas = {}
 
@@ -238,7 +238,7 @@ class CompletionEditor(Editor):
 
     def settle(self, hidden: Collection[ToolCall]) -> None:
         self._calls.settle(hidden)
-        for call in self._calls.shown():
+        for call in self._calls.for_client():
             written, _ = self._calls.message.calls[call.place].written()
             self._visible.add({"tool_calls": Raw(b"[%b]" % written)})
 
@@ -247,7 +247,7 @@ class CompletionEditor(Editor):
 
         Otherwise the message joins all rounds, and has the other members of the last round's message.
         """
-        if self._is_first and len(self._calls.shown()) == len(self._calls.message.calls):
+        if self._is_first and len(self._calls.for_client()) == len(self._calls.message.calls):
             return self._body
         message: dict[str, bytes | Raw] = {**(members(self.visible) or {})}
         message |= {name: raw for name, raw in self._others.items() if name not in message}

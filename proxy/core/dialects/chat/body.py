@@ -26,7 +26,7 @@ from proxy.core.formats.splice import (
     decode_elements,
     element_slices,
 )
-from proxy.core.persistent import Grown
+from proxy.core.persistent import PersistentList
 from proxy.errors import (
     EmptyArray,
     InvalidEncoding,
@@ -57,7 +57,7 @@ _NO_CALL_NEEDED = (None, "auto", "none")
 class Body(dialect.Body):
     """A chat completion request as the client wrote it."""
 
-    def __init__(self, written: JSONObject, messages: Grown[bytes]) -> None:
+    def __init__(self, written: JSONObject, messages: PersistentList[bytes]) -> None:
         self.written = written
         self.raw = written.raw
         self.members = members = written.members
@@ -69,8 +69,8 @@ class Body(dialect.Body):
         self.is_streamed = said("stream") is True
         self.wants_usage = bool(as_mapping(said("stream_options")).get("include_usage"))
         self.wants_several = isinstance(several, int) and several > 1
-        self.names_cache = "prompt_cache_key" in members
-        self.is_added_to = not _ADDING.isdisjoint(members)
+        self.has_cache_key = "prompt_cache_key" in members
+        self.has_provider_additions = not _ADDING.isdisjoint(members)
         limits = said("max_completion_tokens"), said("max_tokens")
         self.output_limit = next((each for each in limits if type(each) is int and each > 0), None)
         self.has_tools = bytes(members.get("tools", b"null")) not in (b"null", b"[]")
@@ -134,14 +134,14 @@ class Body(dialect.Body):
         function = {"name": name, "description": description, "parameters": parameters}
         return dumps({"type": "function", "function": function})
 
-    def beginning(self) -> "Beginning | None":
+    def prefix(self) -> "BodyPrefix | None":
         spans, raw = self.written.spans, self.raw
         if spans is None or raw.startswith(BOM_UTF8):
             return None
         start, end = spans["messages"]
         last = raw.rfind(b"}", start, end) + 1
         members = {name: b"" if name == "messages" else bytes(value) for name, value in self.members.items()}
-        return Beginning(raw[: start + 1], last, self.messages, raw[last:], members, spans)
+        return BodyPrefix(raw[: start + 1], last, self.messages, raw[last:], members, spans)
 
 
 def _text_of(members: Members, name: str) -> str:
@@ -150,13 +150,13 @@ def _text_of(members: Members, name: str) -> str:
     return loads(writable(raw)) if raw.startswith(b'"') else ""
 
 
-class Beginning(msgspec.Struct, frozen=True):
+class BodyPrefix(msgspec.Struct, frozen=True):
     """The leading part of a body, up to the end of its last message, and its other members."""
 
     opening: bytes
     """The body's bytes up to its first message."""
     end: int
-    messages: Grown[bytes]
+    messages: PersistentList[bytes]
     tail: bytes
     """The body's bytes after its last message."""
     members: dict[str, bytes]
@@ -239,7 +239,7 @@ def read_body(raw: bytes, max_messages: int) -> Body:
         raise JSONTooDeep from error
     if len(messages) > max_messages or {*map(itemgetter(0), messages)} != {OPENING}:
         raise _fault_of(messages, max_messages)
-    return Body(written, Grown(messages))
+    return Body(written, PersistentList(messages))
 
 
 def _fault_of(messages: Sequence[bytes], most: int) -> RequestError:

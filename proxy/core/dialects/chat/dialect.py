@@ -189,14 +189,14 @@ class ChatCompletions:
             return written.changed({"tools": b"[%b]" % b",".join(left)}).raw
         return written.changed(dict.fromkeys(_ABOUT_TOOLS)).raw
 
-    def question(self, ask: Ask, model: str, *, plain: bool) -> bytes:
+    def question(self, ask: Ask, model: str, *, minimal: bool) -> bytes:
         messages = [{"role": "system", "content": ask.task}, {"role": "user", "content": ask.text}]
-        body: dict[str, object] = {"model": model, "messages": messages, **_limits(ask, plain=plain)}
+        body: dict[str, object] = {"model": model, "messages": messages, **_limits(ask, minimal=minimal)}
         return dumps(
-            {**body, "response_format": _SUMMARY_FORMAT} if ask.is_structured and not plain else body
+            {**body, "response_format": _SUMMARY_FORMAT} if ask.is_structured and not minimal else body
         )
 
-    def question_after(self, raw: bytes, ask: Ask, *, plain: bool) -> bytes:
+    def question_after(self, raw: bytes, ask: Ask, *, minimal: bool) -> bytes:
         """Keep only the members that shape the prompt, unchanged.
 
         No response format is requested: it would change how the prompt begins.
@@ -205,7 +205,7 @@ class ChatCompletions:
         message = dumps({"role": "user", "content": f"{ask.task}\n\n{ask.text}"})
         values = {name: bytes(read.members[name]) for name in _OF_THE_PROMPT if name in read.members}
         values["messages"] = b"[%b]" % b",".join((*read.messages, message))
-        values |= {name: dumps(value) for name, value in _limits(ask, plain=plain).items()}
+        values |= {name: dumps(value) for name, value in _limits(ask, minimal=minimal).items()}
         return object_of(values.items())
 
     def error_event(self, body: Mapping[str, Any]) -> bytes:
@@ -234,7 +234,7 @@ def _parts(content: object) -> list[object]:
     return [{"type": "text", "text": content}] if content else []
 
 
-def _limits(ask: Ask, *, plain: bool) -> dict[str, object]:
-    if plain:
+def _limits(ask: Ask, *, minimal: bool) -> dict[str, object]:
+    if minimal:
         return {"max_completion_tokens": ask.max_tokens}
     return {"max_tokens": ask.max_tokens, "temperature": ask.temperature}

@@ -235,16 +235,16 @@ def read_refusal(status: int, body: bytes, request: bytes = b"") -> Refusal:
     return Refusal(
         overflow=None if text is None else _overflow_of(text, request),
         wants_alternation=status == _BAD_REQUEST and _WANTS_ALTERNATION.search(body) is not None,
-        takes_no_tools=status in _TOOLLESS and _NO_TOOLS.search(body) is not None,
-        is_of_tools=is_invalid and _TOOLS.search(body) is not None,
-        is_of_reasoning=text is not None
+        rejects_tools=status in _TOOLLESS and _NO_TOOLS.search(body) is not None,
+        mentions_tools=is_invalid and _TOOLS.search(body) is not None,
+        rejects_reasoning=text is not None
         and (_ENCRYPTED in text.codes or _matched(text, (_OF_REASONING,), request) is not None),
         refused_members=frozenset(
             each.decode().lower() for each in (_OF_MEMBER.findall(body) if is_invalid else ())
         ),
         is_invalid=is_invalid,
-        is_of_parameter=is_invalid and _UNKNOWN_PARAMETER.search(body) is not None,
-        is_of_cache_key=is_invalid and b"prompt_cache_key" in body,
+        has_unknown_parameter=is_invalid and _UNKNOWN_PARAMETER.search(body) is not None,
+        mentions_cache_key=is_invalid and b"prompt_cache_key" in body,
     )
 
 

@@ -18,7 +18,7 @@ from typing import Self
 
 from msgspec import Raw
 
-from proxy.core.dialects.answers import Rules, ToolCall
+from proxy.core.dialects.answers import HiddenCallRules, ToolCall
 from proxy.core.dialects.chat.answer_editor import Editor, Element
 from proxy.core.dialects.chat.completion import FAILED, SHARED, has_odd_choices, reported_error
 from proxy.core.dialects.chat.delta import NULL, PartialCall, is_odd
@@ -90,14 +90,14 @@ class Chunk:
         said = [bytes(value) for name, value in self.delta.items() if name not in besides]
         return any(value not in _SAYS_NOTHING for value in said)
 
-    def put(self, **top: bytes) -> None:
+    def replace_members(self, **top: bytes) -> None:
         """Replace the values of top-level members, where the chunk has them."""
         for name, value in top.items():
             if name in self.top and bytes(self.top[name]) != value:
                 self.top[name] = Raw(value)
                 self._is_changed = True
 
-    def put_usage(self, usage: bytes) -> None:
+    def replace_usage(self, usage: bytes) -> None:
         """Replace the usage wherever it stands."""
         groq = members(self.top.get("x_groq", NULL)) or {}
         for holder in (self.top, self.choice, groq):
@@ -107,13 +107,13 @@ class Chunk:
             self.top["x_groq"] = Raw(object_of(groq.items()))
         self._is_changed = True
 
-    def finish_with(self, reason: bytes) -> None:
+    def replace_finish(self, reason: bytes) -> None:
         """Replace the finish reason; `null` means that the answer goes on."""
         if self.finish != reason:
             self.choice["finish_reason"] = Raw(reason)
             self._is_changed = True
 
-    def keep(self, delta: Mapping[str, bytes | Raw]) -> None:
+    def replace_delta(self, delta: Mapping[str, bytes | Raw]) -> None:
         """Replace the delta."""
         self.delta = {name: Raw(bytes(value)) for name, value in delta.items()}
         self._is_changed = True
@@ -145,7 +145,7 @@ def _is_done(raw: bytes) -> bool:
 class StreamEditor(Editor):
     """Edits the bytes of one stream; ``rules`` say which tool calls may be hidden."""
 
-    def __init__(self, rules: Rules, limit: int = EVENT_LIMIT) -> None:
+    def __init__(self, rules: HiddenCallRules, limit: int = EVENT_LIMIT) -> None:
         self._limit = limit
         self._has_role = False
         self._passes_all = False
@@ -227,7 +227,7 @@ class StreamEditor(Editor):
         in which they are empty.
         """
         if not self._is_first:
-            chunk.put(**self._shared)
+            chunk.replace_members(**self._shared)
         elif chunk.choices:
             for name in SHARED:
                 if name in chunk.top:
@@ -235,7 +235,7 @@ class StreamEditor(Editor):
         if chunk.usage:
             self._usage = chunk.usage
             if self._spent:
-                chunk.put_usage(summed(self._spent, chunk.usage))
+                chunk.replace_usage(summed(self._spent, chunk.usage))
 
     def _close(self) -> bytes:
         """Handle the end of the round: all names are known now, and whether to hold back the answer's end."""
@@ -243,7 +243,7 @@ class StreamEditor(Editor):
         self._calls.name_all()
         if self._calls.message.is_odd:
             return self._show_all()
-        self._waits = self._waits or self._calls.is_asking
+        self._waits = self._waits or self._calls.has_answerable
         return self._flushed()
 
     # --- chunks that pass, or must wait ---
@@ -258,22 +258,22 @@ class StreamEditor(Editor):
         if self._is_due(chunk, calls) and not any(call in self._behind for _, call in calls):
             if not chunk.choices:
                 return chunk.encoded()
-            seen = self._calls.seen(calls)
+            seen = self._calls.client_deltas(calls)
             if seen == [element for element, _ in calls]:
                 return self._passed(chunk)
             delta: dict[str, bytes | Raw] = {**chunk.delta}
             del delta["tool_calls"]
             if seen:
                 delta["tool_calls"] = b"[" + b",".join(object_of(each.items()) for each in seen) + b"]"
-            chunk.keep(delta)
+            chunk.replace_delta(delta)
             return self._passed(chunk, is_optional=True)
         passed = b""
         if chunk.says(besides=("role", "tool_calls")):
             text = Chunk(chunk.raw, dict(chunk.top), is_error=False)
-            text.keep({name: raw for name, raw in chunk.delta.items() if name != "tool_calls"})
-            text.finish_with(b"null")
-            text.put_usage(b"null")
-            chunk.keep({name: raw for name, raw in chunk.delta.items() if name == "tool_calls"})
+            text.replace_delta({name: raw for name, raw in chunk.delta.items() if name != "tool_calls"})
+            text.replace_finish(b"null")
+            text.replace_usage(b"null")
+            chunk.replace_delta({name: raw for name, raw in chunk.delta.items() if name == "tool_calls"})
             chunk.choice.pop("logprobs", None)  # they are the text's
             passed = self._passed(text)
         self._held.append((chunk, calls))
@@ -293,7 +293,7 @@ class StreamEditor(Editor):
         self._waits = False
         for chunk, _ in self._held:
             if chunk.finish == b'"tool_calls"' and not self._calls.shows_any:
-                chunk.finish_with(b'"stop"')
+                chunk.replace_finish(b'"stop"')
         return self._flushed()
 
     def _show_all(self) -> bytes:
@@ -313,7 +313,7 @@ class StreamEditor(Editor):
         A chunk without new content is left out after the first round, or where it ``is_optional``.
         """
         if self._has_role and not self._is_first and "role" in chunk.delta:
-            chunk.keep({name: raw for name, raw in chunk.delta.items() if name != "role"})
+            chunk.replace_delta({name: raw for name, raw in chunk.delta.items() if name != "role"})
         says_nothing = not chunk.says(besides=("role",) if self._has_role else ())
         if (is_optional or not self._is_first) and says_nothing and not chunk.finish:
             return b""

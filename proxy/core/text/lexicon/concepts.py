@@ -8,7 +8,7 @@ the same thing, and the newer value counts.
 import re
 from functools import cache
 
-from proxy.core.lazy import remembered
+from proxy.core.lazy import cached_for_short_texts
 from proxy.core.text.lexicon.patterns import any_of, beginnings_of, folded, folded_pattern
 from proxy.core.text.lexicon.words import CURRENCIES, NUMERALS, UNSPACED
 
@@ -210,7 +210,7 @@ def tokens_in(text: str) -> list[tuple[str, int, int]]:
     return found
 
 
-@remembered(1 << 12)
+@cached_for_short_texts(1 << 12)
 def kind_of_token(text: str) -> str | None:
     """Return the kind of a text that is one token; None where it is none."""
     match = _IN_FOLDED.fullmatch(folded(text))

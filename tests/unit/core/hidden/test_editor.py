@@ -266,7 +266,7 @@ def test_a_call_that_nobody_may_answer_any_more_is_dropped_where_the_tool_is_our
 def test_a_comment_stands_before_the_end():
     editor = StreamEditor(RULES)
     passed = b"".join(map(editor.feed, [ROLE, *GET, CALLS, DONE]))
-    editor.settle(editor.requested())
+    editor.settle(editor.answerable_calls())
     last = editor.end(b": hits\n\n")
     assert last.endswith(b"}\n\n: hits\n\n" + DONE)
     assert datas(last) == datas(STOP)
@@ -335,4 +335,4 @@ def test_from_an_endless_event_on_the_bytes_flow():
     endless = b'data: {"x": "' + b"x" * 600
     passed = [editor.feed(each) for each in (ROLE, OTHER[0], endless, b"x" * 600, b"y" * 10)]
     assert passed == [ROLE, b"", b"", OTHER[0] + endless + b"x" * 600, b"y" * 10]
-    assert editor.requested() == []
+    assert editor.answerable_calls() == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.conversation.notes import remembered
+from proxy.core.conversation.notes import memory_note
 from proxy.core.memory.briefing import opening_briefing, recall_briefing
 from proxy.core.memory.records import Source, Trust
 from proxy.core.memory.utterances import Utterance
@@ -55,7 +55,7 @@ def test_all_of_it_is_within_its_tokens(room: int) -> None:
     texts = ["\n".join(f"- The crane number {n} is red." for n in range(100))] * 3
     items = [an_item(f"Ana has boat number {n}.") for n in range(100)]
     text = opening_briefing(texts, items, room, "en", count).text
-    assert not text or count(remembered(text, "en")) <= room
+    assert not text or count(memory_note(text, "en")) <= room
 
 
 def test_what_texts_and_items_say_in_the_same_words_is_told_once() -> None:
