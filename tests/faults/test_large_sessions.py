@@ -1,4 +1,4 @@
-"""A session may be as long as it likes, and the line slow: it is read, and no other session pays for it."""
+"""A session may be as long as it likes, and the line slow: it is read and written, and no other pays."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from proxy.adapters.stores.redis import RedisStore, pool
+from proxy.adapters.stores.redis import RedisStore, deadline, pool
 from proxy.core.conversation.records import Turn
 from proxy.errors import StoreUnavailable
+from proxy.ports import Recorded
 from tests.support.append_client import Appender, contents
 from tests.support.clients import proxying, user
 from tests.support.network import Shim, relaying, relaying_to_port
@@ -23,6 +24,7 @@ from tests.support.stores import (
     DAY,
     KEY,
     OTHER,
+    THIRD,
     HandClock,
     Server,
     found,
@@ -75,7 +77,7 @@ every_reading = pytest.mark.parametrize("reading", [history, transcript])
 every_length = pytest.mark.parametrize("messages", [1, 60], ids=["one message", "many messages"])
 
 
-async def others(store: RedisStore, until: asyncio.Task[int]) -> int:
+async def others(store: RedisStore, until: asyncio.Task[Any]) -> int:
     """How often another session was read until the task was done; each time it is there."""
     times = 0
     while not until.done():
@@ -95,6 +97,38 @@ async def test_a_large_session_is_read_over_a_slow_line_while_others_are_served(
     read = asyncio.create_task(reading(afar))
     assert await others(afar, until=read)
     assert await read == messages + 1
+
+
+@every_length
+async def test_a_large_turn_is_written_over_a_slow_line_while_others_are_served(
+    shim: Shim, afar: RedisStore, messages: int
+) -> None:
+    shim.upload(SLOW)
+    written = asyncio.create_task(afar.record(KEY, long_turn(messages), DAY))
+    assert await others(afar, until=written)
+    assert await written is Recorded.KEPT
+    shim.upload(None)
+    assert await transcript(afar) == messages + 1
+
+
+async def test_a_store_that_takes_nothing_more_of_a_large_turn_is_left_alone(
+    shim: Shim, afar: RedisStore
+) -> None:
+    shim.upload(0)
+    with pytest.raises(StoreUnavailable, match="timed out"):
+        await asyncio.wait_for(afar.record(KEY, long_turn(messages=1), DAY), HASTE + PATIENCE)
+    assert is_left_alone(afar)
+
+
+async def test_a_store_that_takes_a_large_turn_all_too_slowly_is_not_kept_from_others(
+    shim: Shim, afar: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deadline, "SLOWEST", 4 * SLOW)
+    shim.upload(SLOW)
+    with pytest.raises(StoreUnavailable, match="timed out"):
+        await afar.record(KEY, long_turn(messages=1, size=4 * LARGE), DAY)
+    assert not is_left_alone(afar)
+    assert len(await afar.nodes(OTHER)) == 2
 
 
 async def test_what_is_new_in_a_session_may_be_large_too(
@@ -154,14 +188,18 @@ async def silent(store: RedisStore) -> None:
     assert is_left_alone(store)
 
 
-async def test_how_long_the_store_is_waited_for_does_not_grow_with_what_was_read(
+async def test_how_long_the_store_is_waited_for_does_not_grow_with_what_was_read_and_written(
     shim: Shim, afar: RedisStore, store: RedisStore
 ) -> None:
     await store.record(KEY, long_turn(messages=1), DAY)
     shim.rate = SLOW
     for reading in (history, transcript):
         await reading(afar)
+    shim.rate = None
+    shim.upload(SLOW)
+    await afar.record(THIRD, long_turn(messages=1), DAY)
     assert afar._connection._timeouts.trip.seconds < 2 * HASTE  # pyright: ignore[reportPrivateUsage]
+    shim.upload(None)
     shim.swallow = True
     await silent(afar)
 
@@ -198,7 +236,7 @@ async def test_what_came_while_this_process_was_busy_has_come_in_time(
         assert await asked
 
 
-async def test_a_large_session_of_a_cluster_is_read_over_a_slow_line(clock: HandClock) -> None:
+async def test_a_large_session_of_a_cluster_is_read_and_written_over_a_slow_line(clock: HandClock) -> None:
     port, bus = str(free_port()), str(free_port())
     own = ["--bind", "127.0.0.1", "--cluster-enabled", "yes", "--cluster-port", bus, "--port", port]
     with serving(valkey_command(), *own) as server:
@@ -217,6 +255,12 @@ async def test_a_large_session_of_a_cluster_is_read_over_a_slow_line(clock: Hand
                     read = asyncio.create_task(reading(store))
                     assert await others(store, until=read)
                     assert await read == 2
+                between.rate = None
+                between.upload(4 * SLOW)  # of loopback a receiver takes some 64 KB at a time
+                large = long_turn(messages=1, size=4 * LARGE)
+                written = asyncio.create_task(store.record(THIRD, large, DAY))
+                assert await others(store, until=written)
+                assert await written is Recorded.KEPT
 
 
 async def test_clients_that_append_to_a_large_session_are_answered_and_so_are_all_others(
@@ -242,3 +286,22 @@ async def test_clients_that_append_to_a_large_session_are_answered_and_so_are_al
                     assert (await small.ask("and now?")).status_code == 200
                 assert (await asked).status_code == 200
         assert [text, "second"] in [contents(view)[::2] for view in model.views()]
+
+
+async def test_clients_that_append_a_large_message_are_answered_and_so_are_all_others(
+    model: Model, durable: Server
+) -> None:
+    text = "Here is all of it. " * (LARGE // 19)
+    async with relaying(durable.socket) as shim:
+        async with proxying(
+            model.url, policy="off", store=shim.url, secret="s" * 32, store_timeout=HASTE
+        ) as url:
+            large, small = Appender(url, "large"), Appender(url, "small")
+            large.client.timeout = None
+            async with large.client, small.client:
+                shim.upload(SLOW)
+                asked = asyncio.create_task(large.ask(text))
+                while not asked.done():
+                    assert (await small.ask("and now?")).status_code == 200
+                assert (await asked).status_code == 200
+        assert [text] in [contents(view) for view in model.views()]

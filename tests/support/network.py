@@ -10,9 +10,10 @@ import socket
 import struct
 import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from contextlib import asynccontextmanager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, cast
 
 _PACKET = 2048
 """Bytes that go through a slow line at once."""
@@ -58,9 +59,17 @@ class Shim:
     """Bytes that are inserted after a reply: an unrequested answer."""
 
     _line: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _upload: float | None = None
+    _upload_line: asyncio.Lock = field(default_factory=asyncio.Lock)
     _clients: dict[asyncio.Task[None], asyncio.StreamWriter] = field(
         default_factory=dict["asyncio.Task[None]", asyncio.StreamWriter]
     )
+
+    def upload(self, rate: float | None) -> None:
+        """Have the line take so many bytes of requests in a second; with 0 it takes no more."""
+        self._upload = rate
+        for client in self._clients.values():
+            _take_little_ahead(client)
 
     def part(self) -> None:
         """End all connections."""
@@ -98,6 +107,8 @@ class Shim:
         task = asyncio.current_task()
         assert task is not None
         self._clients[task] = writer
+        if self._upload is not None:
+            _take_little_ahead(writer)
         try:
             yield
         finally:
@@ -109,8 +120,7 @@ class Shim:
                 if not self.waiting:
                     self.trips += 1
                 self.waiting = True
-                writer.write(request)
-                await writer.drain()
+                await self._pass(request, writer, self._upload, self._upload_line)
         writer.close()
 
     async def _read(self, reader: asyncio.StreamReader, pieces: asyncio.Queue[tuple[float, bytes]]) -> None:
@@ -145,22 +155,31 @@ class Shim:
                 is_closed = True
 
     async def _reply(self, reply: bytes, writer: asyncio.StreamWriter) -> None:
-        if self.rate is not None:
-            for at in range(0, len(reply), _PACKET):
-                async with self._line:
-                    packet = reply[at : at + _PACKET]
-                    await asyncio.sleep(len(packet) / self.rate)
-                    writer.write(packet)
-                    await writer.drain()
-            return
         if self.drip is None:
-            writer.write(reply)
-            await writer.drain()
+            await self._pass(reply, writer, self.rate, self._line)
             return
         for byte in reply:
             writer.write(bytes([byte]))
             await writer.drain()
             await asyncio.sleep(self.drip)
+
+    async def _pass(
+        self, what: bytes, writer: asyncio.StreamWriter, rate: float | None, line: asyncio.Lock
+    ) -> None:
+        """Write it at once, or packet by packet at the rate of a line that others share."""
+        size = len(what) if rate is None else _PACKET
+        for at in range(0, len(what), size):
+            packet = what[at : at + size]
+            async with line if rate else nullcontext():
+                if rate is not None:
+                    await (asyncio.sleep(len(packet) / rate) if rate else asyncio.Event().wait())
+                writer.write(packet)
+                await writer.drain()
+
+
+def _take_little_ahead(client: asyncio.StreamWriter) -> None:
+    """Read no more at once than goes through a slow line, where asyncio reads a quarter of a megabyte."""
+    cast("Any", client.transport).max_size = _PACKET
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
@@ -175,7 +194,7 @@ async def relaying(server: Path) -> AsyncGenerator[Shim]:
     """Run a shim in front of a server on a unix socket."""
     with tempfile.TemporaryDirectory(prefix="ua-") as directory:
         shim = Shim(lambda: asyncio.open_unix_connection(server), f"unix://{directory}/r")
-        listener = await asyncio.start_unix_server(shim.serve, f"{directory}/r")
+        listener = await asyncio.start_unix_server(shim.serve, f"{directory}/r", limit=_PACKET)
         try:
             yield shim
         finally:
@@ -187,7 +206,7 @@ async def relaying(server: Path) -> AsyncGenerator[Shim]:
 async def relaying_to_port(port: int) -> AsyncGenerator[Shim]:
     """Run a shim in front of a server on a port of loopback."""
     shim = Shim(lambda: asyncio.open_connection("127.0.0.1", port))
-    listener = await asyncio.start_server(shim.serve, "127.0.0.1", 0)
+    listener = await asyncio.start_server(shim.serve, "127.0.0.1", 0, limit=_PACKET)
     shim.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
     try:
         yield shim

@@ -1,12 +1,14 @@
-"""The deadline of a call: a server may not be silent, but a long reply may take its time.
+"""The deadline of a call: a server may not be silent, but a long request or reply may take its time.
 
-What a session holds may be long, and the line slow. So time counts from the last bytes that came, and a reply
-of any length is read to its end. A server that stops half-way is given up as soon as one that never began.
+What a session holds may be long, and the line slow. So time counts from the last bytes that left this machine
+or came, and a request or a reply of any length gets through. A server that stops half-way is given up as soon
+as one that never began.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from math import inf
 from typing import Final, Self, cast
@@ -14,10 +16,16 @@ from typing import Final, Self, cast
 from redis.exceptions import ConnectionError as ConnectionFailed
 
 SLOWEST: Final = 16 * 1024
-"""Bytes a second that a reply must bring, on average: one that trickles would keep its caller for ever.
+"""Bytes a second that must get through, on average: what trickles would keep its caller for ever.
 
 So little because all connections of a process may share a slow line: 32 of them have 4 Mbit/s.
 """
+
+QUICK: Final = 8 * 1024
+"""Bytes of a request that gets through within a pause; of a larger one it is looked at how it leaves."""
+
+_LOOKS: Final = 8
+"""How often in a pause that is done."""
 
 _GRACE: Final = 0.02
 """Seconds in which this process may still read what has come in time, if it was busy itself."""
@@ -30,9 +38,10 @@ class Slow(ConnectionFailed):
 class Deadline:
     """Limits a block of this task, as `asyncio.timeout` does; it begins when it is made.
 
-    The block may take `seconds`, and as much longer as its replies take that bring :data:`SLOWEST` bytes a
-    second. Once a request is sent, nothing may pause for longer than `pause` seconds. Raises TimeoutError, or
-    Slow if a reply has begun or if others keep this call waiting.
+    The block may take `seconds`, and as much longer as its requests and replies take at :data:`SLOWEST` bytes
+    a second. Once a request is being sent, nothing may pause for longer than `pause` seconds. Raises
+    TimeoutError, or Slow if a reply has begun, if a request was still leaving, or if others keep this call
+    waiting.
     """
 
     def __init__(self, seconds: float, pause: float) -> None:
@@ -41,6 +50,9 @@ class Deadline:
         self._loop = asyncio.get_running_loop()
         self._end = self._due = self._loop.time() + seconds
         self._pause = pause
+        self._unsent: Callable[[], int] | None = None
+        self._left: int | None = None
+        """How many bytes of a request were left when it was looked at last."""
         self._timer = self._loop.call_at(self._due, self._check)
         self._task = cast("asyncio.Task[object]", asyncio.current_task())
         self._cancellations = self._task.cancelling()
@@ -59,27 +71,43 @@ class Deadline:
                 raise Slow(*late.args) from late
             raise late from raised
 
-    def sending(self) -> None:
-        """Note that a request is being sent, or is sent: its reply is due within the pause."""
+    def sending(self, size: int, unsent: Callable[[], int]) -> None:
+        """Note that a request of so many bytes is being sent: its reply is due within the pause.
+
+        The pause begins anew as long as the number of bytes that are left, as `unsent` tells, changes.
+        """
         self.is_answering = False
-        due = min(self._end, self._loop.time() + self._pause)
-        if due < self._due:
+        self._end += size / SLOWEST
+        self._due = min(self._end, self._loop.time() + self._pause)
+        self._unsent, self._left = (unsent if size > QUICK else None), None
+        if (at := self._next_check()) < self._timer.when():
             self._timer.cancel()
-            self._timer = self._loop.call_at(due, self._check)
-        self._due = due
+            self._timer = self._loop.call_at(at, self._check)
 
     def received(self, size: int) -> None:
         """Note that so many bytes of a reply have come."""
-        self.is_answering = True
+        self.is_answering, self._unsent = True, None
         self._end += size / SLOWEST
         self._due = min(self._end, self._loop.time() + self._pause)
 
+    def _next_check(self) -> float:
+        look = inf if self._unsent is None else self._loop.time() + self._pause / _LOOKS
+        return min(self._due, look)
+
     def _check(self, *, is_late: bool = False) -> None:
         """End the block if it is due; the timer is not set anew with each piece of a reply, which is dear."""
-        if self._loop.time() < self._due:
-            self._timer = self._loop.call_at(self._due, self._check)
+        now = self._loop.time()
+        if self._unsent is not None and (left := self._unsent()) != self._left:
+            self._due = min(self._end, now + self._pause)
+            self._left = left
+            if not left:
+                self._unsent = None
+        if now < self._due:
+            self._timer = self._loop.call_at(self._next_check(), self._check)
         elif not is_late:
             self._timer = self._loop.call_later(_GRACE, partial(self._check, is_late=True))
         else:
+            # Whatever left within the last pause tells that the server takes it, though too slowly.
+            self.is_answering |= self._left is not None and self._due == self._end
             self._is_over = True
             self._task.cancel()

@@ -1,9 +1,10 @@
 """Connections that measure their round trips and derive their timeouts from them, and their pool.
 
 The timeout of a round trip follows from earlier ones, as in TCP itself (RFC 6298). It ends with the first
-bytes of its reply, since how long the rest takes depends on its length. Connecting takes several
-round trips (TCP, TLS, a password, a database); it is therefore completed even if its caller has stopped
-waiting: the next caller finds the connection ready, and the measured times.
+bytes of its reply, since how long the rest takes depends on its length; so does how long a large request
+takes, which is not measured. Connecting takes several round trips (TCP, TLS, a password, a database); it is
+therefore completed even if its caller has stopped waiting: the next caller finds the connection ready, and
+the measured times.
 
 A server that answers that it is read-only may be a primary that became a replica: connections to it stay
 open, and only new ones are led to the primary of today. All connections are therefore made anew then.
@@ -19,6 +20,7 @@ import asyncio
 import os
 import re
 import ssl
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -40,9 +42,13 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as ConnectionFailed
 from redis.exceptions import ReadOnlyError, RedisError, ResponseError
 
-from proxy.adapters.stores.redis.deadline import Deadline
+from proxy.adapters.stores.redis.deadline import QUICK, Deadline
 from proxy.config import DATABASE_PATH, ONE_WORD
 from proxy.errors import SettingsError
+
+if sys.platform != "win32":
+    import fcntl
+    import termios
 
 PATIENCE: Final = 4.0
 """Seconds that TCP and TLS may take together; callers wait that long only at the start."""
@@ -181,13 +187,23 @@ class _Measuring(AbstractConnection):
             await asyncio.wait({connecting})
         await super().disconnect(*args, **options)
 
-    async def send_packed_command(self, *args: Any, **options: Any) -> None:
+    async def send_packed_command(self, command: Any, *args: Any, **options: Any) -> None:
+        size = sum(map(len, command))
         if self.deadline is not None:
-            self.deadline.sending()
-        await super().send_packed_command(*args, **options)
-        self._sent = monotonic()
-        if self.deadline is not None:
-            self.deadline.sending()
+            self.deadline.sending(size, self._unsent)
+        await super().send_packed_command(command, *args, **options)
+        self._sent = monotonic() if size <= QUICK else 0.0
+
+    def _unsent(self) -> int:
+        """Return how many bytes have not reached the server's machine, or at least not left this process."""
+        if self._writer is None:
+            return 0
+        transport = self._writer.transport
+        left, own = transport.get_write_buffer_size(), transport.get_extra_info("socket")
+        if sys.platform != "win32":
+            with suppress(OSError, ValueError):  # a system that does not tell, a socket that is closed
+                left += int.from_bytes(fcntl.ioctl(own.fileno(), termios.TIOCOUTQ, bytes(4)), sys.byteorder)
+        return left
 
     def arrived(self, size: int) -> None:
         """Note that a piece of a reply has arrived; the first one after a send ends a round trip."""

@@ -223,7 +223,7 @@ LONG: Final = 1024
 
 PIECE_NODES: Final = 500
 PIECE_BYTES: Final = 4 * 1024 * 1024
-"""A larger turn is written in pieces, so that no step blocks the server for long, or times out."""
+"""A larger turn is written in pieces, so that no step blocks the server for long."""
 
 
 def pieces(codec: Codec, turn: Turn) -> Iterator[tuple[bytes, Arguments]]:
