@@ -8,6 +8,7 @@ import argparse
 import asyncio
 import codecs
 import gzip
+import io
 import sys
 import zlib
 from collections import Counter
@@ -164,6 +165,8 @@ def _note(known: Prices, model: str, idle: float, summary_tokens: int) -> str:
 # --- reading ---
 
 
+UNPACKED = 2**30
+"""The most bytes that a packed file may unpack to, since all of them are held; a bomb has a thousandfold."""
 _GZIP = b"\x1f\x8b"
 _MARKS = (
     (codecs.BOM_UTF32_LE, "UTF-32"),  # before UTF-16, whose mark begins alike
@@ -183,7 +186,11 @@ def _content(file: str) -> bytes:
     try:
         content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
         if content.startswith(_GZIP):
-            content = gzip.decompress(content)
+            with gzip.open(io.BytesIO(content)) as packed:
+                content = packed.read(UNPACKED + 1)
+            if len(content) > UNPACKED:
+                line = content.count(b"\n", 0, UNPACKED) + 1
+                raise CommandError(f"{file}:{line}: there it has unpacked to {UNPACKED:,} bytes: split it")
     except (OSError, EOFError, zlib.error) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise CommandError(f"{file} cannot be read: {reason}") from error

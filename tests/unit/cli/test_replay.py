@@ -3,11 +3,12 @@
 import gzip
 import io
 import json
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
-from proxy.cli import main
+from proxy.cli import main, replay
 from tests.support.conversations import TOO_DEEP
 from tests.support.replays import replayed, session, written
 
@@ -91,6 +92,25 @@ def test_compressed_files_are_read_whatever_their_names(
     file = tmp_path / name
     file.write_bytes(gzip.compress(json.dumps(session()).encode()))
     assert replayed(capsys, str(file))[0]["totals"]["turns"] == 40
+
+
+def test_a_compressed_file_is_unpacked_up_to_a_limit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = json.dumps(session()).encode() + b"\n"
+    monkeypatch.setattr(replay, "UNPACKED", 2 * len(line))
+    file = tmp_path / "a.jsonl"
+    file.write_bytes(gzip.compress(2 * line))
+    assert len(replayed(capsys, str(file))[0]["sessions"]) == 2
+    tracemalloc.start()
+    file.write_bytes(gzip.compress(2 * line) + gzip.compress(bytes(50_000_000)))
+    tracemalloc.reset_peak()
+    assert main(["replay", str(file)]) == 1
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    told = f"unabridged: {file}:3: there it has unpacked to {2 * len(line):,} bytes: split it\n"
+    assert capsys.readouterr().err == told
+    assert most < 25_000_000
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
