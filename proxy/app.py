@@ -20,7 +20,7 @@ from proxy.adapters.files.settings import with_secrets
 from proxy.adapters.files.watcher import LoadedPolicies, WatchedPolicies
 from proxy.adapters.plugins import load_plugins
 from proxy.adapters.search import SqliteSearch
-from proxy.adapters.stores import open_store
+from proxy.adapters.stores import noted, open_store, watch_secret
 from proxy.adapters.stores.in_process import InProcessStore
 from proxy.adapters.stores.redis import RedisStore
 from proxy.adapters.stores.redis.codec import Keyring
@@ -73,7 +73,6 @@ from proxy.engine.sessions.suffixes import Suffixes
 from proxy.engine.summaries.cached_view import PromptCache
 from proxy.engine.summaries.jobs import SummaryJobs
 from proxy.engine.summaries.pool import Summaries
-from proxy.errors import StoreUnavailable
 from proxy.http.admin import AdminAPI
 from proxy.http.admin.auth import AdminAuth
 from proxy.http.admin.bills import StatsOperations
@@ -92,16 +91,14 @@ from proxy.http.page.policies import PolicyPages
 from proxy.http.page.session import SessionPages
 from proxy.http.relay import Relay
 from proxy.http.request_head import Heads
-from proxy.ports import Search, SessionStore, TokenCounter, Upstream
-from proxy.telemetry import Metrics, log_warning, set_up_logging
+from proxy.ports import Search, TokenCounter, Upstream
+from proxy.telemetry import Metrics, set_up_logging
 from proxy.tracing import Tracer
 
 _CUT_OFF = 1.0
 """Seconds for requests that are cut off at the end to save what there is to keep of them."""
 _LEARNED = 4
 """One fourth of the cache memory is for what is stored nowhere else."""
-_AGAIN, _DAY = 30.0, 86_400.0
-"""Seconds until a store that did not answer is asked for its secret again, and one that did."""
 _LINGER = 0.01
 """Seconds for which turns wait to be stored together, where no other process reads them."""
 
@@ -331,7 +328,7 @@ async def _serving(
 ) -> AsyncGenerator[None]:
     """Load slow parts before the first request; end all in order after the last."""
     loading = (outside.counter.ready(), asyncio.to_thread(prices.load))
-    knows, *_ = await asyncio.gather(_knows_secret(outside.store, is_first=True), *loading)
+    knows, *_ = await asyncio.gather(noted(outside.store.meet()), *loading)
     watching = (
         asyncio.create_task(outside.policies.watch()),
         asyncio.create_task(inside.memory_scheduler.daily.every_day()),
@@ -359,30 +356,6 @@ async def _serving(
     await outside.store.aclose()
     if outside.tracer is not None:
         await outside.tracer.aclose()
-
-
-async def _knows_secret(store: SessionStore, *, is_first: bool) -> bool | None:
-    """Warn the operator of a secret with which nothing in the store will be found; None: no answer."""
-    try:
-        knows = await store.knows_secret(is_first=is_first)
-    except StoreUnavailable:  # requests will report it
-        return None
-    if not knows:
-        log_warning("the store was written with another UNABRIDGED_SECRET: no session of it is found")
-    return knows
-
-
-async def watch_secret(
-    store: SessionStore, *, knows: bool | None, again: float = _AGAIN, day: float = _DAY
-) -> None:
-    """Have the store remember our secret as long as the server runs, until cancelled.
-
-    ``knows`` is what the check at the start has found: None where the store did not answer, which is then
-    asked every ``again`` seconds, else after each ``day``. A store of another secret is left alone.
-    """
-    while knows is not False:
-        await asyncio.sleep(again if knows is None else day)
-        knows = await _knows_secret(store, is_first=False)
 
 
 def _admin_routes(settings: Settings, outside: Outside, inside: Inside, drain: Drain) -> list[BaseRoute]:

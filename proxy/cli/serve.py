@@ -132,7 +132,7 @@ def _fault_of(settings: Settings) -> str:
         async with aclosing(
             open_store(url, SystemClock(), settings.store_timeout, settings.store_breaker)
         ) as store:
-            await store.knows_secret()
+            await store.meet()
 
     logging.disable(logging.WARNING)  # each worker will log it for itself
     try:

@@ -374,14 +374,6 @@ class SessionStore(TurnStore, QueueStore, SummaryStore, SessionAdmin, Protocol):
     reached in time, refuses, or returns something that cannot be read.
     """
 
-    async def knows_secret(self, *, is_first: bool = True) -> bool:
-        """Return whether the store was written with one of our secrets; the first call is made at the start.
-
-        False means that none of its sessions will be found. Returns True if this cannot be determined. The
-        store remembers the secret for thirty days, so that a server calls it every day.
-        """
-        ...
-
     async def ping(self) -> None:
         """Return when the store answers and takes writes."""
         ...

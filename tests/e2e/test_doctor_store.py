@@ -130,7 +130,7 @@ async def test_a_store_of_another_secret_is_told(doctor: Doctor, model: Model) -
     with serving(valkey_command(), *LASTING) as server:
         others = Keyring(["another secret of theirs"], lambda: False)
         store = RedisStore(server.url, SystemClock(), 2.0, 1.0, others)
-        assert await store.knows_secret()
+        assert await store.meet()
         await store.aclose()
         told = await doctor(upstream=model.url, store=server.url)
         assert (told.code, told.worst) == (1, [("store secret", "fail")])

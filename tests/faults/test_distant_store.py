@@ -106,7 +106,7 @@ async def test_a_connection_of_several_round_trips_has_time_for_each(
     shim.lag = OCEAN / 2
     url = f"{shim.url}?password=secret&db=1"
     async with aclosing(RedisStore(url, clock, timeout=0.25, rest=1.0)) as store:
-        assert await store.knows_secret()
+        assert await store.meet()
         assert await asyncio.gather(*(store.nodes(KEY) for _ in range(4))) == [{}] * 4
 
 
@@ -146,7 +146,7 @@ async def test_a_cluster_far_away_is_used(clock: HandClock) -> None:
             server.run("CONFIG", "SET", "cluster-announce-port", url.rpartition(":")[2])
             between.lag = OCEAN / 2
             async with aclosing(RedisStore(url, clock, timeout=0.25, rest=1.0)) as store:
-                assert await store.knows_secret()
+                assert await store.meet()
                 written = [store.record(KEY, turn("u1", "a1"), DAY) for _ in range(3)]
                 assert await asyncio.gather(*written) == [Recorded.KEPT] * 3
                 assert (await found(store, "u1", "a1")).session is not None

@@ -9,10 +9,11 @@ from functools import partial
 
 import pytest
 
+from proxy.adapters.stores import watch_secret
 from proxy.adapters.stores.redis import RedisStore
 from proxy.adapters.stores.redis.codec import Keyring
 from proxy.adapters.stores.redis.keys import REMEMBERED, SECRETS
-from proxy.app import SystemClock, watch_secret
+from proxy.app import SystemClock
 from tests.support.clients import proxying
 from tests.support.servers import PATIENCE, eventually
 from tests.support.stores import Server

@@ -58,7 +58,7 @@ async def afar(shim: Shim, clock: HandClock, store: RedisStore) -> AsyncIterator
     """A store behind the shim that soon gives up, with a short session and connections that were measured."""
     await store.record(OTHER, turn("u1", "a1"), DAY)
     async with aclosing(RedisStore(shim.url, clock, timeout=HASTE, rest=1.0)) as opened:
-        assert await opened.knows_secret()
+        assert await opened.meet()
         yield opened
 
 
@@ -171,7 +171,7 @@ async def test_to_wait_while_large_sessions_use_all_connections_is_no_failure_of
     monkeypatch.setattr(pool, "CONNECTIONS", 2)
     await store.record(KEY, long_turn(messages=1), DAY)
     async with aclosing(RedisStore(shim.url, clock, timeout=HASTE, rest=1.0)) as afar:
-        assert await afar.knows_secret()
+        assert await afar.meet()
         shim.rate = SLOW
         reads = [asyncio.create_task(transcript(afar)) for _ in range(2)]
         await asyncio.sleep(HASTE / 10)
@@ -249,7 +249,7 @@ async def test_a_large_session_of_a_cluster_is_read_and_written_over_a_slow_line
                 await patient.record(KEY, long_turn(messages=1), DAY)
                 await patient.record(OTHER, turn("u1", "a1"), DAY)
             async with aclosing(RedisStore(url, clock, timeout=HASTE, rest=1.0)) as store:
-                assert await store.knows_secret()
+                assert await store.meet()
                 between.rate = SLOW
                 for reading in (history, transcript):
                     read = asyncio.create_task(reading(store))

@@ -92,7 +92,7 @@ async def test_what_keeps_it_from_being_used_is_said_once(
     async with AsyncExitStack() as stack:
         url = url.format(port=port, closed=free_port(), tls=await encrypted(stack))
         store = await stack.enter_async_context(aclosing(RedisStore(url, clock, timeout=0.5, rest=1.0)))
-        for call in (store.knows_secret, *(lambda: found(store, "u1"), store.ping) * 2):
+        for call in (store.meet, *(lambda: found(store, "u1"), store.ping) * 2):
             with pytest.raises(StoreUnavailable) as refused:
                 await call()
             assert kind in refused.value.message

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import nullcontext
 from functools import lru_cache
 from typing import Any, Final
 
@@ -348,25 +347,29 @@ class RedisStore:
         lanes: set[bytes] = await self._connection.ask("inspect", "SMEMBERS", keys.session(key) + keys.LANES)
         return tuple(sorted(lane.decode(errors="replace") for lane in lanes))
 
-    async def knows_secret(self, *, is_first: bool = True) -> bool:
+    async def meet(self) -> bool:
+        """Return what `knows_secret` does, at the start: waits longer, to measure a server far away."""
+        with self._connection.patience():
+            await self.ping()
+            return await self.knows_secret()
+
+    async def knows_secret(self) -> bool:
         """Return whether the store was written with one of our secrets; if so, keep the newest one's id.
 
-        The first call of all, made at the start, waits longer than others, to measure a server far away.
+        False means that none of its sessions will be found. Returns True if this cannot be determined. The
+        id is kept for thirty days, so that a server calls this every day.
         """
-        with self._connection.patience() if is_first else nullcontext():
-            if is_first:
-                await self.ping()
-            if self._keyring is None:
-                return True
-            began: set[bytes] = await self._connection.ask("ping", "SMEMBERS", keys.SECRETS)
-            if began and began.isdisjoint(self._keyring.ids):
-                return False
-            await self._connection.ask_all(
-                "ping",
-                ("SADD", keys.SECRETS, self._keyring.ids[0]),
-                ("PEXPIRE", keys.SECRETS, milliseconds(keys.REMEMBERED)),
-                transaction=True,
-            )
+        if self._keyring is None:
+            return True
+        began: set[bytes] = await self._connection.ask("ping", "SMEMBERS", keys.SECRETS)
+        if began and began.isdisjoint(self._keyring.ids):
+            return False
+        await self._connection.ask_all(
+            "ping",
+            ("SADD", keys.SECRETS, self._keyring.ids[0]),
+            ("PEXPIRE", keys.SECRETS, milliseconds(keys.REMEMBERED)),
+            transaction=True,
+        )
         return True
 
     async def ping(self) -> None:
