@@ -23,7 +23,7 @@ from proxy import errors
 from proxy.core.formats.json import dumps
 from proxy.core.text.similarity import did_you_mean
 from proxy.http.admin.auth import AdminAuth
-from proxy.http.admin.schemas import Document, ErrorReport, NoBody
+from proxy.http.admin.schemas import OUT_OF_RANGE, Document, ErrorReport, NoBody
 from proxy.http.request_head import check_credentials, request_id, require_json
 
 PREFIX = "/unabridged/v1"
@@ -153,10 +153,6 @@ class AdminAPI:
         return Document(**document(self._operations))
 
 
-_OUT_OF_RANGE = ("greater_than_equal", "less_than")
-"""How pydantic calls the faults of numbers that the limits of a member exclude."""
-
-
 async def raw_body(request: Request) -> bytes:
     """Return a request's body, which must be short. Raises RequestTooLarge."""
     raw = bytearray()
@@ -200,7 +196,7 @@ def validated(shape: type[Body], value: object) -> Body:
             hint = did_you_mean(member, shape.model_fields) or "."
             raise errors.UnknownParameter(f"There is no parameter `{member}`{hint}", param=member) from None
         why = first["msg"][:1].lower() + first["msg"][1:]
-        kind = errors.InvalidValue if first["type"] in _OUT_OF_RANGE else errors.InvalidType
+        kind = errors.InvalidValue if first["type"] in OUT_OF_RANGE else errors.InvalidType
         raise kind(f"`{member}`: {why}." if member else f"The body: {why}.", param=member) from None
 
 

@@ -56,10 +56,17 @@ WindowFrom = Annotated[
 Ranges = Annotated[str, Field(pattern=r"^\d{1,6}(-\d{1,6})?(,\d{1,6}(-\d{1,6})?)*$", max_length=200)]
 
 
+OUT_OF_RANGE = frozenset({"greater_than_equal", "less_than"})
+"""How pydantic calls the faults of numbers that the limits of a member exclude."""
+
+
 def _numbers(messages: object, read: ValidatorFunctionWrapHandler) -> str | list[int]:
     try:
         return read(messages)
-    except ValidationError:  # of each way to write them: what the pattern is tells nobody how to
+    except ValidationError as error:  # of each way to write them: what the pattern is tells nobody how to
+        faults = {each["type"] for each in error.errors()} - {"string_type"}  # a list is no string
+        if faults <= OUT_OF_RANGE:
+            raise PydanticCustomError("less_than", "has a number that no message can have") from None
         wrong = 'must be numbers of messages, such as "17", "17-20", "4,17-20" or [4, 5]'
         raise PydanticCustomError("numbers", wrong) from None
 

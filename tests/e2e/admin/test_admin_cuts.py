@@ -298,11 +298,21 @@ class TestRestore:
     async def test_who_names_messages_wrongly_hears_how_they_are_named(self, url: str, chat: Chat) -> None:
         written = '`messages`: must be numbers of messages, such as "17", "17-20", "4,17-20" or [4, 5].'
         for verb in ("compact", "restore"):
-            for wrong in ("17 to 20", "4..9", "", "1-", "1" * 201, 17, [4, "5"], [-1], [4.5], {"from": 4}):
+            for wrong in ("17 to 20", "4..9", "", "1-", "1" * 201, 17, [4, "5"], [-1, 4.5], {"from": 4}):
                 answer = await ask(url, "POST", f"sessions/chat/{verb}", {"messages": wrong})
                 error = answer.json()["error"]
                 assert (answer.status_code, error["code"]) == (400, "invalid_type"), wrong
                 assert (error["param"], error["message"]) == ("messages", written), wrong
+
+    @pytest.mark.parametrize("number", [-1, 10**6])
+    async def test_a_number_that_no_message_can_have_is_out_of_range(
+        self, url: str, chat: Chat, number: int
+    ) -> None:
+        for verb in ("compact", "restore", "pin"):
+            answer = await ask(url, "POST", f"sessions/chat/{verb}", {"messages": [4, number]})
+            error = answer.json()["error"]
+            assert (answer.status_code, error["code"], error["param"]) == (400, "invalid_value", "messages")
+            assert error["message"] == "`messages`: has a number that no message can have."
 
     async def test_a_range_that_ends_before_it_begins_is_named(self, url: str, chat: Chat) -> None:
         for verb in ("compact", "restore", "pin"):
