@@ -12,7 +12,8 @@ from proxy.core.conversation.messages import HEAD_ROLES, TOOL_ROLES
 from proxy.core.extraction.facts import facts_in
 from proxy.core.extraction.reading import strength_of
 from proxy.core.text.cutting import start_of
-from proxy.core.text.lexicon.words import KEYWORDS
+from proxy.core.text.lexicon.rules import DECIDES
+from proxy.core.text.lexicon.words import COURTESY, KEYWORDS
 from proxy.core.text.words import sentences_in, words_of
 
 EARLIER = "summary"
@@ -20,11 +21,14 @@ EARLIER = "summary"
 _LONGEST = 240
 _SHORTEST = 12
 _MOST = 2_000
-"""Maximal number of sentences that are weighed; of more, the first and the last half of that."""
+"""Maximal number of sentences whose words are read; of more, those of users, with numbers, and the newest."""
 _FACTS = 3
 """Maximal number of exact values in a sentence that count for its weight."""
 _WORDS = 8
 """Words of content that make a sentence worth reading; an exclamation has one or two."""
+_SIZE = 0.3
+"""Power of a sentence's tokens by which its weight is divided: a short fact costs little room."""
+_DIGIT = re.compile(r"\d")
 _VOICES: Mapping[str, tuple[str, str, str, str, str]] = {
     "en": ("user said", "assistant said", "tool returned", "system said", "earlier"),
     "de": ("Nutzer sagte", "Assistent sagte", "Werkzeug lieferte", "System sagte", "früher"),
@@ -40,6 +44,8 @@ _VOICES: Mapping[str, tuple[str, str, str, str, str]] = {
     "zh": ("用户说过", "助手说过", "工具返回了", "系统说过", "更早"),
 }
 _USER, _ASSISTANT, _TOOL, _SYSTEM, _EARLIER = range(5)
+_BINDING = (_USER, _SYSTEM, _EARLIER)
+"""The voices whose rules bind."""
 _ROLES = {
     name: role
     for voices in _VOICES.values()
@@ -59,8 +65,6 @@ class Sentence(NamedTuple):
     """Who said it."""
     number: int
     """Of the text that it is in."""
-    is_first: bool = False
-    """Whether that text begins with it."""
 
 
 def extractive_summary(
@@ -77,9 +81,9 @@ def extractive_summary(
     ]
     for number, (role, text) in enumerate(expanded):
         plain = (" ".join(_MARKS.sub(" ", sentence).split()) for sentence in sentences_in(text))
-        quotable = (each for each in plain if len(each) >= _SHORTEST or (role == "user" and each))
-        for at, sentence in enumerate(quotable):
-            sentences.append(Sentence(start_of(sentence, _LONGEST), role, number, at == 0))
+        for sentence in plain:
+            if len(sentence) >= _SHORTEST or (role == "user" and sentence) or _DIGIT.search(sentence):
+                sentences.append(Sentence(start_of(sentence, _LONGEST), role, number))
 
     def quoted(sentence: Sentence) -> str:
         return f'{voices[_voice(sentence.role)]}: "{sentence.text}"'
@@ -93,32 +97,43 @@ def most_important(
     """Return the most important sentences that fit into ``room`` counted tokens, in order.
 
     What one speaker said several times stands where it was said last, so that it is not taken for outdated.
-    ``size``: counted tokens of one. Of very many the first and the last are weighed.
+    ``size``: counted tokens of one, at least 1.
     """
-    half, newest = _MOST // 2, dict[tuple[str, str], Sentence]()
-    for each in sentences if len(sentences) <= _MOST else [*sentences[:half], *sentences[-half:]]:
+    newest = dict[tuple[str, str], Sentence]()
+    for each in sentences:
         newest.pop((each.role, each.text), None)
         newest[each.role, each.text] = each
+    last = max(sentences[-1].number, 1) if sentences else 1
     once = [*newest.values()]
-    weights = [_weight(each, max(once[-1].number, 1)) for each in once]
+    if len(once) > _MOST:
+        told = [(_voice(each.role) in _BINDING, _worth(each, last)) for each in once]
+        most = sorted(range(len(once)), key=lambda place: told[place])[-_MOST:]
+        once = [once[place] for place in sorted(most)]
+    sizes = [size(each) for each in once]
+    weights = [_weight(each, last) / tokens**_SIZE for each, tokens in zip(once, sizes, strict=True)]
     chosen = list[int]()
     for place in sorted(range(len(once)), key=lambda each: -weights[each]):
-        tokens = size(once[place]) + 1
-        if tokens <= room:
-            room -= tokens
+        if sizes[place] < room:
+            room -= sizes[place] + 1
             chosen.append(place)
     return [once[place] for place in sorted(chosen)]
 
 
+def _worth(sentence: Sentence, last: int) -> float:
+    """The weight of a sentence that no word of it is read for: who says it, how late, and any number."""
+    number = 0.3 if _DIGIT.search(sentence.text) else 0.0
+    return _WORTH[_voice(sentence.role)] + 0.1 * sentence.number / last + number
+
+
 def _weight(sentence: Sentence, last: int) -> float:
-    """The weight of a sentence: who says it, how late, and its rules, exact values, and words of content."""
-    text, voice = sentence.text, _voice(sentence.role)
-    strength = strength_of(text) if voice in (_USER, _SYSTEM, _EARLIER) else 0
+    """The weight of a sentence with its rules, exact values, and words of content beside courtesies."""
+    text, voice = COURTESY.sub(" ", sentence.text), _voice(sentence.role)
+    strength = strength_of(text) if voice in _BINDING else 0
     facts = min(len(facts_in(text)), _FACTS)
-    keyword = any(word in text.lower() for word in KEYWORDS)
+    exact = 0.3 if facts and not _DIGIT.search(sentence.text) else 0.0
+    keyword = DECIDES.search(text) or any(word in text.lower() for word in KEYWORDS)
     words = min(len(words_of(text)) / _WORDS, 1.0)
-    content = 0.2 * strength + 0.1 * facts + 0.15 * keyword + 0.5 * words
-    return _WORTH[voice] + 0.1 * sentence.number / last + (0.2 if sentence.is_first else 0.0) + content
+    return _worth(sentence, last) + exact + 0.2 * strength + 0.1 * facts + 0.15 * bool(keyword) + 0.5 * words
 
 
 def _voice(role: str) -> int:

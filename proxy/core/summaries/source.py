@@ -174,7 +174,7 @@ def _most_important(
         else:
             said = sentences_in(block.text.replace(CUT, "…\n…"))
         said = [*(short(text, block.role) for text in said), *block.calls]
-        sentences += [Sentence(text, block.role, number, at == 0) for at, text in enumerate(said)]
+        sentences += [Sentence(text, block.role, number) for text in said]
     chosen = dict[int, list[str]]()
     for each in most_important(sentences, left, lambda each: size(each.text, each.role)):
         chosen.setdefault(each.number, []).append(each.text)

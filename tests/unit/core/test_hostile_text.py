@@ -9,6 +9,7 @@ from proxy.core.extraction.kinds import spaced_in
 from proxy.core.extraction.printed import examples_in, is_record
 from proxy.core.extraction.reading import sentences_of
 from proxy.core.summaries.verification import Evidence, fault_in
+from proxy.core.text.lexicon.words import COURTESY
 from tests.support.timing import growth
 
 FACTOR = 4
@@ -21,6 +22,11 @@ def a_line_of_initials(length: int) -> None:
 
 def a_summary_of_line_ends(length: int) -> None:
     fault_in("They" + "\n" * length + "met.", Evidence("They met.", "They met."))
+
+
+def a_row_of_courtesies_that_never_end(length: int) -> None:
+    for line in ("Thank " * (length // 6), "a i your " * (length // 9), "i " + "u" * length, "谢" * length):
+        COURTESY.sub(" ", line)
 
 
 def a_letter_of_many_words(length: int) -> None:
@@ -79,6 +85,7 @@ def frames_that_nothing_closes(length: int) -> None:
         (a_diff_of_one_long_line, 10_000),
         (markup_that_no_tag_ends, 10_000),
         (a_publication_with_brackets, 10_000),
+        (a_row_of_courtesies_that_never_end, 40_000),
         (a_letter_of_many_words, 40_000),
         (a_line_like_an_element, 40_000),
         (frames_that_nothing_closes, 40_000),

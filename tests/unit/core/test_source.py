@@ -92,6 +92,42 @@ def test_of_a_sentence_that_never_ends_the_beginning_is_read(endless: str) -> No
     assert found.tokens <= most_read(100)
 
 
+TOLD = {
+    "en": "Gate B12.|Option two then.|PIN 4711.|Actually 3 nights, not 4.|Never book room 9.",
+    "de": "Gate B12.|Dann Variante zwei.|PIN 4711.|Doch 3 Nächte statt 4.|Buche nie Zimmer 9.",
+    "fr": "Porte B12.|Alors l'option deux.|Code 4711.|Plutôt 3 nuits que 4.|Ne réserve jamais la chambre 9.",
+    "es": "Puerta B12.|La opción dos.|PIN 4711.|Mejor 3 noches, no 4.|Nunca reserves la habitación 9.",
+    "zh": "登机口 B12。|预算是 3 万。|密码 4711。|改成 3 晚。|不要预订 9 号房。",
+    "ja": "搭乗口は B12。|予算は3万円。|暗証番号は 4711。|4泊ではなく3泊で。|9号室は予約しないでください。",
+}
+"""Short facts, corrections and rules."""
+COURTESIES = {
+    "en": "Thank you so much for your help today, number {}, you are wonderful!",
+    "de": "Guten Morgen, vielen herzlichen Dank für Ihre tolle Hilfe, Sie sind wunderbar, liebe {}!",
+    "fr": "Bonjour, merci beaucoup pour votre aide précieuse, vous êtes vraiment formidable, chère {} !",
+    "es": "Buenos días, muchísimas gracias por su ayuda de hoy, es usted maravillosa, querida {}!",
+    "zh": "早上好、{}、非常感谢您今天的热情帮助、您真是太好了、祝您周末过得开心愉快。",
+    "ja": "{}さん、おはようございます、本日は大変丁寧にご対応いただき、誠にありがとうございました。",
+}
+NAMES = [first + last for first in ("An", "Bar", "Cor", "Del", "Er") for last in ("na", "bet", "win", "ko")]
+
+
+@pytest.mark.parametrize("language", TOLD)
+def test_short_facts_are_read_before_thanks_of_any_length(language: str) -> None:
+    told, thanks = TOLD[language].split("|"), COURTESIES[language]
+    messages = [user(f"{thanks.format(name)} {fact}") for name, fact in zip(NAMES, told, strict=False)]
+    messages += [user(thanks.format(name)) for name in NAMES]
+    piece = source_of(situation(messages, tokens=2_000), (0, len(messages)), 450).piece
+    assert [fact for fact in told if fact not in piece.text] == []
+
+
+def test_of_very_many_sentences_those_of_users_in_the_middle_are_read() -> None:
+    chatter = [assistant(f"It {prose('en', 9, n)} {prose('de', 7, n // 7)} {n}x.") for n in range(4_000)]
+    rule = user("Never open the lock of Lake Aster at night.")
+    messages = [*chatter[:2_000], rule, *chatter[2_000:]]
+    assert "Never open the lock" in source_of(situation(messages), (0, 4_001), 100_000).piece.text
+
+
 def test_an_earlier_summary_stands_for_what_it_summarised() -> None:
     found = source_of(situation(talk(6), summarised(8)), (0, 12), 8_000)
     piece = found.piece

@@ -92,6 +92,33 @@ DEMANDING_VERBS = frozenset(
     muestra pon usa""".split()
 )
 """Verbs that do not distinguish any two demands."""
+COURTESY = Wording(
+    (
+        r"""thank(?:s| you)|(?:so|very) much|you(?:['\u2019]re| are) (?:very |most )?welcome|hello|hi|hey
+        |good (?:morning|afternoon|evening|question|luck)|(?:a|your) (?:\w+ )?(?:day|evening|weekend)
+        |wonderful|lovely|sorry|apologi[sz]e|inconvenience|glad|happy to|to help|your help|assist you
+        |anything else|for contacting|appreciate|awesome|amazing|great|perfect|wow|haha|no (?:problem|worries)
+        |enjoy|i (?:\w+ )?understand|frustrating|sounds|nice|cool|funny
+        |(?:vielen|besten|herzlichen|schönen) dank|danke|herzlich|(?:sehr )?gern[e]?|kein problem|hallo
+        |guten (?:morgen|tag|abend)|(?:einen )?schönen? (?:tag|abend|wochenende)|wunderbar|toll\w*|super
+        |schön\w*|entschuldig\w+|unannehmlichkeiten|klingt|perfekt|(?:ihre|deine) hilfe|helfe|freue?|freude
+        |wochenende|vollkommen|ärgerlich|gute frage|lustig|wie geht(?:['\u2019]s| es)
+        |merci(?: (?:beaucoup|bien))?|bonjour|rebonjour|bonsoir|salut|bonne (?:journée|soirée|question)
+        |bon week-end|je vous en prie|désolée?|excuser|désagrément|ravie?|parfait|formidable|plaisir
+        |votre aide|vous aider|de vous|agréable|super|drôle|pas de (?:problème|souci)|frustration|allez-vous
+        |(?:much[oa]s|muchísimas) gracias|gracias|hola|buen[oa]s (?:días|tardes|noches)|buen día|de nada
+        |perdón|disculp\w+|molestias|encantad[oa]|perfecto|genial|maravillos[oa]|placer|su ayuda
+        |ayudar(?:le|te|les)|estupend[oa]|gusto|sin problema|buena pregunta|fin de semana|divertido""",
+        """谢谢|謝謝|多谢|多謝|感[谢謝]|辛苦了?|不客[气氣]|[没沒][关關][系係]|[没沒][问問][题題]
+        |[您你]好|早上好|晚上好|下午好|抱歉|不好意思|[对對]不起|麻[烦煩](?:您|你|了)|太好了|真是太?
+        |真的|特别|特別|非常|[开開]心|高[兴興]|愉快|快[乐樂]|[顺順]利|[帮幫]助|[乐樂]意|祝(?:您|你)?
+        |周末|週末|歉意|不便|好[问問][题題]|理解|喜[欢歡]|[听聽]起[来來]|不[错錯]|哈{2,}|有意思|今天
+        |ありがとう(?:ござい(?:ます|ました))?|こん(?:にち|ばん)は|おはよう(?:ございます)?|すみません
+        |申し訳|恐れ入り|どういたしまして|お?手伝い|一日を|素敵|嬉し|楽し|喜んで|失礼|丁寧
+        |誠に|本日|大変|本当|問い合わせ|不便|良い質問|面白|完璧|週末|今日""",
+    )
+)
+"""Greetings, thanks and other courtesies: a sentence of these alone tells nothing."""
 EVERYDAY_WORDS: Mapping[str, frozenset[str]] = {
     "en": frozenset("the and is are you to of in that it for what with this have can my not please".split()),
     "de": frozenset(
