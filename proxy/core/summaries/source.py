@@ -162,9 +162,11 @@ def _most_important(
         return count(f"[{role}] {text}")
 
     def short(text: str, role: str) -> str:
-        # A token has a character or more in nearly every text: most need not be counted.
-        fits = 2 * len(text) <= left or size(text, role) < left
-        return text if fits else start_of(text, left // 2)
+        # A character has at most four bytes, and as many tokens: most texts need not be counted.
+        most = left // 2
+        while most and 4 * len(text) > left and size(text, role) >= left:
+            text, most = start_of(text, most), most // 2
+        return text
 
     blocks = [replace(each, calls=tuple(short(call, each.role) for call in each.calls)) for each in blocks]
     sentences = list[Sentence]()

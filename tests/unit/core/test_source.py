@@ -128,6 +128,17 @@ def test_of_very_many_sentences_those_of_users_in_the_middle_are_read() -> None:
     assert "Never open the lock" in source_of(situation(messages), (0, 4_001), 100_000).piece.text
 
 
+def test_of_what_has_several_tokens_a_character_the_beginning_is_read_too() -> None:
+    def dear(text: str) -> int:
+        return 3 * len(text) + 1
+
+    messages = [user("🛶🚣" * 400) for _ in range(9)]
+    standing = Situation(chain_from(messages), EMPTY, Policy(), Budget(4_000, 1.0, 0), dear)
+    found = source_of(standing, (0, 9), 100_000)
+    assert found.piece.text.startswith("[user] 🛶🚣")
+    assert found.tokens <= most_read(standing.summary_tokens)
+
+
 def test_an_earlier_summary_stands_for_what_it_summarised() -> None:
     found = source_of(situation(talk(6), summarised(8)), (0, 12), 8_000)
     piece = found.piece
