@@ -33,7 +33,7 @@ from proxy.core.policy.policy import Policy
 from proxy.core.summaries.prompt import longest
 from proxy.core.summaries.source import estimated_tokens, most_read
 
-_INSTRUCTION = 115
+_INSTRUCTION = 100
 """Counted tokens of a summary call beside its source."""
 _RELIABLE = 0.5
 """Share of the cache's time to live during which a prefix is certainly still cached."""

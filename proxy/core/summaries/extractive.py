@@ -92,12 +92,16 @@ def extractive_summary(
 
 
 def most_important(
-    sentences: Sequence[Sentence], room: int, size: Callable[[Sentence], int]
+    sentences: Sequence[Sentence],
+    room: int,
+    size: Callable[[Sentence], int],
+    label: Callable[[str], int] = lambda _: 1,
 ) -> list[Sentence]:
     """Return the most important sentences that fit into ``room`` counted tokens, in order.
 
     What one speaker said several times stands where it was said last, so that it is not taken for outdated.
-    ``size``: counted tokens of one, at least 1.
+    ``size``: counted tokens of one; ``label``: by role, of what stands once before all of a text. A space or
+    a line end between two counts as one.
     """
     newest = dict[tuple[str, str], Sentence]()
     for each in sentences:
@@ -109,13 +113,16 @@ def most_important(
         told = [(_voice(each.role) in _BINDING, _worth(each, last)) for each in once]
         most = sorted(range(len(once)), key=lambda place: told[place])[-_MOST:]
         once = [once[place] for place in sorted(most)]
-    sizes = [size(each) for each in once]
+    sizes = [size(each) + label(each.role) for each in once]
     weights = [_weight(each, last) / tokens**_SIZE for each, tokens in zip(once, sizes, strict=True)]
-    chosen = list[int]()
+    chosen, labelled = list[int](), set[int]()
     for place in sorted(range(len(once)), key=lambda each: -weights[each]):
-        if sizes[place] < room:
-            room -= sizes[place] + 1
+        each = once[place]
+        tokens = sizes[place] - (label(each.role) - 1 if each.number in labelled else 0)
+        if tokens <= room:
+            room -= tokens
             chosen.append(place)
+            labelled.add(each.number)
     return [once[place] for place in sorted(chosen)]
 
 

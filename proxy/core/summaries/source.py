@@ -8,6 +8,7 @@ drifting, one is rebuilt from the originals at every fourth epoch of a gap, wher
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import takewhile
 from operator import eq
 from typing import Self
@@ -157,14 +158,12 @@ def _most_important(
     """
     stays = {EARLIER} if earlier < room else set[str]()
     left = room - earlier if stays else room
-
-    def size(text: str, role: str) -> int:
-        return count(f"[{role}] {text}")
+    label = cache(lambda role: count(f"{Block(role, '').transcript} "))
 
     def short(text: str, role: str) -> str:
         # A character has at most four bytes, and as many tokens: most texts need not be counted.
         most = left // 2
-        while most and 4 * len(text) > left and size(text, role) >= left:
+        while most and 4 * len(text) > left and count(text) + label(role) >= left:
             text, most = start_of(text, most), most // 2
         return text
 
@@ -178,7 +177,7 @@ def _most_important(
         said = [*(short(text, block.role) for text in said), *block.calls]
         sentences += [Sentence(text, block.role, number) for text in said]
     chosen = dict[int, list[str]]()
-    for each in most_important(sentences, left, lambda each: size(each.text, each.role)):
+    for each in most_important(sentences, left, lambda each: count(each.text), label):
         chosen.setdefault(each.number, []).append(each.text)
     return [
         block if block.role in stays else block.with_only(chosen[number])

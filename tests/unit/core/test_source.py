@@ -4,11 +4,13 @@ import json
 
 import pytest
 
-from proxy.core.budget.budget import Budget
+from proxy.adapters.tokens import o200k_base
+from proxy.core.budget.budget import MESSAGE_TOKENS, Budget
 from proxy.core.economics.economy import summary_calls
 from proxy.core.planning.plan import EMPTY, Anchor, Gap, Plan
 from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
+from proxy.core.summaries.prompt import Limit, ask_for_summary
 from proxy.core.summaries.reversals import turned_around
 from proxy.core.summaries.source import (
     PIECE_TOKENS,
@@ -250,6 +252,31 @@ def test_no_more_is_reckoned_for_a_summary_than_is_read(wanted: int) -> None:
     span = (0, len(said))
     read = source_of(standing, span, 100_000).tokens
     assert read <= summary_calls(standing, [span], {}, wanted).source <= 1.2 * read
+
+
+STEPS = [
+    message
+    for n in range(60)
+    for message in (
+        calling(f"c{n}", arguments=json.dumps({"path": f"src/lake_{n}.py"})),
+        result(f"c{n}", f"src/lake_{n}.py\nquay {n}\nlock 7\nberth {n}: free\n{n} ships"),
+    )
+]
+
+
+@pytest.mark.parametrize("messages", [talk(60, words=25), talk(6, words=20), STEPS])
+@pytest.mark.parametrize("budget", [4_000, 32_000])
+def test_what_a_call_is_reckoned_to_read_is_what_is_sent(messages: list[Sent], budget: int) -> None:
+    encode = o200k_base().encode_ordinary
+    standing = Situation(
+        chain_from(messages), EMPTY, Policy(), Budget(budget, 1.0, 0), lambda text: len(encode(text))
+    )
+    span, most = (0, len(messages)), standing.summary_tokens
+    piece = source_of(standing, span, 100_000).piece
+    ask = ask_for_summary(piece.text, "en", Limit(most), 0.3, "")
+    sent = sum(len(encode(text)) + MESSAGE_TOKENS for text in (ask.task, ask.text))
+    reckoned = summary_calls(standing, [span], {}, most).source
+    assert 0.95 < reckoned / sent < 1.07
 
 
 def test_the_originals_are_read_in_one_call() -> None:
