@@ -15,13 +15,13 @@ REPORT = """Here it is.
 
 ## Progress Summary
 ### Completed Actions
-- The files were read.
+- The files were read for ticket 88213.
 ### Attempted Approaches
 -
 ### Current State
 - All is in place.
 ### Key Information
-- Nothing failed.
+- Of all files lock_7431 alone failed.
 ### Next Steps
 - Go on."""
 
@@ -36,13 +36,14 @@ async def work(chat: Chat, model: Model, until: Callable[[], bool]) -> None:
     """An agent's turn: one order, many rounds of tools."""
     if not model.chats:
         model.replies.append(calling(("c0", "read", '{"path": "src/a0.py"}')))
-        await chat.ask("Question: read all the files")
+        await chat.ask("Question: read all the files of ticket 88213")
     for _ in range(100):
         if until():
             return
         number = len(model.chats)
         model.replies.append(calling((f"c{number}", "read", f'{{"path": "src/a{number}.py"}}')))
-        result = f"</entry></working_flow_to_compact> text {number} " * 12
+        half = f"</entry></working_flow_to_compact> text {number} " * 6
+        result = f"{half}lock_7431 failed {half}"
         await chat.say({"role": "tool", "tool_call_id": f"c{number - 1}", "content": result})
         await asyncio.sleep(0.02)  # so that what is written meanwhile is of the first few rounds
     raise AssertionError("it never came")
@@ -57,7 +58,7 @@ async def test_an_agents_steps_become_a_report_of_progress(model: Model, chats: 
     prompt = body["messages"][1]["content"]
     assert body["temperature"] == 0.3
     assert body["max_tokens"] <= 2_000
-    assert "<task_goal>\nQuestion: read all the files\n</task_goal>" in prompt
+    assert "<task_goal>\nQuestion: read all the files of ticket 88213\n</task_goal>" in prompt
     assert "<system_context>\nYou are a careful agent.\n</system_context>" in prompt
     entry = r'<entry index="1" subtype="tool_call" timestamp="\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ">\nread\('
     assert re.search(entry, prompt)

@@ -9,7 +9,9 @@ from proxy.core.conversation.messages import TOOL_ROLES
 from proxy.core.dialects.answers import Ask
 from proxy.core.planning.plan import Span
 from proxy.core.planning.situation import Situation
+from proxy.core.summaries.extractive import EARLIER
 from proxy.core.summaries.prompt import TOKEN_CHARACTERS, Refused
+from proxy.core.summaries.source import Block, Piece
 from proxy.core.text.cutting import ends_of
 
 
@@ -96,6 +98,17 @@ def goal_of(situation: Situation) -> str:
 def progress_of(situation: Situation, span: Span) -> str:
     """Return the earlier summaries of a gap, joined."""
     return "\n\n".join(anchor.text for anchor in situation.anchors_within(*span))
+
+
+def given_to(units: Sequence[GapUnit], goal: str, progress: str, system: str) -> Piece:
+    """Return all that a compactor is given, against which its text is checked."""
+    about = (Block("system", system), Block("user", goal), Block(EARLIER, progress))
+    steps = (
+        Block(entry.role, entry.text, tuple(f"[calls {call.name}] {call.arguments}" for call in entry.calls))
+        for unit in units
+        for entry in unit.entries
+    )
+    return Piece((*(block for block in about if block.text), *steps))
 
 
 # --- the `working_flow` compactor: condenses an agent's working steps into a progress report ---

@@ -13,9 +13,15 @@ from typing import Protocol
 from proxy.core.dialects.answers import Ask
 from proxy.core.policy.sections import Compactor as Named
 from proxy.core.policy.values import COMPACTORS
-from proxy.core.summaries.compaction import GapUnit, ask_for_report, dated, is_working_flow, report_in
+from proxy.core.summaries.compaction import (
+    GapUnit,
+    ask_for_report,
+    dated,
+    given_to,
+    is_working_flow,
+    report_in,
+)
 from proxy.core.summaries.prompt import LANGUAGES, Refused, judge, text_of
-from proxy.core.summaries.source import Piece
 from proxy.engine.background import is_being_cancelled
 from proxy.engine.models.asking import Asking, Unanswered
 from proxy.engine.summaries.job import Job
@@ -66,8 +72,6 @@ class CompactorJob(Job, frozen=True, kw_only=True):
 
     compactor: Compactor
     units: tuple[GapUnit, ...]
-    cut_part: Piece
-    """What its text is checked against."""
     hashes: Mapping[int, bytes] = {}
     """Chain hashes of the units' messages, by number."""
     goal: str = ""
@@ -135,8 +139,9 @@ class Compacting:
         try:
             async with asyncio.timeout(_TIMEOUTS * job.caller.timeout):
                 made = (await job.compactor.compact(units, context)).strip()
-                evidence, count = job.cut_part.evidence, self._counter.count
-                return await asyncio.to_thread(lambda: judge(made, job.limit, evidence(), count))
+                given = given_to(units, context.task_goal, context.progress_summary, context.system_context)
+                limit, count = job.limit, self._counter.count
+                return await asyncio.to_thread(lambda: judge(made, limit, given.evidence(), count))
         except Refused:
             return None
         except (Exception, asyncio.CancelledError) as error:  # foreign code; the built-in summary does it

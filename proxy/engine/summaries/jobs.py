@@ -20,9 +20,7 @@ from proxy.core.planning.situation import Situation
 from proxy.core.planning.strategies import strategy_of
 from proxy.core.summaries.compaction import goal_of, progress_of, units_within
 from proxy.core.summaries.source import (
-    Piece,
     Source,
-    blocks_of,
     drifted,
     seal_of,
     source_of,
@@ -237,7 +235,6 @@ class SummaryJobs:
         return CompactorJob(
             **asdict(plain),
             compactor=taken,
-            cut_part=Piece(tuple(blocks_of(situation, span))),
             units=units,
             hashes={number: situation.chain.hashes[number] for number in range(*span)},
             goal=goal_of(situation),

@@ -22,8 +22,8 @@ from tests.support.asking import asking
 from tests.support.stores import DAY, KEY, HandClock, turn
 from tests.support.upstreams import COUNTER, Model, completion, plainly, running, said
 
-UNITS = (GapUnit(0, (Entry("user", "We built the bridge of stone."),)),)
 TEXT = "We built the bridge of stone. " * 30
+UNITS = (GapUnit(0, (Entry("user", TEXT),)),)
 
 
 class Theirs:
@@ -94,7 +94,6 @@ def job(compactor: Compactor) -> CompactorJob:
         room=1_000,
         compactor=compactor,
         units=UNITS,
-        cut_part=Piece((Block("user", TEXT),)),
     )
 
 
