@@ -158,7 +158,10 @@ def _most_important(
     """
     stays = {EARLIER} if earlier < room else set[str]()
     left = room - earlier if stays else room
-    label = cache(lambda role: count(f"{Block(role, '').transcript} "))
+
+    @cache
+    def label(role: str) -> int:
+        return count(f"{Block(role, '').transcript} ")
 
     def short(text: str, role: str) -> str:
         # A character has at most four bytes, and as many tokens: most texts need not be counted.
