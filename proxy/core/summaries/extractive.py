@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from proxy.core.conversation.messages import HEAD_ROLES, TOOL_ROLES
 from proxy.core.extraction.facts import facts_in
-from proxy.core.extraction.reading import strength_of
+from proxy.core.extraction.reading import BINDS, strength_of
 from proxy.core.text.cutting import start_of
-from proxy.core.text.lexicon.rules import DECIDES
+from proxy.core.text.lexicon.rules import CHANGES, DECIDES, WITHDRAWS
 from proxy.core.text.lexicon.words import COURTESY, KEYWORDS
 from proxy.core.text.words import sentences_in, words_of
 
@@ -133,14 +133,20 @@ def _worth(sentence: Sentence, last: int) -> float:
 
 
 def _weight(sentence: Sentence, last: int) -> float:
-    """The weight of a sentence with its rules, exact values, and words of content beside courtesies."""
+    """The weight of a sentence with its rules, exact values, and words of content beside courtesies.
+
+    A correction weighs more than what it corrects: read alone, that would be told as if it still held.
+    """
     text, voice = COURTESY.sub(" ", sentence.text), _voice(sentence.role)
     strength = strength_of(text) if voice in _BINDING else 0
     facts = min(len(facts_in(text)), _FACTS)
+    may_change = strength >= BINDS or (voice in _BINDING and facts)
+    change = 0.4 if may_change and (CHANGES.search(text) or WITHDRAWS.search(text)) else 0.0
     exact = 0.3 if facts and not _DIGIT.search(sentence.text) else 0.0
     keyword = DECIDES.search(text) or any(word in text.lower() for word in KEYWORDS)
     words = min(len(words_of(text)) / _WORDS, 1.0)
-    return _worth(sentence, last) + exact + 0.2 * strength + 0.1 * facts + 0.15 * bool(keyword) + 0.5 * words
+    told = 0.2 * strength + change + 0.1 * facts + 0.15 * bool(keyword) + 0.5 * words
+    return _worth(sentence, last) + exact + told
 
 
 def _voice(role: str) -> int:

@@ -10,6 +10,7 @@ from proxy.core.economics.economy import summary_calls
 from proxy.core.planning.plan import EMPTY, Anchor, Gap, Plan
 from proxy.core.planning.situation import Situation
 from proxy.core.policy.policy import Policy
+from proxy.core.summaries.extractive import Sentence, most_important
 from proxy.core.summaries.prompt import Limit, ask_for_summary
 from proxy.core.summaries.reversals import turned_around
 from proxy.core.summaries.source import (
@@ -122,6 +123,24 @@ def test_short_facts_are_read_before_thanks_of_any_length(language: str) -> None
     messages += [user(thanks.format(name)) for name in NAMES]
     piece = source_of(situation(messages, tokens=2_000), (0, len(messages)), 450).piece
     assert [fact for fact in told if fact not in piece.text] == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("HARD CONSTRAINT: Report all times in UTC.", "From now on, report all times in Pacific time."),
+        ("FACT: The project codename is SJVJM-358.", "We are calling the project EQTFV-640 now."),
+        ("Das Budget ist 900 Euro, nie mehr.", "Das Budget ist jetzt 500 Euro."),
+        ("Le budget est de 900 €, jamais plus.", "Le budget est maintenant de 500 €."),
+        ("El presupuesto es de 900 €, nunca más.", "El presupuesto es ahora de 500 €."),
+        ("预算是 3 万、千万不要超过。", "预算改为 5 万。"),
+        ("予算は3万円で、絶対に超えないでください。", "予算は5万円に変更。"),
+    ],
+)
+def test_no_value_is_read_without_its_correction(old: str, new: str) -> None:
+    told = [Sentence(old, "user", 1), Sentence(new, "user", 9)]
+    room_for_one = max(count(old), count(new)) + 1
+    assert most_important(told, room_for_one, lambda each: count(each.text)) == told[1:]
 
 
 def test_of_very_many_sentences_those_of_users_in_the_middle_are_read() -> None:
