@@ -31,6 +31,8 @@ class Conversation(NamedTuple):
     """Chain hashes of the messages on the branch."""
     lines: Sequence[Utterance]
     exchanges: int
+    beside: Sequence[Sequence[Utterance]] = ()
+    """The lines on each of the other branches that were asked for, from their beginning."""
 
     def tip(self, before: bytes) -> bytes:
         """Return the tip of all that has been read once this is, where it had been read up to ``before``."""
@@ -39,8 +41,11 @@ class Conversation(NamedTuple):
 
     def between(self, before: bytes, tip: bytes, since: float = 0.0) -> Sequence[Utterance]:
         """Return the lines said after ``since`` that lead to ``tip``, and not to ``before``."""
-        new = self._up_to(tip) - self._up_to(before)
-        return [line for line in self.lines if line.at > since and line.message in new]
+        new, found = self._up_to(tip) - self._up_to(before), list[Utterance]()
+        for lines in (*self.beside, self.lines):
+            found += [line for line in lines if line.at > since and line.message in new]
+            new -= {line.message for line in lines}
+        return found
 
     def _up_to(self, tip: bytes) -> set[bytes]:
         found = set[bytes]()
@@ -50,6 +55,12 @@ class Conversation(NamedTuple):
                 found.add(place)
                 place = self.parents[place]
         return found
+
+
+def branches_since(before: bytes, tip: bytes) -> list[bytes]:
+    """Return the last messages of the branches of ``tip`` that are longer than in ``before``, or new."""
+    known = _hashes_in(before)
+    return [each for each in _hashes_in(tip) if each not in known]
 
 
 def _hashes_in(tip: bytes) -> list[bytes]:
@@ -99,13 +110,16 @@ class Conversations:
             self._cached.put(name, lines)
         return lines
 
-    async def of(self, key: SessionKey, policy: Policy, tags: frozenset[str]) -> Conversation | None:
+    async def of(
+        self, key: SessionKey, policy: Policy, tags: frozenset[str], beside: Sequence[bytes] = ()
+    ) -> Conversation | None:
         """Return a session's conversation; None if it is gone, or in a dialect that this release lacks.
 
-        Its lines are those that were said in the memory with these ``tags``. Raises StoreUnavailable.
+        Its lines are those that were said in the memory with these ``tags``. Other branches that lead to the
+        messages ``beside`` are read too. Raises StoreUnavailable.
         """
         stored = await self.store.history(key)
-        session = stored.session
+        session, nodes = stored.session, stored.nodes
         dialect = self.dialects.get(session.dialect) if session else None
         if session is None or dialect is None:
             return None
@@ -114,23 +128,29 @@ class Conversations:
 
         def read() -> Conversation:
             # Up to the newest turn; if its answer broke off, up to the message before the answer.
-            broken = [node for node in stored.nodes.values() if not node.complete]
+            broken = [node for node in nodes.values() if not node.complete]
             cut = max(broken, key=lambda node: node.at, default=None)
-            branch = path_to(stored.nodes, cut.parent) if cut is not None else []
+            branch = path_to(nodes, cut.parent) if cut is not None else []
             if not branch or (session.tip and all(node.hash != session.tip for node in branch)):
-                branch = path_to(stored.nodes, session.tip)
-            chain = Chain.from_nodes(branch, dialect)
+                branch = path_to(nodes, session.tip)
             elsewhere = [dialect.read(raw).text for raw in session.head]
             if stored_injection is not None:
                 injection = Injection(stored_injection)
                 elsewhere += [*injection.memory.splitlines(), injection.text]
                 elsewhere += [tool.result for tool in injection.tools]
-            times, people = [node.at for node in branch], [node.person for node in branch]
-            lines = utterances_of(chain, times, policy.retention, people, elsewhere=elsewhere, served=served)
-            said_here = {node.hash for node in branch if node.scope in tags}
-            lines = [line for line in lines if line.message in said_here]
+
+            def lines_on(chain: Chain) -> list[Utterance]:
+                way = [nodes[each] for each in chain.hashes]
+                times, people = [node.at for node in way], [node.person for node in way]
+                lines = utterances_of(
+                    chain, times, policy.retention, people, elsewhere=elsewhere, served=served
+                )
+                return [line for line in lines if nodes[line.message].scope in tags]
+
+            chain = Chain.from_nodes(branch, dialect)
+            others = [lines_on(Chain.from_nodes(path_to(nodes, each), dialect)) for each in beside]
             # It holds no messages: models take long to read it, and results of tools may be large.
-            parents = {node.hash: node.parent for node in stored.nodes.values()}
-            return Conversation(session, parents, chain.hashes, lines, chain.exchanges)
+            parents = {node.hash: node.parent for node in nodes.values()}
+            return Conversation(session, parents, chain.hashes, lines_on(chain), chain.exchanges, others)
 
         return await asyncio.to_thread(read)

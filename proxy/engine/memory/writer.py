@@ -23,7 +23,7 @@ from proxy.core.memory.texts import TextRequest, lines_of_text
 from proxy.core.memory.utterances import Utterance, newest
 from proxy.engine.background import Lease
 from proxy.engine.intake.homes import MemoryHome
-from proxy.engine.memory.conversations import Conversation, Conversations
+from proxy.engine.memory.conversations import Conversation, Conversations, branches_since
 from proxy.engine.memory.model import MemoryModel, ModelAccess, logged_failure, pieces_of
 from proxy.engine.memory.reader import digest_of
 from proxy.engine.memory.scope_cache import CachedScope, ScopeCache
@@ -102,7 +102,8 @@ class MemoryWriter:
             known = await self.scopes.store.thread(home.scope, session)
             if known is None:
                 return False
-            said = await self.sources.of(session, access.policy, home.tags)
+            unmerged = branches_since(known.texts.tip, known.tip)
+            said = await self.sources.of(session, access.policy, home.tags, unmerged)
             if said is None:
                 return False
             known = await self._under_its_former_name(home.scope, known, said)
@@ -118,8 +119,8 @@ class MemoryWriter:
                 shown = await asyncio.to_thread(index.near, " ".join(line.text for line in lines))
                 found.append(_Found(await self.questions.items(access, lines, shown), shown))
             kind, before, background = ScopeKind.THREAD, known.texts, _background(copies[::-1])
-            unmerged = said.between(before.tip, tip, 0.0 if before.tip else before.since)
-            of_new, of_all = newest(unmerged, self.counter.count), newest(said.lines, self.counter.count)
+            of_new = said.between(before.tip, tip, 0.0 if before.tip else before.since)
+            of_new, of_all = newest(of_new, self.counter.count), newest(said.lines, self.counter.count)
             long = await self._text(access, TextRequest(kind, LONG, of_new, before.long, background))
             short = await self._text(access, TextRequest(kind, SHORT, of_all, before.short, background))
             texts = self._after(before, long, short)
@@ -232,7 +233,8 @@ class MemoryWriter:
         lines, merged = list[Utterance](), dict[str, tuple[bytes, bytes]]()
         for name, (before, tip) in unmerged.items():
             with suppress(UnreadableRecord):  # it waits, and keeps nothing of the others from the texts
-                said = await self.sources.of(SessionKey.of_id(name), access.policy, home.tags)
+                new = branches_since(before, tip)
+                said = await self.sources.of(SessionKey.of_id(name), access.policy, home.tags, new)
                 lines += said.between(before, tip, copy.texts.since) if said else []
                 merged[name] = before, tip
         lines.sort(key=lambda line: line.at)

@@ -135,6 +135,34 @@ async def test_of_branches_of_a_session_each_line_is_merged_once(place: Place) -
     assert texts.count("One.") == texts.count("Two.") == texts.count("Four.") == 1
 
 
+async def test_what_was_read_of_a_branch_that_is_left_before_the_texts_are_written_is_merged(
+    place: Place,
+) -> None:
+    await goes_on(place, A, "One.", "Two.", at=NOW)
+    await goes_on(place, A, "One.", "Or three.", at=NOW + 1.0)
+    assert await merged(place) == ["One.", "Two.", "Or three."]
+    await goes_on(place, A, "One.", "Two.", "Four.", at=NOW + 2.0)
+    await goes_on(place, A, "One.", "Or three.", "Five.", at=NOW + 3.0)
+    assert await merged(place) == ["Four.", "Five."]
+    assert await merged(place) == []
+
+
+async def test_what_was_read_of_a_branch_that_is_left_before_its_own_text_is_written_stands_in_that(
+    place: Place,
+) -> None:
+    place.model.answers = {f"{TEXTS}: here the long-term": plainly(500, [JSON], b"{}")}
+    await goes_on(place, A, "One.", "Two.", at=NOW)
+    place.model.answers.clear()
+    await goes_on(place, A, "One.", "Or three.", at=NOW + 1.0)
+    texts = (await place.memories.threads(CHANNEL, 1))[A].texts
+    assert [line for line in texts.long.splitlines() if "Noted" not in line] == [
+        "- One.",
+        "- Two.",
+        "- Or three.",
+    ]
+    assert "Two." not in texts.short
+
+
 async def test_what_a_fork_has_from_its_session_is_not_merged_again(place: Place) -> None:
     await goes_on(place, A, "One.", "Two.", at=NOW)
     assert await merged(place) == ["One.", "Two."]
