@@ -212,12 +212,17 @@ class Forgetting:
     async def _threads_in(
         self, kept: ScopeDetails, names: Mapping[SessionKey, str]
     ) -> list[SessionKey] | None:
-        """Return those keys of a session under which a scope has a record of it.
+        """Return those keys of a session under which a scope has a record of it, or has yet to merge it.
 
         None if the scope has none, and no items of the session either.
         """
-        threads = [key for key in names if await self.memories.scopes.store.thread(kept.scope, key)]
-        ids = {key.id_for(tenant) for key, tenant in names.items()}
+        ids, unmerged = {key.id_for(tenant) for key, tenant in names.items()}, kept.about.unmerged
+        thread = self.memories.scopes.store.thread
+        threads = [
+            key
+            for key, tenant in names.items()
+            if key.id_for(tenant) in unmerged or await thread(kept.scope, key)
+        ]
         is_known = threads or any(each.item.source.session in ids for each in kept.entries)
         return threads if is_known else None
 

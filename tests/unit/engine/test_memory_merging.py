@@ -18,6 +18,7 @@ from proxy.core.memory.records import About, Scope, ScopeKind, Texts, Thread
 from proxy.engine.intake.homes import MemoryHome
 from proxy.engine.memory import writer
 from proxy.ports import Changes, SessionKey
+from proxy.ports.memory_store import THREADS
 from tests.support.daily import OPERATOR, YEAR, Place
 from tests.support.memories import NOW
 from tests.support.remembering import TEXTS, RememberingModel
@@ -237,6 +238,20 @@ async def test_a_session_that_is_forgotten_before_it_is_merged_is_not_merged(pla
     await goes_on(place, B, "Two.", at=NOW)
     await place.forgetting.session({A: "t"})
     assert await merged(place) == ["Two."]
+
+
+async def test_a_forgotten_session_is_not_merged_where_newer_ones_have_taken_the_place_of_its_record(
+    place: Place,
+) -> None:
+    await goes_on(place, A, "One.", at=NOW)
+    for number in range(THREADS):
+        newer = SessionKey(f"{number}", "named")
+        await place.memories.note(CHANNEL, newer, NOW + 1.0, About(tenant="t"))
+    assert (await place.forgetting.session({A: "t"})).is_known
+    about = (await place.memories.remembered(CHANNEL)).about
+    assert about is not None
+    assert not about.unmerged
+    assert await merged(place) == []
 
 
 async def test_the_texts_of_an_earlier_release_which_went_by_time_go_on_from_there(place: Place) -> None:
