@@ -22,6 +22,8 @@ DELETED_LOG_LIFE: Final = 30 * 86_400.0
 """Seconds for which the log of a deleted item is kept; the next event of the scope after that drops it."""
 THREADS: Final = 2_000
 """How many sessions a scope keeps a record of: those with the newest turns."""
+LATE: Final = 0.001
+"""Seconds by which a turn that is noted after a later one moves the time of its session's last turn on."""
 
 
 class ScopeSnapshot(NamedTuple):
@@ -69,6 +71,7 @@ class MemoryStore(Protocol):
     ) -> None:
         """Record that a session had a turn at time ``at``. Creates the scope if needed.
 
+        The time of its last turn increases also if this turn was earlier, so that everybody sees the news.
         ``about`` is stored only if the scope has none yet; only then does the scope get another version.
         With a ``ttl`` the scope expires that many seconds from now.
         """

@@ -26,7 +26,7 @@ from proxy.core.memory.records import (
     add_event,
 )
 from proxy.ports import Changes, Clock, ScopeSnapshot, SessionKey
-from proxy.ports.memory_store import DELETED_LOG_LIFE, DELETED_LOGS, LOGGED, LOGS, THREADS, TOMBSTONES
+from proxy.ports.memory_store import DELETED_LOG_LIFE, DELETED_LOGS, LATE, LOGGED, LOGS, THREADS, TOMBSTONES
 
 
 @dataclass(slots=True)
@@ -132,6 +132,8 @@ class InProcessMemories:
         if stored.about is None:
             stored.about, stored.version = about, next(self._versions)
         known = stored.threads.get(thread)
+        if known is not None and at < known.updated:
+            at = known.updated + LATE
         stored.write_thread(thread, replace(known, updated=at) if known else Thread(updated=at))
 
     async def change(self, scope: Scope, changes: Changes, seen: int) -> int:

@@ -17,6 +17,8 @@ from proxy.adapters.stores.redis import RedisStore, keys
 from proxy.core.memory.records import About, Scope, ScopeKind, Texts, Thread
 from proxy.engine.intake.homes import MemoryHome
 from proxy.engine.memory import writer
+from proxy.engine.memory.reader import SearchedScope
+from proxy.engine.memory.scope_cache import CachedScope
 from proxy.ports import Changes, SessionKey
 from proxy.ports.memory_store import THREADS
 from tests.support.daily import OPERATOR, YEAR, Place
@@ -313,3 +315,28 @@ async def test_of_more_threads_than_are_noted_the_daily_run_merges_the_newest(
     prompts = place.model.prompts(place.model.asked_for_texts)
     of_channel = next(each for each in prompts if "Two." in each and "Three." in each)
     assert "One." not in of_channel
+
+
+async def test_a_turn_that_is_written_late_before_a_crash_is_read_by_the_daily_run_once(place: Place) -> None:
+    place.credentials = OPERATOR
+    await goes_on(place, A, "We paint the boat.", at=NOW + 30.0)
+    await recorded(place, A, "We paint the boat.", "It is green.", at=NOW + 10.0)
+    place.clock.time += 400.0
+    assert (await place.process().run()).threads == 1
+    assert "It is green." in (await place.memories.threads(CHANNEL, 1))[A].texts.long
+    asked = len(place.model.asked_for_texts)
+    assert (await place.process().run()).threads == 0
+    assert len(place.model.asked_for_texts) == asked
+
+
+async def test_a_turn_that_is_written_late_is_found_by_a_search_like_any_other(place: Place) -> None:
+    await recorded(place, A, "We paint the boat.", at=NOW + 30.0)
+    memories = place.forgetting.memories
+
+    async def said_of(query: str) -> list[str]:
+        searched = [SearchedScope(CHANNEL, CachedScope(), place.reader.policy, frozenset([CHANNEL.tag]))]
+        return [line.text for line in (await memories.reading.search(searched, query)).said.values()]
+
+    assert "We paint the boat." in await said_of("boat")
+    await recorded(place, A, "We paint the boat.", "It is green.", at=NOW + 10.0)
+    assert "It is green." in await said_of("green")

@@ -25,7 +25,7 @@ from proxy.adapters.stores.redis.codec import LINK, SCORE, Codec, digest
 from proxy.adapters.stores.redis.connection import Connection, Script, Use
 from proxy.core.conversation.records import Turn
 from proxy.ports import COMPACTOR, SUFFIXES, Lookup, Recorded, SessionKey
-from proxy.ports.memory_store import DELETED_LOG_LIFE, DELETED_LOGS, LOGGED, LOGS, THREADS, TOMBSTONES
+from proxy.ports.memory_store import DELETED_LOG_LIFE, DELETED_LOGS, LATE, LOGGED, LOGS, THREADS, TOMBSTONES
 
 Arguments = Sequence[Word]
 
@@ -104,6 +104,7 @@ _CONSTANTS: Final = {
     "MOST_DELETED_LOGS": DELETED_LOGS,
     "DELETED_LOG_LIFE": DELETED_LOG_LIFE,
     "MOST_THREADS": THREADS,
+    "LATE": LATE,
 }
 """The constants of the scripts by name, including the suffixes of keys."""
 

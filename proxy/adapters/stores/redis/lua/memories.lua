@@ -6,6 +6,9 @@ local thread, at, ttl, about, workspace = ARGV[1], ARGV[2], tonumber(ARGV[3]), A
 local is_new = redis.call('HSETNX', scope, 'about', about) == 1
 if is_new then redis.call('HSET', scope, 'workspace', workspace) end
 if is_new or version_of(scope) == 0 then next_version(scope, version_of(scope)) end
+-- A turn that is noted late, or was timed by a clock that is behind, is as new to readers as any other.
+local last = tonumber(redis.call('ZSCORE', scope .. THREADS, thread))
+if last and tonumber(at) < last then at = string.format('%.6f', last + LATE) end
 note_thread(scope, thread, at)
 renew_scope(scope, ttl)
 
