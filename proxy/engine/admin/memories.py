@@ -70,8 +70,8 @@ class ScopeDetails(NamedTuple):
 
     @property
     def tags(self) -> frozenset[str]:
-        """The tags by which messages are recognised as said in this scope."""
-        return frozenset([self.scope.tag])
+        """The tags by which messages are recognised as said in this scope, also under the old secret."""
+        return frozenset(filter(None, (self.scope.tag, self.about.former)))
 
     @property
     def entries(self) -> Sequence[ItemDetails]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from proxy.adapters.stores.in_process_memories import InProcessMemories
+from proxy.adapters.stores.redis import RedisStore
 from proxy.core.memory.records import About, ArchiveReason, EventKind, Scope, ScopeKind, Texts
 from proxy.core.policy.sections import Memory as Rules
 from proxy.engine.background import LEASE
@@ -21,7 +22,7 @@ from tests.support.daily import KEY, OPERATOR, PERSON, WORKSPACE, YEAR, Place, r
 from tests.support.memories import DAY, NOW, PartlyUnread, an_item
 from tests.support.remembering import ALLERGIC, COMPRESSING, LIVES, OSLO, TEXTS, RememberingModel, note
 from tests.support.servers import PATIENCE, Exchange, eventually, until
-from tests.support.stores import HandClock
+from tests.support.stores import HandClock, serving, valkey_command
 from tests.support.upstreams import JSON, plainly
 
 REFUSED = plainly(500, [], b"no")
@@ -257,6 +258,22 @@ async def test_a_workspace_is_written_though_its_channels_were_done_by_a_server_
         done = await place.process().run(due=due)
         assert done.of - done.scopes == len(CHANNELS)
         assert "bridge two" in (await place.memories.remembered(WORKSPACE)).texts.long
+
+
+async def test_what_was_said_before_the_secret_was_rotated_is_read_and_found_after_that(
+    model: RememberingModel,
+) -> None:
+    clock, renamed = HandClock(NOW), Scope(ScopeKind.PERSON, "ff")
+    with serving(valkey_command()) as server:
+        async with aclosing(RedisStore(server.url, clock, PATIENCE, 1.0)) as store:
+            place = Place(model, clock=clock, credentials=OPERATOR, kept_in=store)
+            await reading(place, OSLO)
+            assert await store.memories.move(PERSON.tag, renamed, "t")
+            found = await place.forgetting.memories.found("", "Oslo", 5)
+            assert OSLO in [line.text for line in found.said]
+            assert (await place.process().run()).threads == 1
+            assert [item.text for item in (await place.items(renamed)).values()] == [LIVES]
+            assert "Oslo" in (await store.memories.remembered(renamed)).texts.long
 
 
 async def test_a_workspace_is_written_at_the_time_of_its_channels_policy(model: RememberingModel) -> None:
