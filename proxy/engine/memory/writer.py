@@ -297,7 +297,7 @@ class MemoryWriter:
     async def _write_texts(
         self, scope: Scope, before: CachedScope, texts: Texts, merged: Unmerged, *, is_due: bool = False
     ) -> None:
-        """Write the texts of a scope unless something of it was forgotten since ``before``.
+        """Write the texts of a scope unless they changed, or something of it was forgotten, since ``before``.
 
         ``merged`` is what they take in of its threads. With ``is_due`` the count of runs stays, so that they
         are written again after a thread's next run.
@@ -305,7 +305,7 @@ class MemoryWriter:
 
         def decide(copy: CachedScope) -> Changes | None:
             about = copy.about_unless_forgotten(before)
-            if about is None:
+            if about is None or copy.texts != before.texts:  # the latter where a lease was lost meanwhile
                 return None
             left = dict[str, tuple[bytes, bytes]]()
             for name, (begun, tip) in about.unmerged.items():  # a thread may have been read again meanwhile

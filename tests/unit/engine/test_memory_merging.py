@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from proxy.adapters.stores.redis import RedisStore, keys
 from proxy.core.memory.records import About, Scope, ScopeKind, Texts, Thread
+from proxy.engine.background import LEASE
 from proxy.engine.intake.homes import MemoryHome
 from proxy.engine.memory import writer
 from proxy.engine.memory.reader import SearchedScope
@@ -116,6 +117,25 @@ async def test_what_is_read_while_the_texts_are_written_is_merged_the_next_time(
     place.model.meanwhile = meanwhile
     assert (await merged(place))[0] == "One."
     assert await merged(place) == ["Two.", "Three."]
+
+
+async def test_a_server_that_has_lost_its_lease_replaces_no_texts_that_another_has_written_meanwhile(
+    model: RememberingModel,
+) -> None:
+    place = Place(model)
+    await goes_on(place, A, "One.", at=NOW)
+
+    async def meanwhile() -> None:
+        model.meanwhile = None
+        await goes_on(place, B, "Two.", at=NOW + 1.0)
+        place.clock.time += LEASE + 1.0
+        await place.process().writer.channel(HOME, place.reader)
+
+    model.meanwhile = meanwhile
+    await place.process().writer.channel(HOME, place.reader)
+    texts = (await place.memories.remembered(CHANNEL)).texts
+    assert ("One." in texts.long, "Two." in texts.long) == (True, True)
+    assert await merged(place) == []
 
 
 async def test_what_a_long_text_could_not_take_in_is_merged_the_next_time(place: Place) -> None:
