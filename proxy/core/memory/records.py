@@ -178,7 +178,10 @@ class Texts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     read_up_to: float = 0.0
     """Time of the newest message that the texts take into account."""
     tip: bytes = b""
-    """Of a thread: the :attr:`Thread.tip` up to which the long-term text takes in what was said."""
+    """Of a thread: the :attr:`Thread.tip` up to which the long-term text takes in what was said.
+
+    Of a workspace: a digest of its channels' texts that the long-term text takes in.
+    """
     by_time: float | None = None
     """Of other scopes: what was said up to this time is not merged again, since it was by an earlier release.
 

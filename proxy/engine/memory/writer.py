@@ -8,6 +8,7 @@ something of its scope was forgotten meanwhile, of which it may tell; the next r
 """
 
 import asyncio
+import hashlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -258,7 +259,9 @@ class MemoryWriter:
                 made = Changes(about=own)
                 copy = await self.scopes.change(scope, lambda copy: None if copy.about else made)
             channels = [each.texts for each in await self.below(scope)]
-            if not any(each.updated > copy.texts.updated for each in channels):
+            said = sorted(text for each in channels for text in (each.long, each.short) if text)
+            tip = hashlib.sha256("\0".join(said).encode(errors="surrogatepass")).digest()
+            if not said or tip == copy.texts.tip:
                 return
             long_lines = [line for each in channels for line in lines_of_text(each.long)]
             short_lines = [line for each in channels for line in lines_of_text(each.short)]
@@ -268,6 +271,8 @@ class MemoryWriter:
             )
             long, short = [await self._text(access, each) for each in wanted]
             texts = self._after(copy.texts, long, short)
+            if long is not None:  # else the next run merges them again
+                texts = replace(texts, tip=tip)
             await self._write_texts(scope, copy, texts, {})
 
     async def below(self, workspace: Scope) -> list[CachedScope]:

@@ -237,6 +237,31 @@ async def test_what_a_channel_learns_while_another_server_passes_it_is_in_the_wo
     assert "bridge three" in (await place.memories.remembered(WORKSPACE)).texts.long
 
 
+async def test_what_a_channel_learns_from_a_server_whose_clock_is_behind_is_in_the_workspace(
+    model: RememberingModel,
+) -> None:
+    place = Place(model, credentials=OPERATOR)
+    await channels_in_a_workspace(place)
+    place.clock.time += 60.0
+    await place.process().run()
+    later = Texts(long="- They built bridge three.", short="- They dance.", updated=NOW + 30.0)
+    await place.know_more(scope=CHANNELS[0], texts=later)
+    await place.process().run()
+    assert "bridge three" in (await place.memories.remembered(WORKSPACE)).texts.long
+
+
+async def test_a_workspace_is_not_written_again_while_its_channels_say_the_same(
+    model: RememberingModel,
+) -> None:
+    place = Place(model, credentials=OPERATOR)
+    await channels_in_a_workspace(place)
+    await place.process().run()
+    asked = len(model.asked_for_texts)
+    place.clock.time += DAY
+    await place.process().run()
+    assert len(model.asked_for_texts) == asked
+
+
 async def test_what_a_killed_server_was_at_another_does_on_the_same_day(model: RememberingModel) -> None:
     place, due = Place(model, credentials=OPERATOR), "2027-01-01 03:00"
     await place.know(an_item(LONG, id="boat"))
