@@ -217,6 +217,10 @@ class Maintenance:
                 async with claimed(store, home.scope, work, _KEPT) as is_ours:
                     if is_ours:
                         await self._maintain(home.scope, copy.about, access, before=last)
+                if (workspace := home.workspace) is not None:
+                    async with claimed(store, workspace, f"merged {day}", _KEPT) as is_ours:
+                        if is_ours:
+                            await self.writer.workspace(workspace, access)
 
         self.background.run(make_up(), is_needed=False)
 

@@ -67,6 +67,26 @@ async def test_without_a_key_what_needs_a_model_waits_for_a_request_and_its_cred
     assert len(model.compressions) == 1
 
 
+async def test_without_a_key_a_workspace_is_written_with_the_credentials_of_a_request_in_a_channel_of_it(
+    model: RememberingModel,
+) -> None:
+    place = Place(model)
+    await channels_in_a_workspace(place)
+    await place.process().run()
+    assert model.asked_for_texts == []
+    homes = [MemoryHome("t", each, each.tag, workspace=WORKSPACE) for each in CHANNELS]
+    for process in (place.process(), place.process()):
+        for home in homes:
+            process.met(home, place.reader)
+
+    async def bridges() -> list[bool]:
+        texts = (await place.memories.remembered(WORKSPACE)).texts
+        return [f"bridge {each.tag}" in texts.long for each in CHANNELS]
+
+    await until([True, True], bridges)
+    assert len(model.asked_for_texts) == 2  # once a day
+
+
 async def _names(place: Place) -> list[str]:
     return [*(await place.items())]
 
