@@ -312,7 +312,7 @@ class Maintenance:
         for session, thread in reversed(threads):  # those that are read last are merged, if too many
             if thread.texts.read_up_to < thread.updated <= rested:
                 with logged_failure("a thread was not read to be remembered"):
-                    count += await self.writer.thread(home, session, access)
+                    count += await self.writer.thread(home, session, access) or 0
         now = (await self.writer.scopes.remembered(scope)).about
         if now is not None and now.runs:
             await self.writer.channel(home, access)

@@ -203,23 +203,34 @@ class MemoryScheduler:
         async def read() -> None:
             while True:
                 thread.read, thread.has_news = thread.exchanges, False
-                await self.read(session, thread.home, thread.access)
-                if not thread.is_due:  # else enough was said meanwhile to read it again
+                is_read = await self.read(session, thread.home, thread.access)
+                if not is_read:  # what the other process has read may lack the newest turn
+                    name = session, thread.home.scope
+                    if name not in self._threads:
+                        self._keep(name, thread)
+                        self._let_rest(name, thread)
+                    self._threads[name].has_news = True
+                if not (is_read and thread.is_due):  # else enough was said meanwhile to read it again
                     return
 
         thread.reading = self.background.run(read(), is_needed=False)
 
-    async def read(self, session: SessionKey, home: MemoryHome, access: ModelAccess) -> None:
-        """Read a thread, then do what is due in its home: write its texts, archive items."""
+    async def read(self, session: SessionKey, home: MemoryHome, access: ModelAccess) -> bool:
+        """Read a thread, then do what is due in its home: write its texts, archive items.
+
+        Returns False while another process reads the thread.
+        """
         async with self._room:
             with logged_failure("a thread was not read to be remembered"):
-                if not await self.writer.thread(home, session, access):
-                    return
+                is_new = await self.writer.thread(home, session, access)
+                if not is_new:
+                    return is_new is not None
                 copy, rules = await self.writer.scopes.remembered(home.scope), access.policy.memory
                 if copy.about is not None and copy.about.runs >= rules.channel_every:
                     await self.writer.channel(home, access)
                 if is_crowded(len(copy.items), rules):
                     await ScopeMaintenance(self.writer, home.scope, rules).put_away(access)
+        return True
 
     def close(self) -> None:
         """Cancel all scheduled readings, and give up turns that could not be noted."""

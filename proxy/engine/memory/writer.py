@@ -91,14 +91,15 @@ class MemoryWriter:
 
     # --- a thread ---
 
-    async def thread(self, home: MemoryHome, session: SessionKey, access: ModelAccess) -> bool:
+    async def thread(self, home: MemoryHome, session: SessionKey, access: ModelAccess) -> bool | None:
         """Read what was said in a thread since the last run; return whether something new was written.
 
-        Raises FAILURES where the model gives no items; then the thread still counts as unread.
+        None while another process reads it. Raises FAILURES where the model gives no items; then the thread
+        still counts as unread.
         """
         async with claimed(self.scopes.store, home.scope, f"thread {session.tag} {session.sid}") as is_ours:
             if not is_ours:
-                return False
+                return None
             copies = await self.scopes.of_home(home)  # first of all, to notice what is forgotten meanwhile
             known = await self.scopes.store.thread(home.scope, session)
             if known is None:

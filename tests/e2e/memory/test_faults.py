@@ -19,6 +19,7 @@ from tests.support.remembering import (
     ITEMS,
     LIVES,
     OSLO,
+    REST,
     TEXTS,
     RememberingModel,
     ana_speaks,
@@ -179,6 +180,33 @@ async def test_a_search_of_memory_while_the_store_is_away_finds_nothing_and_is_n
             told = [line for line in lines if "what is remembered could not be searched" in line]
             assert ['"warning"' in line for line in told] == [True]
             assert not any('"error"' in line for line in lines)
+
+
+async def test_a_turn_on_a_server_that_rests_while_another_reads_the_session_is_read_after_that(
+    model: RememberingModel, tmp_path: Path, chats: Chats
+) -> None:
+    with serving(valkey_command()) as store:
+        async with (
+            remembering(model, tmp_path, store=store.url) as url,
+            remembering(model, tmp_path, store=store.url, memory_rest=3 * REST) as other_url,
+        ):
+            reading, let_go = asyncio.Event(), asyncio.Event()
+
+            async def waiting() -> None:
+                reading.set()
+                await let_go.wait()
+
+            model.meanwhile = waiting
+            chat = person(chats, url, X_Unabridged_Session="one")
+            await answered(chat, "I live in Oslo.")
+            await reading.wait()
+            chat.url = other_url
+            await answered(chat, "I am allergic to nuts.")
+            await asyncio.sleep(6 * REST)
+            model.meanwhile = None
+            let_go.set()
+            await eventually(lambda: len(model.asked_for_items) == 2)
+            assert "allergic to nuts" in model.prompts(model.asked_for_items)[1]
 
 
 async def test_what_the_store_does_not_take_of_a_reading_is_read_again(
