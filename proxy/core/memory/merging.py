@@ -131,7 +131,9 @@ class Merging:
         )
         text = stated(item)
         near = self.known.near(text, _COMPARED)
-        again = self.known.same(text) or _meant(shown.get(proposal.repeats), text, near)
+        again, repeated = self.known.same(text), _meant(shown.get(proposal.repeats), text, near)
+        if again is None and (repeated is None or believed.trust in (Trust.ASSISTANT, repeated.trust)):
+            again = repeated  # else a person has said less than the model had, or other than that
         if item.id in self.known.all or (again is None and self.known.is_outdated(item)):
             return
         if again is not None:
@@ -149,7 +151,7 @@ class Merging:
         meant = _meant(shown.get(proposal.replaces), text, near)
         for older in near:
             is_apart = older.source.messages[-1:] != item.source.messages[-1:]
-            if older is meant or (is_apart and contradicts(text, stated(older))):
+            if older is meant or older is repeated or (is_apart and contradicts(text, stated(older))):
                 loser, winner = sorted((older, item), key=_weight)
                 self._keep(*superseded(self.items.get(loser.id, loser), winner.id, self.now))
 
