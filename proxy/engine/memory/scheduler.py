@@ -204,7 +204,7 @@ class MemoryScheduler:
             while True:
                 thread.read, thread.has_news = thread.exchanges, False
                 is_read = await self.read(session, thread.home, thread.access)
-                if not is_read:  # what the other process has read may lack the newest turn
+                if not is_read:  # what another process has read may lack the newest turn
                     name = session, thread.home.scope
                     if name not in self._threads:
                         self._keep(name, thread)
@@ -218,7 +218,7 @@ class MemoryScheduler:
     async def read(self, session: SessionKey, home: MemoryHome, access: ModelAccess) -> bool:
         """Read a thread, then do what is due in its home: write its texts, archive items.
 
-        Returns False while another process reads the thread.
+        Returns False if it has to be read again.
         """
         async with self._room:
             with logged_failure("a thread was not read to be remembered"):

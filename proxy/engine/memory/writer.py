@@ -94,8 +94,8 @@ class MemoryWriter:
     async def thread(self, home: MemoryHome, session: SessionKey, access: ModelAccess) -> bool | None:
         """Read what was said in a thread since the last run; return whether something new was written.
 
-        None while another process reads it. Raises FAILURES where the model gives no items; then the thread
-        still counts as unread.
+        None if it has to be read again: another process reads it, or something was forgotten meanwhile.
+        Raises FAILURES where the model gives no items; then the thread still counts as unread.
         """
         async with claimed(self.scopes.store, home.scope, f"thread {session.tag} {session.sid}") as is_ours:
             if not is_ours:
@@ -130,7 +130,7 @@ class MemoryWriter:
                 texts = replace(texts, tip=tip, read_up_to=max(known.updated, said.session.updated))
             thread = replace(known, texts=texts, tip=tip, exchanges=said.exchanges)
             reading = _Reading(session, said, known, thread, found)
-            return await self._write_thread(home, copies[0], reading, access)
+            return await self._write_thread(home, copies[0], reading, access) or None
 
     async def _under_its_former_name(self, scope: Scope, known: Thread, said: Conversation) -> Thread:
         """Return a thread's record, with how far it was read under its session's name of an old secret."""

@@ -14,8 +14,9 @@ import pytest
 
 from proxy.core.recall.tool import NAME
 from tests.support.canaries import logged
-from tests.support.clients import Chat, Chats, admin
+from tests.support.clients import ADMIN, Chat, Chats, admin
 from tests.support.remembering import (
+    ALLERGIC,
     ITEMS,
     LIVES,
     OSLO,
@@ -207,6 +208,26 @@ async def test_a_turn_on_a_server_that_rests_while_another_reads_the_session_is_
             let_go.set()
             await eventually(lambda: len(model.asked_for_items) == 2)
             assert "allergic to nuts" in model.prompts(model.asked_for_items)[1]
+
+
+async def test_a_session_that_was_being_read_while_something_was_forgotten_is_read_after_that(
+    model: RememberingModel, url: str, chats: Chats
+) -> None:
+    await ana_speaks(model, url, chats)
+    oslo = next(item["id"] for item in (await admin(url, "memory"))["items"] if item["text"] == LIVES)
+
+    async def forget() -> None:
+        model.meanwhile = None
+        async with httpx2.AsyncClient(base_url=url, headers=ADMIN) as client:
+            assert (await client.delete(f"/unabridged/v1/memory/{oslo}")).status_code == 200
+
+    model.meanwhile = forget
+    await person(chats, url, X_Unabridged_Session="two").ask("We paint the boat.")
+
+    async def texts() -> set[str]:
+        return {item["text"] for item in (await admin(url, "memory"))["items"]}
+
+    await until({ALLERGIC, "The boat is painted green."}, texts)
 
 
 async def test_what_the_store_does_not_take_of_a_reading_is_read_again(
