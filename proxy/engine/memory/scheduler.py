@@ -28,6 +28,9 @@ _AT_A_TIME = 8
 """Most threads read at the same time; the others wait without a lease, and without their lines in memory."""
 _AGAIN = 30.0
 """At most so many seconds after a turn could not be noted, it is tried again."""
+_TRIES = 3
+"""Most times that a thread is read again, each after twice the rest: the model failed, another process was
+reading it, or something was forgotten meanwhile."""
 _Name = tuple[SessionKey, Scope]
 """A session and the scope of its memory, since a later turn of it may name another scope."""
 
@@ -59,7 +62,9 @@ class _Thread:
     resting: asyncio.TimerHandle | None = None
     reading: asyncio.Task[None] | None = None
     has_news: bool = True
-    """Whether it had a turn since its last reading began."""
+    """Whether it had a turn since its last reading began, or has to be read again."""
+    tries: int = 0
+    """Number of readings since its last turn that came to nothing."""
 
     @property
     def is_being_read(self) -> bool:
@@ -133,7 +138,7 @@ class MemoryScheduler:
         self._unnoted.pop(noting.name, None)
         thread.home, thread.access = noting.home, noting.access
         thread.exchanges = max(thread.exchanges, noting.exchanges) if is_late else noting.exchanges
-        thread.has_news = True
+        thread.has_news, thread.tries = True, 0
         thread.read = min(thread.read, thread.exchanges)
         self._keep(noting.name, thread)
         if thread.is_due and not thread.is_being_read:
@@ -195,7 +200,8 @@ class MemoryScheduler:
                 if held.has_news:
                     self._begin(name[0], held)
 
-        thread.resting = asyncio.get_running_loop().call_later(self.rest, rested)
+        rest = self.rest * 2**thread.tries
+        thread.resting = asyncio.get_running_loop().call_later(rest, rested)
 
     def _begin(self, session: SessionKey, thread: _Thread) -> None:
         """Start reading a thread that was noted; if the process ends before that, the daily run reads it."""
@@ -204,7 +210,8 @@ class MemoryScheduler:
             while True:
                 thread.read, thread.has_news = thread.exchanges, False
                 is_read = await self.read(session, thread.home, thread.access)
-                if not is_read:  # what another process has read may lack the newest turn
+                if not is_read and thread.tries < _TRIES:
+                    thread.tries += 1
                     name = session, thread.home.scope
                     if name not in self._threads:
                         self._keep(name, thread)
@@ -220,17 +227,19 @@ class MemoryScheduler:
 
         Returns False if it has to be read again.
         """
+        is_read = False
         async with self._room:
             with logged_failure("a thread was not read to be remembered"):
                 is_new = await self.writer.thread(home, session, access)
+                is_read = is_new is not None
                 if not is_new:
-                    return is_new is not None
+                    return is_read
                 copy, rules = await self.writer.scopes.remembered(home.scope), access.policy.memory
                 if copy.about is not None and copy.about.runs >= rules.channel_every:
                     await self.writer.channel(home, access)
                 if is_crowded(len(copy.items), rules):
                     await ScopeMaintenance(self.writer, home.scope, rules).put_away(access)
-        return True
+        return is_read
 
     def close(self) -> None:
         """Cancel all scheduled readings, and give up turns that could not be noted."""

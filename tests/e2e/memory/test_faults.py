@@ -230,6 +230,31 @@ async def test_a_session_that_was_being_read_while_something_was_forgotten_is_re
     await until({ALLERGIC, "The boat is painted green."}, texts)
 
 
+@pytest.mark.parametrize("fails", [plainly(503, [JSON], b"{}"), said("I have no JSON.")])
+async def test_a_session_that_a_model_did_not_read_is_read_after_a_longer_rest(
+    model: RememberingModel, url: str, chats: Chats, fails: Message | Behaviour
+) -> None:
+    model.answers = {ITEMS: fails}
+    await person(chats, url, X_Unabridged_Session="one").ask(OSLO)
+    await eventually(lambda: bool(model.asked_for_items))
+    model.answers.clear()
+
+    async def texts() -> set[str]:
+        return {item["text"] for item in (await admin(url, "memory"))["items"]}
+
+    await until({ALLERGIC, LIVES}, texts)
+
+
+async def test_a_session_that_a_model_cannot_read_is_not_tried_for_ever(
+    model: RememberingModel, url: str, chats: Chats
+) -> None:
+    model.answers = {ITEMS: said("I have no JSON.")}
+    await person(chats, url, X_Unabridged_Session="one").ask(OSLO)
+    await eventually(lambda: len(model.asked_for_items) == 4)
+    await asyncio.sleep(20 * REST)
+    assert len(model.asked_for_items) == 4
+
+
 async def test_what_the_store_does_not_take_of_a_reading_is_read_again(
     model: RememberingModel, tmp_path: Path, chats: Chats
 ) -> None:
