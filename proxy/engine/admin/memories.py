@@ -69,11 +69,6 @@ class ScopeDetails(NamedTuple):
         return f"{self.about.tenant}.{self.scope.kind}.{self.scope.tag}"
 
     @property
-    def tags(self) -> frozenset[str]:
-        """The tags by which messages are recognised as said in this scope, also under the old secret."""
-        return frozenset(filter(None, (self.scope.tag, self.about.former)))
-
-    @property
     def entries(self) -> Sequence[ItemDetails]:
         """All its items, the archived ones last."""
         items = [ItemDetails(self, item) for item in self.copy.items.values()]
@@ -171,7 +166,8 @@ class MemoryAdmin:
         if not query:
             return Listing(kept, self.listed(kept, most), (), unread)
         searched = [
-            SearchedScope(each.scope, each.copy, self.policies(each.about.policy), each.tags) for each in kept
+            SearchedScope(each.scope, each.copy, self.policies(each.about.policy), each.copy.tags(each.scope))
+            for each in kept
         ]
         if name and (workspace := kept[0].about.workspace):  # a recall in a channel covers its workspace too
             above = None

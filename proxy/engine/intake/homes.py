@@ -29,11 +29,6 @@ class MemoryHome(NamedTuple):
         """The scopes that it reads: its own, and the workspace of a channel."""
         return (self.scope,) if self.workspace is None else (self.scope, self.workspace)
 
-    @property
-    def tags(self) -> frozenset[str]:
-        """The tags of messages that were said in its own scope."""
-        return frozenset((self.scope.tag, *self.former[:1]))
-
 
 def own_home(naming: Naming, headers: Headers, key: SessionKey, former_tag: str = "") -> MemoryHome:
     """Return the home of a session without a named scope.

@@ -305,8 +305,7 @@ class Maintenance:
     async def _read(self, scope: Scope, about: About, access: ModelAccess, before: float) -> int:
         """Read the threads left unread, and write the texts that are due then; return how many were read."""
         count, workspace = 0, Scope(ScopeKind.WORKSPACE, about.workspace) if about.workspace else None
-        former = (about.former,) if about.former else ()
-        home = MemoryHome(about.tenant, scope, about.name, workspace=workspace, former=former)
+        home = MemoryHome(about.tenant, scope, about.name, workspace=workspace)
         rested = min(before, self.writer.clock.now() - self.rest)
         threads = [*(await self.writer.scopes.store.threads(scope, _THREADS)).items()]
         for session, thread in reversed(threads):  # those that are read last are merged, if too many

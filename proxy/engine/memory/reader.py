@@ -125,7 +125,9 @@ class MemoryReader:
             return ""
         copies, language = await self.scopes.of_home(home), language_of(query)
         own, *above = [SearchedScope(*each, policy) for each in zip(home.scopes, copies, strict=True)]
-        found = await self.search([own._replace(tags=home.tags), *above], query, other_than=session)
+        found = await self.search(
+            [own._replace(tags=own.copy.tags(own.scope)), *above], query, other_than=session
+        )
         known = "" if injection is None else injection.memory
         new = [(place, line) for place, line in found.said.items() if line.text not in known]
         said = dict(new[:_LINES])

@@ -49,6 +49,11 @@ class CachedScope(msgspec.Struct, frozen=True, dict=True):  # dict=True for the 
             raise UnreadableRecord
         return self.about
 
+    def tags(self, scope: Scope) -> frozenset[str]:
+        """The tags of messages that were said in this scope, also of those said under an old secret."""
+        former = self.about.former if self.about else ""
+        return frozenset(filter(None, (scope.tag, former)))
+
     def after(self, news: ScopeSnapshot) -> "CachedScope":
         """Return the copy with a snapshot of newer changes applied."""
         items = {} if news.is_whole else dict(self.items)

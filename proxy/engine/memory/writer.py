@@ -22,6 +22,7 @@ from proxy.core.memory.merging import ItemIndex, Merging
 from proxy.core.memory.records import Item, Scope, ScopeKind, Texts, Thread, Trust
 from proxy.core.memory.texts import TextRequest, lines_of_text
 from proxy.core.memory.utterances import Utterance, newest
+from proxy.core.policy.policy import Policy
 from proxy.engine.background import Lease
 from proxy.engine.intake.homes import MemoryHome
 from proxy.engine.memory.conversations import Conversation, Conversations, branches_since
@@ -104,15 +105,15 @@ class MemoryWriter:
             known = await self.scopes.store.thread(home.scope, session)
             if known is None:
                 return False
-            unmerged = branches_since(known.texts.tip, known.tip)
-            said = await self.sources.of(session, access.policy, home.tags, unmerged)
+            tags, unmerged = copies[0].tags(home.scope), branches_since(known.texts.tip, known.tip)
+            said = await self.sources.of(session, access.policy, tags, unmerged)
             if said is None:
                 return False
             known = await self._under_its_former_name(home.scope, known, said)
             tip = said.tip(known.tip)
             if tip == known.tip == known.texts.tip:
                 return False
-            if await self._is_about_another(home, session, said, access):
+            if await self._is_about_another(home.scope, tags, session, said, access.policy):
                 await self.scopes.change(home.scope, lambda _: Changes(threads={session: None}))
                 return False
             index = await asyncio.to_thread(ItemIndex, copies[0].items.values())
@@ -141,7 +142,7 @@ class MemoryWriter:
         return known
 
     async def _is_about_another(
-        self, home: MemoryHome, session: SessionKey, said: Conversation, access: ModelAccess
+        self, scope: Scope, tags: frozenset[str], session: SessionKey, said: Conversation, policy: Policy
     ) -> bool:
         """Whether a session without a name, of one turn, repeats what a person said in another session.
 
@@ -150,9 +151,9 @@ class MemoryWriter:
         if session.sid == NAMED or said.exchanges > 1:
             return False
         own = [line.text for line in said.lines if line.trust is Trust.USER]
-        for other, thread in (await self.scopes.store.threads(home.scope, _BESIDE)).items():
+        for other, thread in (await self.scopes.store.threads(scope, _BESIDE)).items():
             if other != session:
-                lines = await self.sources.utterances_of(other, thread.updated, access.policy, home.tags)
+                lines = await self.sources.utterances_of(other, thread.updated, policy, tags)
                 theirs = (line.text for line in lines if line.trust is Trust.USER)
                 if any(text in each for text in theirs if len(text) >= _TELLING for each in own):
                     return True
@@ -233,10 +234,11 @@ class MemoryWriter:
                 if thread.updated > copy.texts.since:
                     unmerged.setdefault(session.id_for(home.tenant), (b"", thread.tip))
         lines, merged = list[Utterance](), dict[str, tuple[bytes, bytes]]()
+        tags = copy.tags(home.scope)
         for name, (before, tip) in unmerged.items():
             with suppress(UnreadableRecord):  # it waits, and keeps nothing of the others from the texts
                 new = branches_since(before, tip)
-                said = await self.sources.of(SessionKey.of_id(name), access.policy, home.tags, new)
+                said = await self.sources.of(SessionKey.of_id(name), access.policy, tags, new)
                 lines += said.between(before, tip, copy.texts.since) if said else []
                 merged[name] = before, tip
         lines.sort(key=lambda line: line.at)

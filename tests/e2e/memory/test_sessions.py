@@ -29,7 +29,7 @@ from tests.support.remembering import (
 )
 from tests.support.servers import eventually, until
 from tests.support.stores import serving, valkey_command
-from tests.support.upstreams import calling, events, in_pieces, said, sse
+from tests.support.upstreams import Message, calling, events, in_pieces, said, sse
 
 # --- a session's start ---
 
@@ -299,6 +299,29 @@ async def test_memory_moves_to_the_new_secret(model: RememberingModel, tmp_path:
                 await until(2, lambda url=url: _turns(url))
                 found = await opening(model, person(chats, url, **where), f"later {number}")
                 assert LIVES in found
+
+
+async def test_what_was_said_under_an_old_secret_is_recalled_also_when_that_is_gone(
+    model: RememberingModel, tmp_path: Path, chats: Chats
+) -> None:
+    old, new, rules = "the old secret of the tests", "the new secret of the tests", "[recall]\nenabled = true"
+    heron = "The code word of the harbour is heron."
+    with serving(valkey_command()) as store:
+        messages: list[Message] = []
+        for secret in (old, f"{new},{old}", new):
+            async with remembering(model, tmp_path, rules, store=store.url, secret=secret) as url:
+                first = person(chats, url, X_Unabridged_Session="first")
+                first.messages = messages
+                await first.ask("So it is." if messages else heron)
+                if secret != new:
+                    await eventually(lambda: bool(model.asked_for_items))
+                    continue
+                model.replies += [
+                    calling(("r1", NAME, '{"query": "code word of the harbour"}')),
+                    said("Yes."),
+                ]
+                await person(chats, url, X_Unabridged_Session="later").ask("What is the code word?")
+                assert heron in str(model.views()[-1])
 
 
 @pytest.mark.parametrize("headers", [{"X_Unabridged_Session": "one"}, {}], ids=["named", "by its chain"])
