@@ -57,7 +57,7 @@ from proxy.engine.memory.reader import MemoryReader
 from proxy.engine.memory.scheduler import MemoryScheduler
 from proxy.engine.memory.scope_cache import ScopeCache
 from proxy.engine.memory.writer import MemoryWriter
-from proxy.engine.models.asking import Asking
+from proxy.engine.models.asking import ModelClient
 from proxy.engine.models.models import Models
 from proxy.engine.models.stated_windows import StatedWindows
 from proxy.engine.pipeline import Pipeline
@@ -80,7 +80,7 @@ from proxy.http.admin.memories import MemoryOperations
 from proxy.http.admin.sessions import SessionOperations
 from proxy.http.admin.watching import WatchOperations
 from proxy.http.drain import Drain
-from proxy.http.front import Front, probe_routes, refusals
+from proxy.http.front import Front, exception_handlers, probe_routes
 from proxy.http.limits import Admission
 from proxy.http.managed import Managed, TracedRoute
 from proxy.http.origins import Origins
@@ -90,7 +90,7 @@ from proxy.http.page.memory import MemoryPages
 from proxy.http.page.policies import PolicyPages
 from proxy.http.page.session import SessionPages
 from proxy.http.relay import Relay
-from proxy.http.request_head import Heads
+from proxy.http.request_head import RequestHeads
 from proxy.ports import Search, TokenCounter, Upstream
 from proxy.telemetry import Metrics, set_up_logging
 from proxy.tracing import Tracer
@@ -113,7 +113,7 @@ class SystemClock:
 
 
 @dataclass(frozen=True)
-class Outside:
+class Dependencies:
     """The engine's outside dependencies, and the memories that its caches share."""
 
     memory: Memory
@@ -131,7 +131,7 @@ class Outside:
 
 
 @dataclass(frozen=True)
-class Inside:
+class Engine:
     """The engine and its background services."""
 
     pipeline: Pipeline
@@ -161,8 +161,8 @@ def create_app(
     begin_log(settings)
     load_plugins()
     settings = with_secrets(settings)
-    outside = _outside(settings, loaded, owns_store=owns_store)
-    inside = assembled(settings, outside)
+    outside = _open_dependencies(settings, loaded, owns_store=owns_store)
+    inside = build_engine(settings, outside)
     metrics, policies, pipeline = outside.metrics, outside.policies, inside.pipeline
     drain, is_shadow = Drain(settings.drain_timeout), settings.shadow
     counted = MemoryCounts(inside.memory_scheduler.daily, metrics, outside.memory).counted
@@ -170,11 +170,11 @@ def create_app(
     own = Starlette(
         routes=[*probes, *_admin_routes(settings, outside, inside, drain)],
         lifespan=lambda _: _serving(outside, inside, drain, on_ready),
-        exception_handlers=refusals(),
+        exception_handlers=exception_handlers(),
     )
     admission = Admission(policies, settings.body_memory)
     relay = Relay(outside.upstream, admission, metrics.relayed)
-    heads = Heads(outside.memory, pipeline.naming, is_shadow=is_shadow)
+    heads = RequestHeads(outside.memory, pipeline.naming, is_shadow=is_shadow)
     logs_content = settings.log_content
     managed = Managed(pipeline, inside.appends, relay, metrics, admission, logs_content=logs_content)
     origins = Origins(
@@ -196,7 +196,9 @@ def begin_log(settings: Settings) -> None:
     set_up_logging(logging.getLevelNamesMapping()[level], settings.log_format, number)
 
 
-def _outside(settings: Settings, loaded: LoadedPolicies | None, *, owns_store: bool) -> Outside:
+def _open_dependencies(
+    settings: Settings, loaded: LoadedPolicies | None, *, owns_store: bool
+) -> Dependencies:
     clock, learned = SystemClock(), Memory(settings.cache_memory // _LEARNED, part=2)
     memory = Memory(settings.cache_memory - learned.most)
     metrics = Metrics(lambda: memory.held + learned.held)
@@ -211,7 +213,7 @@ def _outside(settings: Settings, loaded: LoadedPolicies | None, *, owns_store: b
     if tracer is not None:
         timed, upstream = traced_store(timed), TracedUpstream(upstream, settings.upstream, CHAT)
     store = open_store(url, clock, *times, keyring, linger=_LINGER if owns_store else None, timed=timed)
-    return Outside(
+    return Dependencies(
         memory=memory,
         learned=learned,
         clock=clock,
@@ -225,7 +227,7 @@ def _outside(settings: Settings, loaded: LoadedPolicies | None, *, owns_store: b
     )
 
 
-def assembled(settings: Settings, outside: Outside, dialect: Dialect = CHAT) -> Inside:
+def build_engine(settings: Settings, outside: Dependencies, dialect: Dialect = CHAT) -> Engine:
     """Build the engine on the given outside dependencies."""
     store, clock, counter, metrics = outside.store, outside.clock, outside.counter, outside.metrics
     upstream, memory, learned = outside.upstream, outside.memory, outside.learned
@@ -236,7 +238,7 @@ def assembled(settings: Settings, outside: Outside, dialect: Dialect = CHAT) -> 
         Contention(clock), clock, settings.background_calls, quiet=settings.background_pause
     )
     billing = Billing(store.bills, clock, metrics, prices.prices_of)
-    asking = Asking(dialect, upstream, learned, billing)
+    asking = ModelClient(dialect, upstream, learned, billing)
     prompt_cache = PromptCache(asking, clock, learned, memory)
     summaries = Summaries(prompt_cache, store, counter, foreground, clock, metrics, learned)
     summary_jobs = SummaryJobs(summaries, naming, learned)
@@ -282,8 +284,8 @@ def assembled(settings: Settings, outside: Outside, dialect: Dialect = CHAT) -> 
         metrics=metrics,
         backlog=backlog,
         patience=settings.save_timeout,
-        billed=billing.add,
-        recorded=(turns.after, proofs.after),
+        add_bill=billing.add,
+        on_recorded=(turns.turn_recorded, proofs.turn_recorded),
     )
     sender = Sender(dialect, upstream, models, decisions, clock)
     pipeline = Pipeline(
@@ -306,11 +308,11 @@ def assembled(settings: Settings, outside: Outside, dialect: Dialect = CHAT) -> 
     )
     turn_queue = TurnQueue(store, background, clock, settings.line_lease)
     appends = Appends(dialect, store, reader, recorder, turn_queue, memory)
-    return Inside(pipeline, appends, turn_queue, backlog, summaries, summary_jobs, turns, billing)
+    return Engine(pipeline, appends, turn_queue, backlog, summaries, summary_jobs, turns, billing)
 
 
 def _memory_scheduler(
-    settings: Settings, outside: Outside, questions: MemoryModel, background: Background
+    settings: Settings, outside: Dependencies, questions: MemoryModel, background: Background
 ) -> MemoryScheduler:
     """Build the scheduler of memory, with its writer and daily maintenance."""
     rest, credentials = settings.memory_rest, settings.operator_credentials
@@ -324,7 +326,7 @@ def _memory_scheduler(
 
 @asynccontextmanager
 async def _serving(
-    outside: Outside, inside: Inside, drain: Drain, on_ready: Callable[[], object]
+    outside: Dependencies, inside: Engine, drain: Drain, on_ready: Callable[[], object]
 ) -> AsyncGenerator[None]:
     """Load slow parts before the first request; end all in order after the last."""
     loading = (outside.counter.ready(), asyncio.to_thread(prices.load))
@@ -344,7 +346,7 @@ async def _serving(
         return  # whoever presses Ctrl-C twice waits for nothing more, and reads of no failure
     for each in watching:
         each.cancel()
-    await drain.emptied(_CUT_OFF)
+    await drain.wait_empty(_CUT_OFF)
     await inside.summaries.aclose()
     inside.turn_queue.close()
     inside.memory_scheduler.close()
@@ -358,7 +360,7 @@ async def _serving(
         await outside.tracer.aclose()
 
 
-def _admin_routes(settings: Settings, outside: Outside, inside: Inside, drain: Drain) -> list[BaseRoute]:
+def _admin_routes(settings: Settings, outside: Dependencies, inside: Engine, drain: Drain) -> list[BaseRoute]:
     """Return the routes of the admin API and the page, for whoever holds the admin token."""
     store, clock, policies = outside.store, outside.clock, outside.policies
     pipeline, turns = inside.pipeline, inside.memory_scheduler
@@ -379,7 +381,7 @@ def _admin_routes(settings: Settings, outside: Outside, inside: Inside, drain: D
         forget_own_scope=forgetting.own_scope,
         credentials=settings.operator_credentials,
     )
-    forks = Forks(store, inspection, naming, clock, pipeline.recorder.written)
+    forks = Forks(store, inspection, naming, clock, pipeline.recorder.wait_written)
     token = cast("SecretStr", settings.admin_token).get_secret_value()
     stats = Stats(store, store.bills, inside.billing, clock)
     notices = Notices(inspection, stats, policies.stale, policies.settings_fault)

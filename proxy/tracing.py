@@ -80,7 +80,7 @@ class Span(Protocol):
         """Begin a span within this one, ``seconds`` ago; ``is_call``: it is a call of another server."""
         ...
 
-    def tell(self, attributes: Attributes) -> None: ...
+    def set_attributes(self, attributes: Attributes) -> None: ...
 
     def fail(self, error: str) -> None:
         """Mark the span as failed with this class of errors."""
@@ -125,9 +125,9 @@ class Trace:
     def answered(self, answer: Answer) -> None:
         """Add an answer's attributes to the span and to the newest call."""
         usage = answer.usage or Usage()
-        self.span.tell({CACHED: usage.cached_tokens})
+        self.span.set_attributes({CACHED: usage.cached_tokens})
         if self._call is not None:
-            self._call.tell(
+            self._call.set_attributes(
                 {
                     RESPONSE_ID: answer.id,
                     RESPONSE_MODEL: answer.model,

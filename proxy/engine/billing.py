@@ -19,9 +19,9 @@ from proxy.core.budget.prices import Prices
 from proxy.core.dialects.answers import Usage
 from proxy.core.economics.bill import NANO, Bill, added, cost_of
 from proxy.core.proof.evidence import Counts
-from proxy.engine.models.asking import Caller
+from proxy.engine.models.asking import CallOptions
 from proxy.errors import StoreUnavailable
-from proxy.ports import BillStore, Clock, Group, SessionKey
+from proxy.ports import BatchId, BillStore, Clock, SessionKey
 from proxy.ports.bill_store import HOUR
 from proxy.telemetry import Metrics, log_fault, log_warning
 
@@ -31,7 +31,7 @@ beyond the limit share one."""
 _MODEL = 80
 """Most characters of a model's name."""
 _OTHERS = "others"
-BETWEEN = "\0"
+LABEL_SEPARATOR = "\0"
 """Separates policy and model in the name of their evidence."""
 _KINDS = ("answers", "hidden", "summaries", "memory", "proof", "without")
 """The kinds of cost, as in the metric."""
@@ -45,18 +45,18 @@ class _EvidenceOf(NamedTuple):
     hour: int
 
 
-_Place = SessionKey | int | _EvidenceOf
+_Subject = SessionKey | int | _EvidenceOf
 """The subject of amounts: the bill of a session or an hour, or the evidence about cuts in an hour."""
 
 
 @dataclass
-class _Owed:
+class _Pending:
     """The amounts of one bill that the store lacks, by model; for a session under an empty name."""
 
     new: dict[str, _Amounts] = field(default_factory=dict[str, _Amounts])
     sent: dict[str, _Amounts] = field(default_factory=dict[str, _Amounts])
     """Amounts being sent, or sent without confirmation."""
-    group: Group | None = None
+    group: BatchId | None = None
     """The group in which ``sent`` was sent."""
     ttl: float = 0.0
 
@@ -72,11 +72,11 @@ class Billing:
         self._clock = clock
         self._metrics = metrics
         self._dollars = {kind: metrics.dollars.labels(kind) for kind in _KINDS}
-        self._owed: dict[_Place, _Owed] = {}
+        self._pending: dict[_Subject, _Pending] = {}
         self._writer = secrets.token_hex(6)
         self._number = 0
         self._writing: asyncio.Task[None] | None = None
-        self._alone = asyncio.Lock()
+        self._lock = asyncio.Lock()
         """Held while groups are being sent, so that each is sent once at a time."""
 
     def add(self, model: str, bill: Bill, session: SessionKey | None = None, ttl: float = 0.0) -> None:
@@ -89,21 +89,25 @@ class Billing:
             metrics.would_have_failed.inc(bill.failing)
         if bill.unpriced:
             metrics.unpriced.inc(bill.unpriced)
-        self._owe(int(self._clock.now()) // HOUR, model, amounts)
+        self._enqueue(int(self._clock.now()) // HOUR, model, amounts)
         if session is not None:
-            self._owe(session, "", amounts, ttl=ttl)
+            self._enqueue(session, "", amounts, ttl=ttl)
 
-    def find(self, policy: str, model: str, counts: Counts) -> None:
+    def add_evidence(self, policy: str, model: str, counts: Counts) -> None:
         """Add evidence about a policy's cuts, in conversations with a model."""
-        self._owe(_EvidenceOf(int(self._clock.now()) // HOUR), model, counts, f"{policy}{BETWEEN}")
+        self._enqueue(
+            _EvidenceOf(int(self._clock.now()) // HOUR), model, counts, f"{policy}{LABEL_SEPARATOR}"
+        )
 
-    def _owe(self, place: _Place, model: str, amounts: Counts, prefix: str = "", *, ttl: float = 0.0) -> None:
-        owed = self._owed.get(place)
+    def _enqueue(
+        self, place: _Subject, model: str, amounts: Counts, prefix: str = "", *, ttl: float = 0.0
+    ) -> None:
+        owed = self._pending.get(place)
         if owed is None:
-            owed = self._owed[place] = _Owed()
-            if len(self._owed) > _MOST_SESSIONS:
-                oldest = next((each for each in self._owed if isinstance(each, SessionKey)), place)
-                del self._owed[oldest]
+            owed = self._pending[place] = _Pending()
+            if len(self._pending) > _MOST_SESSIONS:
+                oldest = next((each for each in self._pending if isinstance(each, SessionKey)), place)
+                del self._pending[oldest]
         name = prefix + model[:_MODEL]
         if name not in owed.new and len(owed.new) >= _MOST_MODELS:
             name = prefix + _OTHERS
@@ -112,13 +116,13 @@ class Billing:
         if self._writing is None or self._writing.done():
 
             async def write() -> None:
-                while self._owed:
+                while self._pending:
                     await asyncio.sleep(_PAUSE)
-                    await self.written()
+                    await self.flush()
 
             self._writing = asyncio.create_task(write(), name="bills")
 
-    def called(self, caller: Caller, usage: Usage | None) -> None:
+    def called(self, caller: CallOptions, usage: Usage | None) -> None:
         """Bill one of our own calls that was answered, whether the answer is of use or not."""
         prices = self._prices(caller.model)
         if usage is None or not prices.is_known:
@@ -127,22 +131,22 @@ class Billing:
             bill = Bill.of({caller.purpose: cost_of(usage, prices)})
         self.add(caller.model, bill, caller.session, caller.ttl)
 
-    def failed(self, caller: Caller, reason: str) -> None:
+    def failed(self, caller: CallOptions, reason: str) -> None:
         """Count a summary that could not be written."""
         self.add(caller.model, Bill(failed={reason: 1}), caller.session, caller.ttl)
 
-    async def written(self) -> bool:
+    async def flush(self) -> bool:
         """Write what is owed now; return whether all of it is in the store."""
-        async with self._alone:
-            results = await asyncio.gather(*starmap(self._send, [*self._owed.items()]))
+        async with self._lock:
+            results = await asyncio.gather(*starmap(self._send, [*self._pending.items()]))
         return all(results)
 
-    async def _send(self, place: _Place, owed: _Owed) -> bool:
+    async def _send(self, place: _Subject, owed: _Pending) -> bool:
         """Write what the store lacks of one bill; an unconfirmed group is sent again first, unchanged."""
         while owed.group is not None or owed.new:
             if owed.group is None:
                 self._number += 1
-                owed.group = Group(self._writer, self._number)
+                owed.group = BatchId(self._writer, self._number)
                 owed.sent, owed.new = owed.new, {}
             try:
                 if isinstance(place, _EvidenceOf):
@@ -156,8 +160,8 @@ class Billing:
             except Exception as error:  # noqa: BLE001 - what cannot be added now never can: the others can
                 log_fault("a bill could not be written", error)
             owed.group = None
-        if self._owed.get(place) is owed:
-            del self._owed[place]
+        if self._pending.get(place) is owed:
+            del self._pending[place]
         return True
 
     async def aclose(self) -> None:
@@ -165,5 +169,5 @@ class Billing:
         if self._writing is not None:
             self._writing.cancel()
             await asyncio.wait([self._writing])
-        if not await self.written():
-            log_warning("bills could not be written before the end", bills=len(self._owed))
+        if not await self.flush():
+            log_warning("bills could not be written before the end", bills=len(self._pending))

@@ -1,7 +1,7 @@
 """The five records that carry a request from its bytes to its stored turn, in the order they are made.
 
 A :class:`Request` holds its :class:`Incoming`, an :class:`Exchange` holds the request and its
-:class:`Decision`; a :class:`Sent` is what comes back. None of them copies fields of another.
+:class:`Decision`; a :class:`PeekedResponse` is what comes back. None of them copies fields of another.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from proxy.core.tool_cache.cache import ToolCache
 from proxy.engine.intake.history import Appended, History
 from proxy.engine.intake.homes import MemoryHome
 from proxy.engine.intake.naming import Envelope
-from proxy.engine.models.asking import Caller
+from proxy.engine.models.asking import CallOptions
 from proxy.engine.models.models import NOTHING_ADDED, Added, Model
 from proxy.engine.sessions.session_cache import EpochLog, SessionState
 from proxy.engine.tool_rounds import Answerer, Rounds
@@ -67,7 +67,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     incoming: Incoming
     history: History
     session: SessionState
-    log: EpochLog | None
+    epoch_log: EpochLog | None
     """The lane's epochs; None where neither the store nor this process can say."""
     model: Model
     chain: Chain
@@ -110,7 +110,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return self.budget.head + self.chain.tokens.total
 
     @property
-    def begins_amid(self) -> bool:
+    def starts_mid_conversation(self) -> bool:
         """Whether a session begins with this request in the middle of a conversation.
 
         The conversation may have been sent before, in a session that nobody can find.
@@ -118,7 +118,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return self.session.is_new and self.conditions.head_sent == 0 and self.chain.sent_before > 0
 
     @property
-    def may_stand_alone(self) -> bool:
+    def is_one_off(self) -> bool:
         """Whether no request may ever continue from what is cut here.
 
         So it is with requests for titles, with one that drops its oldest messages, and with each one of a
@@ -126,7 +126,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         """
         if self.history.suffix.length:
             return self.conditions.head_sent == 0
-        return self.session.is_aside or (self.session.is_headerless and self.begins_amid)
+        return self.session.is_detached or (self.session.is_headerless and self.starts_mid_conversation)
 
     @property
     def media_tokens(self) -> int | None:
@@ -134,11 +134,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return None if self.history.body.has_provider_additions else self.chain.media_tokens
 
     @property
-    def summary_caller(self) -> Caller:
+    def summary_caller(self) -> CallOptions:
         """In whose name the model is asked for summaries and memories of this conversation."""
         envelope, rules = self.incoming.envelope, self.incoming.policy.summary
         window, query = self.budget.window.limit, envelope.api_version
-        return Caller.for_summaries(rules, self.model.name, envelope.credentials, window, query)
+        return CallOptions.for_summaries(rules, self.model.name, envelope.credentials, window, query)
 
     def tool_under(self, plan: Plan) -> bytes:
         """Return the proxy's tool where it goes out with the request under this plan; else empty."""
@@ -146,8 +146,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return self.tool if is_sent else b""
 
     def without_tool(self) -> Self:
-        """Return the request without the proxy's tool, and as :meth:`History.completed` says, its calls."""
-        history = self.history.completed(self.session.hidden, has_tool=False)
+        """Return the request without the proxy's tool, and as :meth:`History.with_hidden` says, its calls."""
+        history = self.history.with_hidden(self.session.hidden, has_tool=False)
         return replace(self, tool=b"", history=history, chain=self.chain.with_hidden(history.hidden))
 
     def alternates(self, epoch: Epoch | None) -> bool:
@@ -170,7 +170,7 @@ class Decision(msgspec.Struct, frozen=True):
     """Stage of the view before this request's edits."""
     view_tokens: int
     """Counted tokens of the view, without the head."""
-    log: EpochLog | None
+    epoch_log: EpochLog | None
     """The lane's epochs after this decision."""
     epoch: Epoch | None = None
     """The epoch in force."""
@@ -191,7 +191,7 @@ class Decision(msgspec.Struct, frozen=True):
             plan=plan,
             stage=stage_of(request.budget.usage(view), request.incoming.policy.stages),
             view_tokens=view,
-            log=request.log,
+            epoch_log=request.epoch_log,
             epoch=epoch,
             number=epoch.number if epoch is not None else 0,
             summary="ready" if plan.gaps and plan.anchors else "none",
@@ -204,7 +204,7 @@ class Decision(msgspec.Struct, frozen=True):
 
     def begins_epoch(self, request: Request) -> bool:
         """Whether an epoch began at this request."""
-        before, now = request.log, self.log
+        before, now = request.epoch_log, self.epoch_log
         return before is not None and now is not None and len(now.epochs) > len(before.epochs)
 
 
@@ -219,7 +219,7 @@ class Exchange(msgspec.Struct, kw_only=True):
     """Tokens of head and view as the model counts them: as forwarded or, in shadow, as it would have been."""
     full_tokens: int = 0
     """Tokens of the head and the whole conversation as the model counts them, had nothing been recalled."""
-    plain_body: bytes
+    base_body: bytes
     """The body to send, before the parameters are added that only the proxy asks for."""
     body: bytes = b""
     """The body to send."""
@@ -249,7 +249,7 @@ class Exchange(msgspec.Struct, kw_only=True):
 
     def set_request(self, request: Request, decision: Decision, plain_body: bytes) -> None:
         """Set the request, its decision and the body to send, and count their tokens."""
-        self.request, self.decision, self.plain_body = request, decision, plain_body
+        self.request, self.decision, self.base_body = request, decision, plain_body
         self.__post_init__()
 
     def __post_init__(self) -> None:
@@ -263,7 +263,7 @@ class Exchange(msgspec.Struct, kw_only=True):
         self.sent_tokens = ceil(view * ratio)
         ours = request.history.own_tool_tokens() if request.history.hidden else 0
         self.full_tokens = ceil((whole - ours) * ratio)
-        self.body = self.plain_body
+        self.body = self.base_body
         self.adds_usage = self.adds_cache_key = False
 
     def response_headers(self) -> list[Header]:
@@ -288,26 +288,26 @@ class Exchange(msgspec.Struct, kw_only=True):
         return headers
 
 
-class Sent(msgspec.Struct, frozen=True):
+class PeekedResponse(msgspec.Struct, frozen=True):
     """An upstream's answer to a managed request, its body still to come."""
 
     response: UpstreamResponse
-    begun: bytes
+    peeked: bytes
     """The part of the body that was read already."""
     is_over: bool
-    """Whether ``begun`` is the whole body."""
-    opening: bytes = b""
+    """Whether ``peeked`` is the whole body."""
+    possible_error: bytes = b""
     """What may be a refusal: the body of an error, or the data of a stream's first event."""
     is_stream: bool = False
     """Whether the body is a stream of events, whatever its content type."""
 
     def chunks(self) -> AsyncIterator[bytes]:
         """Yield the whole body, including what was read already."""
-        return self._chunks() if self.begun or self.is_over else self.response.chunks()
+        return self._chunks() if self.peeked or self.is_over else self.response.chunks()
 
     async def _chunks(self) -> AsyncIterator[bytes]:
-        if self.begun:
-            yield self.begun
+        if self.peeked:
+            yield self.peeked
         if not self.is_over:
             async for chunk in self.response.chunks():
                 yield chunk

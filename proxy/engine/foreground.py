@@ -18,7 +18,7 @@ from statistics import median
 from typing import Any, TypeVar
 
 from proxy.engine.background import is_being_cancelled
-from proxy.engine.flow import Sent
+from proxy.engine.flow import PeekedResponse
 from proxy.engine.models.asking import RateLimited, rate_limit
 from proxy.ports import Clock, Header
 
@@ -81,9 +81,9 @@ class Foreground:
         if not self._in_flight:
             self._idle.set()
 
-    async def measured(
-        self, kind: str, credentials: Credentials, send: Callable[[], Awaitable[Sent]]
-    ) -> Sent:
+    async def send_measured(
+        self, kind: str, credentials: Credentials, send: Callable[[], Awaitable[PeekedResponse]]
+    ) -> PeekedResponse:
         """Send a user's request, and measure how long its answer takes to begin.
 
         The usual time depends on the ``kind``. It first waits until calls that were cancelled for the user
@@ -97,7 +97,7 @@ class Foreground:
         if is_beside and (patience := self._contention.patience(kind)):
 
             def overrun() -> None:
-                self._contention.overran()
+                self._contention.record_timeout()
                 self._cancel()
 
             guard = asyncio.get_running_loop().call_later(patience, overrun)
@@ -113,9 +113,9 @@ class Foreground:
             if limit is not None:  # too many calls: make none of our own
                 self._stop(credentials, limit or _LIMITED)
         elif is_beside:
-            self._contention.answered_beside(kind, seconds)
+            self._contention.record_contended(kind, seconds)
         elif begun == self._begun:
-            self._contention.answered_alone(kind, seconds)
+            self._contention.record_baseline(kind, seconds)
         return sent
 
     def _stop(self, credentials: Credentials, seconds: float) -> None:
@@ -210,11 +210,11 @@ _FREE = 4
 _PATIENCE_TIMES, _PATIENCE = 3.0, 0.25
 """How long a user may wait for an answer while nothing is known: so many times the usual time, and at least
 so many seconds more than that."""
-_REST, _LONGEST_REST = 60.0, 3_600.0
+_RETEST, _LONGEST_REST = 60.0, 3_600.0
 """Seconds after which it is measured again, at first and at most: upstreams are replaced behind their URL."""
 
 
-class _Serves(Enum):
+class _Concurrency(Enum):
     """How many requests the upstream serves at a time."""
 
     UNKNOWN = 0
@@ -230,15 +230,15 @@ class Contention:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._alone: dict[str, deque[float]] = {}
+        self._baselines: dict[str, deque[float]] = {}
         """By kind, seconds of the latest answers while no call of ours was running."""
-        self._beside: deque[bool] = deque(maxlen=_LATEST)
+        self._delays: deque[bool] = deque(maxlen=_LATEST)
         """For the latest answers beside a call of ours, whether they were held up."""
-        self._serves = _Serves.UNKNOWN
+        self._concurrency = _Concurrency.UNKNOWN
         self._latest: deque[float] | None = None
         """The times of the kind answered last whose usual time is known."""
-        self._rest = _REST
-        self._tried_again = 0.0
+        self._retest = _RETEST
+        self._retest_at = 0.0
         """When it is measured again, in monotonic seconds."""
 
     @property
@@ -247,61 +247,61 @@ class Contention:
 
         It also does so while the usual time is not known yet.
         """
-        if self._serves is _Serves.ONE and self._clock.monotonic() >= self._tried_again:
-            self._serves = _Serves.UNKNOWN
-            self._beside.clear()
-        return self._serves is _Serves.ONE or self._latest is None
+        if self._concurrency is _Concurrency.ONE and self._clock.monotonic() >= self._retest_at:
+            self._concurrency = _Concurrency.UNKNOWN
+            self._delays.clear()
+        return self._concurrency is _Concurrency.ONE or self._latest is None
 
     def patience(self, kind: str) -> float | None:
         """Seconds that a user may wait beside a call of ours; None where it is known how the upstream serves.
 
-        If a user waits longer, :meth:`overran` is called and the call ends, which limits what measuring
+        If a user waits longer, :meth:`record_timeout` is called and the call ends: this limits what measuring
         costs. Also None while no usual time is known.
         """
-        if self._serves is not _Serves.UNKNOWN:
+        if self._concurrency is not _Concurrency.UNKNOWN:
             return None
-        usual = self._usual_of(kind) or (median(self._latest) if self._latest else None)
+        usual = self._baseline_of(kind) or (median(self._latest) if self._latest else None)
         if usual is None:
             return None
         return max(_PATIENCE_TIMES * usual, usual + _PATIENCE)
 
-    def overran(self) -> None:
+    def record_timeout(self) -> None:
         """Note that a user has waited longer than ``patience``."""
-        if self._serves is _Serves.UNKNOWN:
-            self._found(_Serves.ONE)
+        if self._concurrency is _Concurrency.UNKNOWN:
+            self._set_concurrency(_Concurrency.ONE)
 
-    def answered_alone(self, kind: str, seconds: float) -> None:
+    def record_baseline(self, kind: str, seconds: float) -> None:
         """Note the seconds to an answer's head while no call of ours was running."""
-        samples = self._alone.get(kind)
+        samples = self._baselines.get(kind)
         if samples is None:
-            if len(self._alone) >= _KINDS:
-                del self._alone[next(iter(self._alone))]
-            samples = self._alone[kind] = deque(maxlen=_SAMPLES)
+            if len(self._baselines) >= _KINDS:
+                del self._baselines[next(iter(self._baselines))]
+            samples = self._baselines[kind] = deque(maxlen=_SAMPLES)
         samples.append(seconds)
         if len(samples) >= _LEAST_SAMPLES:
             self._latest = samples
 
-    def answered_beside(self, kind: str, seconds: float) -> None:
+    def record_contended(self, kind: str, seconds: float) -> None:
         """Note the seconds to an answer's head when a call of ours was running."""
-        usual = self._usual_of(kind)
-        if usual is None or self._serves is _Serves.ONE:
+        usual = self._baseline_of(kind)
+        if usual is None or self._concurrency is _Concurrency.ONE:
             return
-        self._beside.append(seconds >= max(_SLOWED_TIMES * usual, usual + _SLOWED_BY))
-        slowed = sum(self._beside)
+        self._delays.append(seconds >= max(_SLOWED_TIMES * usual, usual + _SLOWED_BY))
+        slowed = sum(self._delays)
         if slowed >= _SLOWED:
-            self._found(_Serves.ONE)
-        elif len(self._beside) >= _FREE and 4 * slowed <= len(self._beside):
-            self._found(_Serves.SEVERAL)
+            self._set_concurrency(_Concurrency.ONE)
+        elif len(self._delays) >= _FREE and 4 * slowed <= len(self._delays):
+            self._set_concurrency(_Concurrency.SEVERAL)
 
-    def _usual_of(self, kind: str) -> float | None:
-        samples = self._alone.get(kind)
+    def _baseline_of(self, kind: str) -> float | None:
+        samples = self._baselines.get(kind)
         return median(samples) if samples is not None and len(samples) >= _LEAST_SAMPLES else None
 
-    def _found(self, serves: _Serves) -> None:
-        self._serves = serves
-        if serves is _Serves.SEVERAL:
-            self._rest = _REST
+    def _set_concurrency(self, serves: _Concurrency) -> None:
+        self._concurrency = serves
+        if serves is _Concurrency.SEVERAL:
+            self._retest = _RETEST
             return
-        self._beside.clear()
-        self._tried_again = self._clock.monotonic() + self._rest
-        self._rest = min(2 * self._rest, _LONGEST_REST)
+        self._delays.clear()
+        self._retest_at = self._clock.monotonic() + self._retest
+        self._retest = min(2 * self._retest, _LONGEST_REST)

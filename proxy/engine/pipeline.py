@@ -22,9 +22,9 @@ from proxy.engine.answers.sending import Sender
 from proxy.engine.answers.tool_cache import ToolCaches
 from proxy.engine.answers.tool_loop import ToolLoop
 from proxy.engine.background import Background
-from proxy.engine.flow import NOTHING_FRESH, Exchange, Incoming, Request, Sent
+from proxy.engine.flow import NOTHING_FRESH, Exchange, Incoming, PeekedResponse, Request
 from proxy.engine.foreground import Foreground
-from proxy.engine.intake.history import NAME, History
+from proxy.engine.intake.history import MODEL_NAME_CHARACTERS, History
 from proxy.engine.intake.homes import MemoryHome
 from proxy.engine.intake.naming import Naming
 from proxy.engine.intake.reader import BodyCache, ReadBody, Reader
@@ -90,7 +90,7 @@ class Pipeline:
         with step(PLAN) if current() is not None else UNTRACED:
             decision = await self.decisions.decide(request)
         body = history.body.raw if is_shadow else self.decisions.body(request, decision)
-        exchange = Exchange(request=request, decision=decision, plain_body=body, degraded=degraded)
+        exchange = Exchange(request=request, decision=decision, base_body=body, degraded=degraded)
         if not is_shadow:
             if policy.tools or injection is not None:
                 exchange.tools = await self.tools.fresh(request)
@@ -99,14 +99,15 @@ class Pipeline:
             self.sender.add_parameters(exchange)
         return exchange
 
-    async def answer(self, exchange: Exchange) -> Sent:
+    async def answer(self, exchange: Exchange) -> PeekedResponse:
         """Send the request and return the answer as the client gets it, with known tool calls answered here.
 
         Raises UpstreamUnreachable, UpstreamTimeout and UpstreamInvalidResponse.
         """
-        kind = f"{exchange.request.history.body.is_streamed} {exchange.request.model.name[:NAME]}"
-        credentials = exchange.request.incoming.envelope.credentials
-        sent = await self.foreground.measured(kind, credentials, partial(self.sender.send, exchange))
+        request = exchange.request
+        kind = f"{request.history.body.is_streamed} {request.model.name[:MODEL_NAME_CHARACTERS]}"
+        credentials = request.incoming.envelope.credentials
+        sent = await self.foreground.send_measured(kind, credentials, partial(self.sender.send, exchange))
         if exchange.tools is NOTHING_FRESH and not exchange.answerers:
             return sent
         return await self.tool_loop.run(exchange, sent)
@@ -151,7 +152,7 @@ class Pipeline:
             session, log = await self.recognition.recognise(caller, history, lane, needs_store=needs_store)
             # The newest answer of a session that a header names may be on its way to the store.
             is_written = caller.key is None or session.key not in self.recorder.writing
-            if incoming.appended is None and (is_written or session.is_unfound):
+            if incoming.appended is None and (is_written or session.is_unmatched):
                 history, session, log = await self.suffixes.place(
                     caller, Placement(history, session, log), lane
                 )
@@ -213,7 +214,7 @@ class Pipeline:
         may_offer = policy.recall.enabled and not refuses_tool
         tool = recall_tool(history.body, with_memory=policy.memory.enabled) if may_offer else b""
         if session.hidden and not incoming.is_shadow:
-            history = history.completed(session.hidden, has_tool=bool(tool))
+            history = history.with_hidden(session.hidden, has_tool=bool(tool))
             chain = chain.with_hidden(history.hidden)
         budget = await self.decisions.budget(incoming, history, chain, model, tool)
         if stated.window is None and self.models.stated.may_tell(stated, credentials):
@@ -228,7 +229,7 @@ class Pipeline:
             incoming=incoming,
             history=history,
             session=session,
-            log=log,
+            epoch_log=log,
             model=model,
             chain=chain,
             budget=budget,

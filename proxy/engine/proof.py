@@ -27,10 +27,10 @@ from proxy.core.proof.evidence import OUTCOMES, Arm, Evidence, Kind, Signal, Unp
 from proxy.core.proof.regret import Regret, asked_again, called_again, cut_texts, newly_cut, said_again
 from proxy.engine.answers.recall import Recaller
 from proxy.engine.background import Background
-from proxy.engine.billing import BETWEEN, Billing
+from proxy.engine.billing import LABEL_SEPARATOR, Billing
 from proxy.engine.flow import Decision, Exchange
 from proxy.engine.foreground import Foreground
-from proxy.engine.models.asking import Asking, Caller, Unanswered
+from proxy.engine.models.asking import CallOptions, ModelClient, Unanswered
 from proxy.engine.planning.decisions import Decisions
 from proxy.engine.recording.turn_bill import plan_before
 from proxy.errors import StoreUnavailable, UnabridgedError
@@ -76,7 +76,7 @@ class Proofs:
     """Gathers evidence about cuts. ``credentials`` are the operator's; empty if there is no key."""
 
     decisions: Decisions
-    asking: Asking
+    asking: ModelClient
     foreground: Foreground
     background: Background
     billing: Billing
@@ -88,10 +88,10 @@ class Proofs:
     _waiting: int = 0
     _has_warned: bool = False
     """Whether the missing key was logged."""
-    _alone: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Calls are made one at a time, so that each knows what those before it have spent."""
 
-    def after(self, exchange: Exchange, turn: Turn) -> None:
+    def turn_recorded(self, exchange: Exchange, turn: Turn) -> None:
         """After a turn was recorded: count regret, and maybe ask again, in the background."""
         if exchange.request.incoming.is_shadow or exchange.decision.plan == EMPTY:
             return
@@ -135,7 +135,7 @@ class Proofs:
         for why, number in evidence.unproven.items():
             self.metrics.proof.labels(policy, "unproven", why).inc(number)
         if counts := evidence.counts():
-            self.billing.find(policy, exchange.request.model.name, counts)
+            self.billing.add_evidence(policy, exchange.request.model.name, counts)
 
     # --- regret ---
 
@@ -175,7 +175,7 @@ class Proofs:
         """Ask again, and count the outcome."""
         exchange = sample.exchange
         try:
-            async with self._alone:
+            async with self._lock:
                 self._add(exchange, await self._outcome(sample))
         finally:
             self._waiting -= 1
@@ -215,7 +215,7 @@ class Proofs:
             whole = replace(request, tool=b"")
             body = self.decisions.body(whole, replace(Decision.under(whole, EMPTY), is_unsigned=True))
         query = request.incoming.envelope.api_version
-        caller = Caller(request.model.name, self.credentials, _SECONDS, purpose="proof", query=query)
+        caller = CallOptions(request.model.name, self.credentials, _SECONDS, purpose="proof", query=query)
         ttl = request.incoming.policy.store.ttl
         return await self.asking.again(caller.billed_to(request.session.key, ttl), body)
 
@@ -224,12 +224,12 @@ class Proofs:
         policy, cost = sample.exchange.request.incoming.policy, sample.expected
         hour = int(self.clock.now()) // HOUR
         try:
-            if not await self.billing.written():
+            if not await self.billing.flush():
                 return True
             hours = await self.store.evidence(hour - hour % _HOURS_A_DAY, hour)
         except StoreUnavailable:
             return True
-        prefix = f"{policy.name}{BETWEEN}"
+        prefix = f"{policy.name}{LABEL_SEPARATOR}"
         spent = Evidence.of(
             counts for of in hours.values() for name, counts in of.items() if name.startswith(prefix)
         )

@@ -16,7 +16,7 @@ _SHOWN = 200
 _HIDDEN = "…"
 
 
-class Summarised(NamedTuple):
+class SummaryCounts(NamedTuple):
     """The summaries of a lane."""
 
     bytes: int
@@ -25,14 +25,14 @@ class Summarised(NamedTuple):
     """Distinct summaries that a model has written for the lane."""
 
     @classmethod
-    def of(cls, epochs: Sequence[Epoch]) -> "Summarised":
+    def of(cls, epochs: Sequence[Epoch]) -> "SummaryCounts":
         """Sum up a lane's epochs, of which the newest is last."""
         standing = epochs[-1].plan.anchors if epochs else ()
         written = {anchor.text for epoch in epochs for anchor in epoch.plan.anchors if not anchor.by_code}
         return cls(sum(len(anchor.text.encode(errors="replace")) for anchor in standing), len(written))
 
 
-class State(NamedTuple):
+class SessionSnapshot(NamedTuple):
     """The state of a session."""
 
     id: str
@@ -40,7 +40,7 @@ class State(NamedTuple):
     session: str
     """The session's name, which a client may have chosen."""
     exchanges: int
-    summarised: Summarised
+    summarised: SummaryCounts
     functions: Sequence[CachedResult]
     """Tool results that are fresh."""
     messages: Sequence[tuple[str, str]]
@@ -73,7 +73,7 @@ class State(NamedTuple):
         return "\n".join(lines)
 
 
-def spoken(raws: Iterable[bytes], dialect: Dialect) -> list[tuple[str, str]]:
+def role_texts(raws: Iterable[bytes], dialect: Dialect) -> list[tuple[str, str]]:
     """Return role and text of each message; a tool call is written as its name and arguments."""
 
     def spoken_text(content: Content) -> str:

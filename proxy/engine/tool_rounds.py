@@ -37,7 +37,7 @@ class Answerer(Protocol):
         """Whether it may answer calls of this tool; the arguments are not known yet."""
         ...
 
-    def passes(self, tool: str, arguments: str) -> None:
+    def observe_client_call(self, tool: str, arguments: str) -> None:
         """Take note of a call in the same message that goes to the client."""
         ...
 
@@ -57,7 +57,7 @@ class FreshResults:
     def may_answer(self, tool: str) -> bool:
         return self._cache.may_answer(tool)
 
-    def passes(self, tool: str, arguments: str) -> None:
+    def observe_client_call(self, tool: str, arguments: str) -> None:
         """Drop the results that the call makes stale."""
         self._cache = self._cache.after(tool, arguments, served=False)
 
@@ -73,10 +73,10 @@ class FreshResults:
 class Answerers:
     """All answerers of one request."""
 
-    each: list[Answerer]
+    members: list[Answerer]
 
     def __bool__(self) -> bool:
-        return bool(self.each)
+        return bool(self.members)
 
     def may_answer(self, tool: str) -> bool:
         return self._of(tool) is not None
@@ -85,9 +85,9 @@ class Answerers:
         found = self._of(tool)
         return found is not None and found.is_own_tool
 
-    def passes(self, tool: str, arguments: str) -> None:
-        for each in self.each:
-            each.passes(tool, arguments)
+    def observe_client_call(self, tool: str, arguments: str) -> None:
+        for each in self.members:
+            each.observe_client_call(tool, arguments)
 
     async def answer(self, tool: str, arguments: str, room: int) -> str | None:
         """Return the result of a call; None also after a fault or a timeout of ours (law 7)."""
@@ -102,7 +102,7 @@ class Answerers:
         return None
 
     def _of(self, tool: str) -> Answerer | None:
-        return next((each for each in self.each if each.may_answer(tool)), None)
+        return next((each for each in self.members if each.may_answer(tool)), None)
 
 
 # --- the rounds ---
@@ -154,7 +154,7 @@ class Rounds:
     """Those of calls of the proxy's own tools and of their results."""
     is_refused: bool = False
     """Whether the upstream refused to continue, which ended a stream."""
-    before: Self | None = None
+    snapshot: Self | None = None
     """The rounds before the newest one, if any of its calls was answered."""
 
     @property
@@ -164,7 +164,7 @@ class Rounds:
     @property
     def own_tool_tokens_sent(self) -> int:
         """Those of the newest request, which has not had the results of the last round."""
-        return (self.before or self).own_tool_tokens
+        return (self.snapshot or self).own_tool_tokens
 
     @property
     def may_ask(self) -> bool:
@@ -177,7 +177,7 @@ class Rounds:
         If not, the answer is settled.
         """
         results = await self._results(editor)
-        self.before = replace(self, sequence=[*self.sequence]) if results else None
+        self.snapshot = replace(self, sequence=[*self.sequence]) if results else None
         self.answered += len(results)
         self.earlier_usage, self.total_usage = editor.earlier_usage, editor.total_usage
         unanswered = [call for call in editor.answerable_calls() if call not in results]
@@ -242,7 +242,7 @@ class Rounds:
         if not requested:
             return {}
         for call in editor.client_calls():
-            self.answerers.passes(call.tool, call.arguments or "")
+            self.answerers.observe_client_call(call.tool, call.arguments or "")
         room = self.room - self.tokens - await self._cost(editor.message())
         each = room // len(requested) - MESSAGE_TOKENS
 

@@ -27,7 +27,7 @@ class Drain:
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
         self._is_serving = False
-        self.under_way = 0
+        self.in_flight = 0
         """Requests in progress; whoever counts one calls `leave` when it has ended."""
         self._signal: int = signal.SIGTERM
         self._began = 0.0
@@ -51,16 +51,16 @@ class Drain:
         grace = min(_GRACE, self._timeout / 2)
         return self.is_over or self._loop.time() - self._began > grace
 
-    async def emptied(self, seconds: float) -> None:
+    async def wait_empty(self, seconds: float) -> None:
         """Wait until no request is in progress, at most so many seconds."""
-        if self.under_way:
+        if self.in_flight:
             self._is_empty.clear()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._is_empty.wait(), seconds)
 
     def leave(self) -> None:
-        self.under_way -= 1
-        if not self.under_way:
+        self.in_flight -= 1
+        if not self.in_flight:
             self._is_empty.set()
 
     @contextmanager
@@ -92,8 +92,8 @@ class Drain:
 
     def _finish_soon(self) -> None:
         async def finish() -> None:
-            log_event("draining", requests=self.under_way)
-            await self.emptied(self._timeout)
+            log_event("draining", requests=self.in_flight)
+            await self.wait_empty(self._timeout)
             self._pass_on(self._signal)
 
         self._task = self._loop.create_task(finish())

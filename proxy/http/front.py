@@ -22,8 +22,8 @@ from proxy.errors import MethodNotAllowed, NotFound, StoreUnavailable, Unabridge
 from proxy.http.asgi import send_error, with_headers
 from proxy.http.drain import Drain
 from proxy.http.limits import Policies
-from proxy.http.origins import EXEMPT, Origins, is_preflight, readable, send_preflight
-from proxy.http.request_head import HEAD, Heads, asks_for_websocket, check_path, request_id
+from proxy.http.origins import EXEMPT, Origins, is_preflight, send_preflight, with_cors
+from proxy.http.request_head import HEAD, RequestHeads, asks_for_websocket, check_path, request_id
 from proxy.ports import SessionStore
 from proxy.telemetry import Metrics, log_event, log_request
 
@@ -58,7 +58,7 @@ class Front:
     relay: ASGIApp
     own: ASGIApp
     origins: Origins
-    heads: Heads
+    heads: RequestHeads
     drain: Drain
     _relayed: set[str] = field(default_factory=set[str])
     """Routes that were logged."""
@@ -68,7 +68,7 @@ class Front:
             await self.own(scope, receive, send)
             return
         drain = self.drain
-        drain.under_way += 1
+        drain.in_flight += 1
         try:
             if drain.has_begun:
                 if drain.refuses_new and scope["path"].startswith(_API):
@@ -99,12 +99,12 @@ class Front:
             head = scope[HEAD] = self.heads.of(scope)
             if not head.is_examined:
                 head.origin, head.is_examined = self.origins.check(scope), True
-            return self.managed, send if head.origin is None else readable(send, head.origin)
+            return self.managed, send if head.origin is None else with_cors(send, head.origin)
         origin = None if path in EXEMPT else self.origins.check(scope)
         if origin is not None:
             if is_preflight(scope):
                 return partial(send_preflight, origin), send
-            send = readable(send, origin)
+            send = with_cors(send, origin)
         if not path.startswith(_API) or path.startswith(_TWICE):
             return self.own, send
         route = route_of(path)
@@ -137,7 +137,7 @@ def nothing_at(path: str) -> NotFound:
     return NotFound(f"There is nothing here: use {route} (a base_url that ends in /v1, once).")
 
 
-def refusals() -> dict[Any, Callable[[Request, Exception], JSONResponse]]:
+def exception_handlers() -> dict[Any, Callable[[Request, Exception], JSONResponse]]:
     """Return handlers that answer unknown paths, wrong methods and faults in our errors' shape, by status."""
 
     def answering(error: Callable[[str], UnabridgedError]) -> Callable[[Request, Exception], JSONResponse]:

@@ -38,7 +38,7 @@ class Admission:
     def __init__(self, policies: Policies, ceiling: int) -> None:
         self.policies = policies
         self.ceiling = ceiling
-        self.under_way = 0
+        self.in_flight = 0
         self.held = 0
         """Bytes of all bodies held."""
 
@@ -56,18 +56,18 @@ class Permit(msgspec.Struct, eq=False):
 
     def __enter__(self) -> Self:
         allowed = self._admission.policies.in_force.default.limits.streams
-        if self._admission.under_way >= (allowed if self.limit is None else min(self.limit, allowed)):
+        if self._admission.in_flight >= (allowed if self.limit is None else min(self.limit, allowed)):
             raise Overloaded("The proxy answers as many requests as it may; try again.")
-        self._admission.under_way += 1
+        self._admission.in_flight += 1
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._admission.under_way -= self._requests
+        self._admission.in_flight -= self._requests
         self._admission.held -= self._held
 
-    def keep_body_alone(self) -> None:
+    def release_slot(self) -> None:
         """Give back everything but the body's bytes: whoever continues the request has its own permit."""
-        self._admission.under_way -= self._requests
+        self._admission.in_flight -= self._requests
         self._requests = 0
 
     def expect(self, size: int) -> None:

@@ -114,7 +114,7 @@ async def send_preflight(origin: bytes, scope: Scope, _: Receive, send: Send) ->
     await send({"type": "http.response.body"})
 
 
-def readable(send: Send, origin: bytes) -> Send:
+def with_cors(send: Send, origin: bytes) -> Send:
     """Return a `send` whose answer a page of this origin may read, with all of its headers.
 
     The upstream's own CORS headers are about its own pages, and are removed.

@@ -268,7 +268,7 @@ HEAD = "unabridged.head"
 """The scope key under which the front door passes on the head of a managed request."""
 
 
-class Head:
+class RequestHead:
     """A request's head without the length of its body."""
 
     def __init__(self, key: _Key, naming: Naming, warning: bytes, *, is_shadow: bool) -> None:
@@ -322,21 +322,21 @@ class Head:
         return _WEIGHT + 2 * (len(self._path) + len(self._query) + sum(texts))
 
 
-class Heads:
+class RequestHeads:
     """The heads that were read last; ``is_shadow`` says that the server changes no request."""
 
     def __init__(self, memory: Memory, naming: Naming, *, is_shadow: bool = False) -> None:
         self._naming = naming
         self._is_shadow = is_shadow
-        self._heads: Lru[_Key, Head] = Lru(memory, attrgetter("size"))
+        self._heads: Lru[_Key, RequestHead] = Lru(memory, attrgetter("size"))
         self._our_names = {*_OUR_NAMES, naming.tenant_header}
 
-    def of(self, scope: Scope) -> Head:
+    def of(self, scope: Scope) -> RequestHead:
         headers: Sequence[Header] = scope["headers"]
         lasting = tuple([header for header in headers if header[0] != _LENGTH])
         key = scope["raw_path"], scope["query_string"], lasting
         return self._heads.get_or_make(
-            key, lambda: Head(key, self._naming, self.warning(lasting), is_shadow=self._is_shadow)
+            key, lambda: RequestHead(key, self._naming, self.warning(lasting), is_shadow=self._is_shadow)
         )
 
     def warning(self, headers: Sequence[Header]) -> bytes:

@@ -7,7 +7,7 @@ all its adapters. Other packages import the names of the ports from here.
 # ruff: noqa: F401
 # pyright: reportUnusedImport=false
 
-from proxy.ports.bill_store import BillStore, Group
+from proxy.ports.bill_store import BatchId, BillStore
 from proxy.ports.memory_store import Changes, MemoryStore, ScopeSnapshot
 from proxy.ports.services import (
     ChangedResponse,
@@ -27,9 +27,9 @@ from proxy.ports.session_store import (
     NAMED,
     SUFFIXES,
     UNRECORDED,
-    Found,
     Listed,
     Lookup,
+    LookupResult,
     Mark,
     MessageStore,
     PlaceState,

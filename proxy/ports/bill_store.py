@@ -9,11 +9,11 @@ from proxy.ports.session_store import SessionKey
 
 HOUR: Final = 3_600
 """Seconds in an hour. Hours are numbered from 1970, UTC."""
-KEPT: Final = 90 * 24
+KEPT_HOURS: Final = 90 * 24
 """How many hours an hour's bills are kept."""
 
 
-class Group(NamedTuple):
+class BatchId(NamedTuple):
     """Identifies the amounts that a writer adds in one call, so that a repeated call adds them only once.
 
     A writer repeats a call that got no answer.
@@ -31,11 +31,11 @@ class BillStore(Protocol):
     Methods raise :class:`proxy.errors.StoreUnavailable` as those of a session store do.
     """
 
-    async def add_to_hour(self, hour: int, bills: Mapping[str, Amounts], group: Group) -> None:
+    async def add_to_hour(self, hour: int, bills: Mapping[str, Amounts], group: BatchId) -> None:
         """Add ``bills``, keyed by model name, to the bills of the hour."""
         ...
 
-    async def add_to_session(self, key: SessionKey, bill: Amounts, ttl: float, group: Group) -> None:
+    async def add_to_session(self, key: SessionKey, bill: Amounts, ttl: float, group: BatchId) -> None:
         """Add to a session's bill, which lives as long as the session. Ignored if the session is gone.
 
         May be called before the session's first turn is recorded; until then the bill lives ``ttl`` seconds.
@@ -46,7 +46,7 @@ class BillStore(Protocol):
         """Return the bills by model of the hours ``first`` to ``last`` inclusive, without empty hours."""
         ...
 
-    async def add_evidence(self, hour: int, evidence: Mapping[str, Counts], group: Group) -> None:
+    async def add_evidence(self, hour: int, evidence: Mapping[str, Counts], group: BatchId) -> None:
         """Add counts to an hour's evidence; the keys of ``evidence`` are labels chosen by the caller."""
         ...
 

@@ -79,7 +79,7 @@ class Lookup(msgspec.Struct, frozen=True):
     """The tag of the conversation's first answer; a session kept under another tag may be noted there."""
 
 
-class Found(msgspec.Struct, frozen=True):
+class LookupResult(msgspec.Struct, frozen=True):
     """The answer to a :class:`Lookup`; all fields are empty if no session was found."""
 
     sid: str | None = None
@@ -97,7 +97,7 @@ class Found(msgspec.Struct, frozen=True):
     """The lane's epochs, in the order written, without those that the lookup says are held."""
     hidden: tuple[HiddenCalls, ...] = ()
     """The answers with hidden calls, in the order written, without those that the lookup says are held."""
-    was_here: bool = False
+    has_ended: bool = False
     """Whether there was such a session that has expired or was deleted."""
     injected: bytes = b""
     """Digest of the session's injection; empty if it has none."""
@@ -206,7 +206,7 @@ class TurnStore(Protocol):
         """
         ...
 
-    async def find(self, lookup: Lookup) -> Found:
+    async def find(self, lookup: Lookup) -> LookupResult:
         """Return the session, its epochs and its token counts, in one round trip."""
         ...
 

@@ -19,7 +19,7 @@ from proxy.core.conversation.records import Suffix
 from proxy.core.economics.bill import Bill
 from proxy.core.memory.records import Scope, ScopeKind
 from proxy.errors import SettingsError, StoreUnavailable
-from proxy.ports import Changes, Group, Recorded, SessionKey
+from proxy.ports import BatchId, Changes, Recorded, SessionKey
 from tests.support import scopes
 from tests.support.canaries import logged
 from tests.support.cluster import Nodes, replica_of, take_over, three_nodes
@@ -98,7 +98,7 @@ WRITES: list[Call] = [
     lambda store, key: store.leave(key, "ticket"),
     lambda store, key: store.take_place(key, "ticket", 8, LEASE),
     lambda store, key: store.pause(key, paused=True),
-    lambda store, key: store.bills.add_to_session(key, Bill(requests=1).amounts(), DAY, Group("w", 1)),
+    lambda store, key: store.bills.add_to_session(key, Bill(requests=1).amounts(), DAY, BatchId("w", 1)),
 ]
 """Each script that writes, at least once; but `delete`."""
 
@@ -106,7 +106,7 @@ WRITES: list[Call] = [
 async def everything(store: RedisStore, key: SessionKey) -> None:
     """Run each script at least once."""
     await scopes.everything(store.memories, Scope(ScopeKind.CHANNEL, key.tag))
-    await store.bills.add_to_hour(HOUR, {"m": Bill(requests=1).amounts()}, Group("w", 1))
+    await store.bills.add_to_hour(HOUR, {"m": Bill(requests=1).amounts()}, BatchId("w", 1))
     for write in WRITES:
         await write(store, key)
     places = {"ee": Suffix(key.tag, b"h" * 32, 2, 1)}

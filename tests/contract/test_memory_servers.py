@@ -284,7 +284,7 @@ class TestWhatIsDamaged:
         run(server, "DEL", name)
         run(server, "SET", name, "another application's")
         with pytest.raises(UnreadableRecord):
-            await forgetting_in(store, clock).memories.kept(CHANNEL)
+            await forgetting_in(store, clock).memories.read_scope(CHANNEL)
         assert await forgetting_in(store, clock).scope(CHANNEL)
         assert (await memories.remembered(CHANNEL)).version == 0
         assert list(await memories.scopes(9)) == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.ports import Found, Lookup, SessionKey, SessionStore
+from proxy.ports import Lookup, LookupResult, SessionKey, SessionStore
 from tests.support.stores import DAY, KEY, HandClock, chain, pass_time, turn
 
 OTHER = SessionKey(KEY.tag, "02")
@@ -10,7 +10,7 @@ STRANGER = SessionKey("bb", KEY.sid)
 FIRST, SECOND = (b"1" * 32, b'{"text":"first"}'), (b"2" * 32, bytes(range(256)))
 
 
-async def asked(store: SessionStore, key: SessionKey = KEY, injected: bytes = b"") -> Found:
+async def asked(store: SessionStore, key: SessionKey = KEY, injected: bytes = b"") -> LookupResult:
     newest = tuple(reversed(chain("u1", "a1")))
     return await store.find(Lookup(key.tag, key.sid, newest, (), "lane", injected=injected))
 
@@ -66,7 +66,7 @@ async def test_whoever_remembers_a_deleted_session_hears_that_it_is_gone(store: 
     await store.delete(KEY)
     await store.inject(KEY, *SECOND, DAY)
     answer = await asked(store)
-    assert (answer.injection, answer.was_here) == (SECOND[1], True)
+    assert (answer.injection, answer.has_ended) == (SECOND[1], True)
 
 
 async def test_it_ends_with_its_session(store: SessionStore, clock: HandClock) -> None:

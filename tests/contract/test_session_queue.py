@@ -34,14 +34,14 @@ class TestHistory:
     ) -> None:
         await store.mark_ended(KEY)
         assert await store.history(KEY) == Stored(was_here=True)
-        assert (await found(store, "u1", "a1", "u2")).was_here
+        assert (await found(store, "u1", "a1", "u2")).has_ended
 
     async def test_a_session_that_has_expired_was_here(self, store: SessionStore, clock: HandClock) -> None:
         await store.record(KEY, turn("u1", "a1"), 0.02)
         clock.time += 1
         await asyncio.sleep(0.05)
         assert await store.history(KEY) == Stored(was_here=True)
-        assert (await found(store, "u1", "a1", "u2")).was_here
+        assert (await found(store, "u1", "a1", "u2")).has_ended
 
 
 class TestSharedAnswers:

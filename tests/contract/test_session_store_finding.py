@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from proxy.core.conversation.records import Suffix
-from proxy.ports import SUFFIXES, Found, SessionKey, SessionStore
+from proxy.ports import SUFFIXES, LookupResult, SessionKey, SessionStore
 from tests.support.stores import (
     DAY,
     KEY,
@@ -26,8 +26,8 @@ from tests.support.stores import (
 
 class TestFinding:
     async def test_nothing_is_known_of_a_session_that_was_never_recorded(self, store: SessionStore) -> None:
-        assert await found(store, "u1") == Found()
-        assert await found(store, "u1", sid=None) == Found()
+        assert await found(store, "u1") == LookupResult()
+        assert await found(store, "u1", sid=None) == LookupResult()
         assert await store.session(KEY) is None
         assert await store.nodes(KEY) == {}
         assert (await store.sessions(10)).sessions == []
@@ -80,12 +80,12 @@ class TestRecognition:
 
     async def test_the_same_first_message_alone_is_a_new_session(self, store: SessionStore) -> None:
         await store.record(KEY, turn("u1", "a1", headerless=True), DAY)
-        assert await found(store, "u1", sid=None) == Found()
-        assert await found(store, "u1", "another answer", "u2", sid=None) == Found()
+        assert await found(store, "u1", sid=None) == LookupResult()
+        assert await found(store, "u1", "another answer", "u2", sid=None) == LookupResult()
 
     async def test_a_session_of_a_header_is_not_found_by_its_chain(self, store: SessionStore) -> None:
         await store.record(KEY, turn("u1", "a1", headerless=False), DAY)
-        assert await found(store, "u1", "a1", "u2", sid=None) == Found()
+        assert await found(store, "u1", "a1", "u2", sid=None) == LookupResult()
 
     async def test_two_headerless_sessions_of_one_bucket_stay_two(self, store: SessionStore) -> None:
         await store.record(KEY, turn("hi", "a1", headerless=True), DAY)
@@ -114,7 +114,7 @@ class TestRecognition:
         many = [SessionKey(KEY.tag, f"{number}") for number in range(10, 50)]
         for key in many:
             await store.record(key, turn("hi", "a", headerless=True), DAY)
-        assert await found(store, "hi", "a", "u2", sid=None) == Found(place=1)
+        assert await found(store, "hi", "a", "u2", sid=None) == LookupResult(place=1)
         for key in many[:-1]:
             await store.delete(key)
         assert (await found(store, "hi", "a", "u2", sid=None)).sid == many[-1].sid
@@ -143,15 +143,15 @@ class TestJoints:
         assert (answer.sid, answer.joint, answer.user) == (KEY.sid, b"", None)
 
     async def test_the_same_answer_at_another_place_finds_none(self, store: SessionStore) -> None:
-        assert await found(store, "u1", "b1", "u2", "a2", "u3", sid=None) == Found()
-        assert await found(store, "u0", "a1", "u2", "a2", "u3", sid=None) == Found()
+        assert await found(store, "u1", "b1", "u2", "a2", "u3", sid=None) == LookupResult()
+        assert await found(store, "u0", "a1", "u2", "a2", "u3", sid=None) == LookupResult()
 
     async def test_an_answer_that_two_sessions_gave_there_joins_none_while_both_are_there(
         self, store: SessionStore
     ) -> None:
         told = turn("u1", "a1", "v2+", "a2", headerless=True, joint=joint("u1", "a1", "v2+", "a2"))
         await store.record(OTHER, told, DAY)
-        assert await found(store, "u1", "a1", "u2", "a2", "u3", sid=None) == Found(place=1)
+        assert await found(store, "u1", "a1", "u2", "a2", "u3", sid=None) == LookupResult(place=1)
         await store.delete(OTHER)
         assert (await found(store, "u1", "a1", "u2", "a2", "u3", sid=None)).sid == KEY.sid
 
@@ -180,10 +180,10 @@ class TestJoints:
         asked = lookup("w1", "a1", "w2", sid=None, first="ff")
         answer = await store.find(asked)
         assert (answer.sid, answer.tag, answer.user) == (began.sid, began.tag, nodes("w1+")[-1])
-        assert await store.find(replace(asked, first="ee")) == Found()
+        assert await store.find(replace(asked, first="ee")) == LookupResult()
         other = SessionKey("dd", "04")
         await store.record(other, replace(told, nodes=turn("w0+", "a1").nodes), DAY)
-        assert await store.find(asked) == Found(), "two may be meant"
+        assert await store.find(asked) == LookupResult(), "two may be meant"
 
 
 class TestIsolation:
@@ -191,8 +191,8 @@ class TestIsolation:
         await store.record(KEY, turn("u1", "a1", headerless=True), DAY)
         await store.begin_epoch(KEY, epoch("e1"), 0, DAY)
         await store.keep_summary(KEY, "address", "text", DAY)
-        assert await found(store, "u1", "a1", "u2", tag=STRANGER.tag) == Found()
-        assert await found(store, "u1", "a1", "u2", tag=STRANGER.tag, sid=None) == Found()
+        assert await found(store, "u1", "a1", "u2", tag=STRANGER.tag) == LookupResult()
+        assert await found(store, "u1", "a1", "u2", tag=STRANGER.tag, sid=None) == LookupResult()
         assert await store.session(STRANGER) is None
         assert await store.nodes(STRANGER) == {}
         assert await store.epochs(STRANGER, "lane") == ()
@@ -210,13 +210,13 @@ class TestDeletion:
     ) -> None:
         await store.record(KEY, turn("u1", "a1"), DAY)
         await store.delete(KEY)
-        assert await found(store, "u1") == Found(was_here=True)
+        assert await found(store, "u1") == LookupResult(has_ended=True)
         await store.pin(KEY, chain("u1"), DAY)
-        assert await found(store, "u1") == Found(was_here=True)
+        assert await found(store, "u1") == LookupResult(has_ended=True)
         await store.begin_epoch(KEY, epoch("e1"), 0, DAY)
-        assert (await found(store, "u1")).was_here
+        assert (await found(store, "u1")).has_ended
         await store.record(KEY, turn("u1", "a1"), DAY)
-        assert not (await found(store, "u1")).was_here
+        assert not (await found(store, "u1")).has_ended
 
 
 class TestSuffixes:

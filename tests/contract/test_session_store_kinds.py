@@ -13,7 +13,7 @@ from proxy.adapters.stores.in_process import InProcessStore
 from proxy.adapters.stores.redis import RedisStore
 from proxy.adapters.stores.redis.keys import REMEMBERED
 from proxy.errors import SettingsError, StoreUnavailable
-from proxy.ports import Found, SessionKey
+from proxy.ports import LookupResult, SessionKey
 from tests.support.certificates import Authority
 from tests.support.network import relaying
 from tests.support.stores import (
@@ -36,7 +36,7 @@ class TestMemory:
         store = InProcessStore(clock, most=2)
         for i, key in enumerate([KEY, OTHER, STRANGER]):
             await store.record(key, turn("u1", f"a{i}", headerless=True), DAY)
-        assert await found(store, "u1", "a0", "u2", sid=None) == Found()
+        assert await found(store, "u1", "a0", "u2", sid=None) == LookupResult()
         assert (await found(store, "u1", "a1", "u2", sid=None)).sid == OTHER.sid
 
     async def test_holds_nothing_of_sessions_that_ended(self, clock: HandClock) -> None:

@@ -11,7 +11,7 @@ import pytest
 from proxy.adapters.stores import in_process
 from proxy.adapters.stores.redis import RedisStore, keys, listing, reading, scripts
 from proxy.core.conversation.records import Session
-from proxy.ports import Found, SessionKey, SessionStore
+from proxy.ports import LookupResult, SessionKey, SessionStore
 from tests.support.servers import PATIENCE
 from tests.support.stores import (
     DAY,
@@ -107,8 +107,8 @@ class TestLifetime:
         await store.begin_epoch(KEY, epoch("e1"), 0, ttl=0.05)
         await store.keep_summary(KEY, "one", "text", ttl=0.05)
         await pass_time(clock, 0.1)
-        assert await found(store, "u1", "a1") == Found()
-        assert await found(store, "u1", "a1", "u2", sid=None) == Found()
+        assert await found(store, "u1", "a1") == LookupResult()
+        assert await found(store, "u1", "a1", "u2", sid=None) == LookupResult()
         assert await store.nodes(KEY) == {}
         assert await store.epochs(KEY, "lane") == ()
         assert await store.summaries(KEY, ["one"]) == {}
@@ -136,7 +136,7 @@ class TestLifetime:
         await pass_time(clock, 0.1)
         assert await store.session(KEY) is not None, "and does not shorten its life"
         await pass_time(clock, 0.4)
-        assert await found(store, "u1", "a1") == Found()
+        assert await found(store, "u1", "a1") == LookupResult()
         assert not await store.delete(KEY), "nothing is left of it"
 
     @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
@@ -158,8 +158,8 @@ class TestLifetime:
         await store.record(KEY, turn("u1", "a1", headerless=True), DAY)
         await store.record(KEY, turn("u1", "a1", "u2", "a2", known=2, headerless=True), ttl=0.05)
         await pass_time(clock, 0.1)
-        assert await found(store, "u1", "a1", "u2") == Found()
-        assert await found(store, "u1", "a1", "u2", sid=None) == Found()
+        assert await found(store, "u1", "a1", "u2") == LookupResult()
+        assert await found(store, "u1", "a1", "u2", sid=None) == LookupResult()
 
     async def test_an_answer_of_a_session_that_ended_finds_the_new_one(
         self, store: SessionStore, clock: HandClock
@@ -190,7 +190,7 @@ class TestLifetime:
         await store.record(KEY, turn("hi", "a1", headerless=True), ttl=0.05)
         await store.record(OTHER, turn("hi", "a2", headerless=True), DAY)
         await pass_time(clock, 0.1)
-        assert await found(store, "hi", "a1", "u2", sid=None) == Found()
+        assert await found(store, "hi", "a1", "u2", sid=None) == LookupResult()
         assert [key for key, _ in (await store.sessions(1)).sessions] == [OTHER]
 
 
@@ -224,7 +224,7 @@ class TestDeletion:
         assert await store.delete(KEY)
         told, *others = tuple(cast("tuple[object, ...]", await everything(store)))
         assert others == [{}, None, ()]
-        assert told == (Found(was_here=True), {}, ())
+        assert told == (LookupResult(has_ended=True), {}, ())
         assert not await store.delete(KEY)
 
 

@@ -30,12 +30,12 @@ async def test_what_was_not_confirmed_is_sent_again_and_counts_once(
     billing.add("m", ONE, KEY, DAY)
     for name, value in fault.items():
         setattr(shim, name, value)
-    assert not await billing.written()
+    assert not await billing.flush()
     for name in fault:
         setattr(shim, name, False)
     billing.add("m", ONE, KEY, DAY)
     async with asyncio.timeout(PATIENCE):
-        while not await billing.written():
+        while not await billing.flush():
             clock.time += 1.0  # the store is left alone for as long
     hour = int(clock.now()) // HOUR
     hours = await store.bills.hours(hour - 1, hour)
@@ -51,7 +51,7 @@ async def test_one_bill_that_cannot_be_added_keeps_no_other_back(valkey: Server,
     await store.record(KEY, turn("u1", "a1"), DAY)
     valkey.run("SET", f"u1:{{{KEY.tag}}}:{KEY.sid}:bill", "no hash")
     billing.add("m", ONE, KEY, DAY)
-    assert not await billing.written()
+    assert not await billing.flush()
     hour = int(clock.now()) // HOUR
     assert await store.bills.hours(hour, hour) == {hour: {"m": ONE}}
     valkey.run("DEL", f"u1:{{{KEY.tag}}}:{KEY.sid}:bill")

@@ -20,7 +20,7 @@ from proxy.engine.memory.scope_cache import ScopeCache
 from proxy.engine.sessions.recognition import Recognition
 from proxy.engine.sessions.session_cache import SessionCache
 from proxy.errors import StoreUnavailable
-from proxy.ports import Changes, Found, Lookup
+from proxy.ports import Changes, Lookup, LookupResult
 from tests.support.append_client import Appender, contents, error_code
 from tests.support.clients import Chats, making_chats, proxying
 from tests.support.network import relaying
@@ -227,7 +227,7 @@ class Worker:
     def __post_init__(self) -> None:
         find = self.store.find
 
-        async def noted(lookup: Lookup) -> Found:
+        async def noted(lookup: Lookup) -> LookupResult:
             self.lookups.append(lookup)
             return await find(lookup)
 
@@ -316,7 +316,7 @@ async def test_a_store_that_comes_back_while_it_is_asked_is_asked_again(
     await here.knows()
     find = here.store.find
 
-    async def interrupted(lookup: Lookup) -> Found:
+    async def interrupted(lookup: Lookup) -> LookupResult:
         here.store.find = find
         await asyncio.to_thread(come_back_as_saved, valkey)
         await follow(clock, there.store)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from proxy.adapters.stores.redis import RedisStore
 from proxy.adapters.stores.redis.autopipeline import LARGE
 from proxy.errors import StoreUnavailable
-from proxy.ports import Found, Recorded, SessionKey, UnreadableRecord
+from proxy.ports import LookupResult, Recorded, SessionKey, UnreadableRecord
 from tests.support.calls import HASTE
 from tests.support.network import Shim
 from tests.support.servers import PATIENCE
@@ -33,11 +33,11 @@ async def afar(shim: Shim, clock: HandClock) -> AsyncIterator[RedisStore]:
     await opened.aclose()
 
 
-def asked(store: RedisStore, times: int = 1) -> list[asyncio.Task[Found]]:
+def asked(store: RedisStore, times: int = 1) -> list[asyncio.Task[LookupResult]]:
     return [asyncio.create_task(found(store, "u1", "a1", sid=sid)) for sid in SIDS * times]
 
 
-def names(answers: Sequence[Found]) -> list[str]:
+def names(answers: Sequence[LookupResult]) -> list[str]:
     return [each.session.name for each in answers if each.session is not None]
 
 
@@ -136,8 +136,8 @@ async def test_a_refusal_is_that_of_its_own_call_alone(afar: RedisStore, valkey:
     valkey.run("DEL", "u1:{aa}:03")
     valkey.run("SET", "u1:{aa}:03", "of another type")
     answers = await asyncio.gather(*asked(afar), return_exceptions=True)
-    assert [type(each) for each in answers] == [Found] * 3 + [UnreadableRecord] + [Found] * 4
-    assert names([each for each in answers if isinstance(each, Found)]) == SIDS[:3] + SIDS[4:]
+    assert [type(each) for each in answers] == [LookupResult] * 3 + [UnreadableRecord] + [LookupResult] * 4
+    assert names([each for each in answers if isinstance(each, LookupResult)]) == SIDS[:3] + SIDS[4:]
 
 
 async def test_a_server_that_has_forgotten_the_scripts_is_told_them_again(
@@ -188,7 +188,7 @@ async def test_those_who_leave_a_group_leave_nothing_to_those_who_stay(
             call.cancel()
         answers = await asyncio.gather(*calls, return_exceptions=True)
         for sid, answer in list(zip(SIDS * 6, answers, strict=True))[1::2]:
-            assert isinstance(answer, Found)
+            assert isinstance(answer, LookupResult)
             assert names([answer]) == [sid]
         assert names(await asyncio.gather(*asked(afar))) == SIDS
 
@@ -218,7 +218,7 @@ async def test_a_reply_that_nobody_asked_for_is_no_answer_to_a_group(
     for _ in range(3):
         clock.time += 1.0
         answers = await asyncio.gather(*asked(afar), return_exceptions=True)
-        told = [each for each in answers if isinstance(each, Found)]
+        told = [each for each in answers if isinstance(each, LookupResult)]
         assert names(told) in (SIDS, [])
     assert names(await asyncio.gather(*asked(afar))) == SIDS
 

@@ -6,7 +6,7 @@ import pytest
 
 from proxy.adapters.stores.redis import RedisStore, keys
 from proxy.errors import StoreUnavailable
-from proxy.ports import Found, Recorded, SessionKey
+from proxy.ports import LookupResult, Recorded, SessionKey
 from tests.support.calls import CALLS, PLANTED
 from tests.support.stores import DAY, KEY, Server, chain, epoch, found, hidden, keys_without_ttl, turn
 
@@ -75,7 +75,7 @@ class TestValuesThatAreNotOurs:
         valkey.run("HSET", PLANTED["nodes"], chain("u1")[0], "junk")
         with pytest.raises(StoreUnavailable):
             await found(store, "u1", "a1")
-        assert await found(store, "u1", "a1") == Found(was_here=True)
+        assert await found(store, "u1", "a1") == LookupResult(has_ended=True)
         await store.record(KEY, turn("u1", "a1"), DAY)
         assert (await found(store, "u1", "a1")).session is not None
         assert len(await store.nodes(KEY)) == 2

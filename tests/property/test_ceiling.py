@@ -126,7 +126,7 @@ class Engine:
 
     async def decide(self, chain: Chain, budget: Budget) -> Decision:
         """Decide on the next request of the session."""
-        log = (self._known.log if self._known else EpochLog()) if self._has_store else None
+        log = (self._known.epoch_log if self._known else EpochLog()) if self._has_store else None
         request = a_request(chain, budget, policy=self._policy, log=log)
         decide = self._epochs.decide
         first = await decide(request)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from proxy.adapters.stores.redis import RedisStore
 from proxy.engine.sessions.session_cache import CachedSession
-from proxy.ports import Found, Lookup, Recorded
+from proxy.ports import Lookup, LookupResult, Recorded
 from tests.support.servers import PATIENCE
 from tests.support.store_steps import CHAINS, KEYS, LANES, Step, other_writes
 from tests.support.stores import DAY, HandClock, chain, embedded_valkey, run, turn
@@ -61,14 +61,14 @@ class Worker:
         else:
             self.here.lookup = None
 
-    def compare(self, found: Found, told: Found, asked: tuple[bytes, ...]) -> None:
+    def compare(self, found: LookupResult, told: LookupResult, asked: tuple[bytes, ...]) -> None:
         """Equal in all that a request needs; what an older branch holds may be known to the store alone."""
         assert found.session is not None
         assert told.session is not None
         assert found.session.pins == told.session.pins
         assert found.session.is_compacting == told.session.is_compacting
         assert (found.sid, found.injected, found.injection) == (told.sid, told.injected, told.injection)
-        assert (found.epochs, found.hidden, found.was_here) == (told.epochs, told.hidden, told.was_here)
+        assert (found.epochs, found.hidden, found.has_ended) == (told.epochs, told.hidden, told.has_ended)
         assert found.known is not None
         assert told.known is not None
         assert asked.index(told.known) <= asked.index(found.known)

@@ -3,20 +3,20 @@
 from proxy.cache import Memory
 from proxy.core.dialects.answers import Usage
 from proxy.core.dialects.registry import CHAT
-from proxy.engine.models.asking import Asking, Caller
+from proxy.engine.models.asking import CallOptions, ModelClient
 from proxy.ports import Upstream
 
 
 class Unbilled:
     """Ignores the outcomes of calls."""
 
-    def called(self, caller: Caller, usage: Usage | None) -> None:
+    def called(self, caller: CallOptions, usage: Usage | None) -> None:
         """Nothing."""
 
-    def failed(self, caller: Caller, reason: str) -> None:
+    def failed(self, caller: CallOptions, reason: str) -> None:
         """Nothing."""
 
 
-def asking(upstream: Upstream) -> Asking:
+def asking(upstream: Upstream) -> ModelClient:
     """Return what asks this upstream, with nothing learned yet."""
-    return Asking(CHAT, upstream, Memory(), Unbilled())
+    return ModelClient(CHAT, upstream, Memory(), Unbilled())

@@ -24,7 +24,7 @@ from proxy.engine.memory.maintenance import Maintenance
 from proxy.engine.memory.model import MemoryModel, ModelAccess
 from proxy.engine.memory.scope_cache import ScopeCache
 from proxy.engine.memory.writer import MemoryWriter
-from proxy.engine.models.asking import Caller
+from proxy.engine.models.asking import CallOptions
 from proxy.ports import Changes, SessionKey
 from tests.support.asking import asking
 from tests.support.memories import DAY, NOW, forgetting_in
@@ -72,7 +72,7 @@ class Place:
 
     @property
     def reader(self) -> ModelAccess:
-        return ModelAccess(Caller("gpt-test", OPERATOR, 5.0), Policy(memory=self.rules))
+        return ModelAccess(CallOptions("gpt-test", OPERATOR, 5.0), Policy(memory=self.rules))
 
     @property
     def forgetting(self) -> Forgetting:

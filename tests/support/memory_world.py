@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from proxy.adapters.files.policies import PolicyLibrary
 from proxy.adapters.files.watcher import LoadedPolicies, WatchedPolicies
 from proxy.adapters.stores import open_store
-from proxy.app import Inside, Outside, SystemClock, assembled
+from proxy.app import Dependencies, Engine, SystemClock, build_engine
 from proxy.config import Settings
 from proxy.core.conversation.records import Node, Session, Turn
 from proxy.core.formats.json import dumps
@@ -27,7 +27,7 @@ from proxy.engine.intake.homes import MemoryHome
 from proxy.engine.intake.naming import Envelope
 from proxy.engine.memory.model import ModelAccess
 from proxy.engine.memory.scope_cache import CachedScope
-from proxy.engine.models.asking import Caller
+from proxy.engine.models.asking import CallOptions
 from proxy.ports import Upstream, UpstreamResponse
 from tests.support.clients import SECRET, write_policy
 from tests.support.remembering import COMPRESSING, ITEMS, bullets_in, note, task_of
@@ -104,8 +104,8 @@ class Writer:
 class MemoryWorld:
     """Writes and reads memories with the parts of the engine."""
 
-    inside: Inside
-    outside: Outside
+    inside: Engine
+    outside: Dependencies
     clock: HandClock
     policy: Policy
     _threads: list[Any] = field(default_factory=list[Any])
@@ -113,7 +113,7 @@ class MemoryWorld:
     @property
     def reader(self) -> ModelAccess:
         """The caller and the policy for calls to the model."""
-        return ModelAccess(Caller.for_summaries(self.policy.summary, _MODEL), self.policy)
+        return ModelAccess(CallOptions.for_summaries(self.policy.summary, _MODEL), self.policy)
 
     async def request(self, session: str, person: str, messages: Sequence[Message]) -> Request:
         """Return a prepared request; the first one of a session gets the memory briefing."""
@@ -209,7 +209,7 @@ async def memory_world(
         background_calls=8,
         memory_rest=rest,
     )
-    inside = assembled(settings, world)
+    inside = build_engine(settings, world)
     try:
         yield MemoryWorld(inside, world, clock, world.policies.in_force.default)
     finally:

@@ -38,7 +38,7 @@ def a_request(
         "incoming": Incoming(ENVELOPE, body, policy or Policy(), arrived),
         "history": a_history(chain, body),
         "session": SessionState("t", KEY, lane=CachedLane(lane)),
-        "log": EpochLog(),
+        "epoch_log": EpochLog(),
         "model": Model(name="gpt-test", ratio=Ratio(), priced=None, stated=Stated("gpt-test")),
     }
     return Request(chain=chain, budget=budget, **plain | members)

@@ -21,7 +21,7 @@ from proxy.adapters.stores.redis import RedisStore, keys
 from proxy.adapters.stores.redis.embedded import EmbeddedValkey, server_binary
 from proxy.core.conversation.records import HiddenCalls, Joint, Node, Session, Suffix, Turn
 from proxy.core.planning.plan import Epoch
-from proxy.ports import Found, Lookup, SessionKey, SessionStore
+from proxy.ports import Lookup, LookupResult, SessionKey, SessionStore
 from tests.support.servers import listener
 
 DAY = 86_400.0
@@ -311,5 +311,5 @@ def lookup(*names: str, sid: str | None = KEY.sid, tag: str = KEY.tag, **members
     return Lookup(tag=tag, sid=sid, newest=newest, **others)
 
 
-async def found(store: SessionStore, *names: str, **members: Any) -> Found:
+async def found(store: SessionStore, *names: str, **members: Any) -> LookupResult:
     return await store.find(lookup(*names, **members))

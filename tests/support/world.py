@@ -8,7 +8,7 @@ from proxy.adapters.files.policies import PolicyLibrary
 from proxy.adapters.files.watcher import LoadedPolicies, WatchedPolicies
 from proxy.adapters.search import SqliteSearch
 from proxy.adapters.stores.in_process import InProcessStore
-from proxy.app import Outside, SystemClock
+from proxy.app import Dependencies, SystemClock
 from proxy.cache import Memory
 from proxy.errors import UpstreamUnreachable
 from proxy.ports import TokenCounter, Upstream, UpstreamResponse
@@ -33,10 +33,10 @@ class NoUpstream:
         """Nothing is open."""
 
 
-def outside(counter: TokenCounter, upstream: Upstream | None = None) -> Outside:
+def outside(counter: TokenCounter, upstream: Upstream | None = None) -> Dependencies:
     """Return outside dependencies; without an ``upstream`` none can be reached."""
     clock, metrics, memory = SystemClock(), Metrics(), Memory()
-    return Outside(
+    return Dependencies(
         memory=memory,
         learned=memory,
         clock=clock,

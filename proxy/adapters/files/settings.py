@@ -32,7 +32,7 @@ class _Written(Settings):
     """Without a default that not every user has: another source may set it."""
 
 
-DEFAULT: str = Settings.model_fields["policy"].default
+DEFAULT_POLICY: str = Settings.model_fields["policy"].default
 """The server's policy if no setting names one."""
 KEPT_SECRETS = {"secret": "secret", "admin_token": ADMIN_TOKEN_FILE}
 """The settings that are made at the first start where they are not set, and their files in `data_dir`."""

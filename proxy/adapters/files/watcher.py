@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Self
 
 from proxy.adapters.files.policies import PolicyLibrary, Stamp, is_path
-from proxy.adapters.files.settings import DEFAULT, SettingsFile
+from proxy.adapters.files.settings import DEFAULT_POLICY, SettingsFile
 from proxy.adapters.files.toml_file import FileError
 from proxy.core.policy.policy import Policy, PolicySet
 from proxy.telemetry import Metrics, log_event, log_fault, log_warning
@@ -104,7 +104,7 @@ class LoadedPolicies:
         try:
             edited = SettingsFile.read(before.file.path, before.decided)
             edited.check(self.library, in_library)
-            source = edited.policy or (DEFAULT if before.policy else self.source)
+            source = edited.policy or (DEFAULT_POLICY if before.policy else self.source)
             default = self.library.load(source) if source != self.source else None
         except FileError as error:
             return replace(same, complaint=str(error))

@@ -26,9 +26,9 @@ from proxy.ports import (
     SUFFIXES,
     UNRECORDED,
     Clock,
-    Found,
     Listed,
     Lookup,
+    LookupResult,
     Mark,
     PlaceState,
     Recorded,
@@ -72,7 +72,7 @@ class InProcessStore:
         """Return 0: nothing is lost but with the process."""
         return 0
 
-    async def find(self, lookup: Lookup) -> Found:
+    async def find(self, lookup: Lookup) -> LookupResult:
         sid, tag, joint, place = lookup.sid, "", b"", None
         if sid is None:
             sid, joint, place = self._recognise(lookup)
@@ -82,7 +82,7 @@ class InProcessStore:
                 lookup = replace(lookup, tag=tag)
                 sid, joint, place = self._recognise(lookup)
             if sid is None:
-                return Found(place=place)
+                return LookupResult(place=place)
         key = SessionKey(lookup.tag, sid)
         stored = self._read(key)
         was_here = key in self._were and stored.session is None
@@ -90,8 +90,8 @@ class InProcessStore:
         epochs = stored.epochs.get(lookup.lane, [])[lookup.epochs if is_held else 0 :]
         hidden = tuple(stored.hidden.values())[lookup.hidden if is_held else 0 :]
         if stored.session is None and not epochs and not hidden and not stored.injected:
-            return Found(tag=tag, was_here=was_here)
-        return Found(
+            return LookupResult(tag=tag, has_ended=was_here)
+        return LookupResult(
             sid=sid,
             tag=tag,
             place=place,
@@ -100,7 +100,7 @@ class InProcessStore:
             counts={each: stored.nodes[each].tokens for each in lookup.uncounted if each in stored.nodes},
             epochs=tuple(epochs),
             hidden=hidden,
-            was_here=was_here,
+            has_ended=was_here,
             injected=stored.injected,
             injection=None if stored.injected == lookup.injected else stored.injection,
             joint=joint,

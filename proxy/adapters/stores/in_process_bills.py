@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from proxy.core.economics.bill import Amounts, Bill, added
 from proxy.core.proof.evidence import Counts
-from proxy.ports import Clock, Group, SessionKey
-from proxy.ports.bill_store import HOUR, KEPT
+from proxy.ports import BatchId, Clock, SessionKey
+from proxy.ports.bill_store import HOUR, KEPT_HOURS
 
 
 class InProcessBills:
@@ -23,11 +23,11 @@ class InProcessBills:
         self._sessions: OrderedDict[SessionKey, Amounts] = OrderedDict()
         """In the order of their last writes, oldest first."""
 
-    async def add_to_hour(self, hour: int, bills: Mapping[str, Amounts], group: Group) -> None:
+    async def add_to_hour(self, hour: int, bills: Mapping[str, Amounts], group: BatchId) -> None:
         """Add the bills. Calls cannot get lost here, so no group is sent twice and ``group`` is not used."""
         self._add(self._hours, hour, bills)
 
-    async def add_evidence(self, hour: int, evidence: Mapping[str, Counts], group: Group) -> None:
+    async def add_evidence(self, hour: int, evidence: Mapping[str, Counts], group: BatchId) -> None:
         self._add(self._evidence, hour, evidence)
 
     def _add(self, hours: dict[int, dict[str, Counts]], hour: int, amounts: Mapping[str, Counts]) -> None:
@@ -35,11 +35,11 @@ class InProcessBills:
         of_hour = hours.setdefault(hour, {})
         for name, each in amounts.items():
             of_hour[name] = added(of_hour.get(name, {}), each)
-        oldest = int(self._clock.now()) // HOUR - KEPT
+        oldest = int(self._clock.now()) // HOUR - KEPT_HOURS
         while (first := min(hours, default=oldest)) < oldest:
             del hours[first]
 
-    async def add_to_session(self, key: SessionKey, bill: Amounts, ttl: float, group: Group) -> None:
+    async def add_to_session(self, key: SessionKey, bill: Amounts, ttl: float, group: BatchId) -> None:
         """Add to the bill. `ttl` is not used: a session's bill is dropped together with the session."""
         if self._is_gone(key):
             return

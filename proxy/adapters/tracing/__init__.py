@@ -91,7 +91,7 @@ class TracedUpstream:
             call.fail(type(error).__name__)
             call.end()
             raise
-        call.tell({tracing.STATUS: response.status})
+        call.set_attributes({tracing.STATUS: response.status})
         if response.status >= _FAILED:
             call.fail(str(response.status))
         return _TracedResponse(response, call)

@@ -50,7 +50,7 @@ class OpenTelemetrySpan:
         )
         return OpenTelemetrySpan(self._spans, span)
 
-    def tell(self, attributes: Attributes) -> None:
+    def set_attributes(self, attributes: Attributes) -> None:
         self._span.set_attributes(_without_none(attributes))
 
     def fail(self, error: str) -> None:

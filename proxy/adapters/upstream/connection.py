@@ -42,7 +42,7 @@ Content = bytes | AsyncIterator[bytes] | None
 """A request's body."""
 
 
-class Answer(msgspec.Struct, eq=False):
+class HttptoolsResponse(msgspec.Struct, eq=False):
     """The answer to one request, as it arrives: a `proxy.ports.UpstreamResponse`."""
 
     _connection: Connection
@@ -145,7 +145,7 @@ class Connection(asyncio.Protocol):
         self.on_body = self._body.append
         """llhttp's event: a part of the body, unchunked."""
         self._parser = httptools.HttpResponseParser(self)
-        self._answer: Answer | None = None
+        self._answer: HttptoolsResponse | None = None
         self._fields = 0
         """Number of headers since the request, or since the head of its answer."""
         self._fields_bytes = 0
@@ -162,8 +162,10 @@ class Connection(asyncio.Protocol):
 
     # --- for the sender ---
 
-    async def exchange(self, method: str, path: bytes, headers: Sequence[Header], body: Content) -> Answer:
-        self._answer = answer = Answer(self)
+    async def exchange(
+        self, method: str, path: bytes, headers: Sequence[Header], body: Content
+    ) -> HttptoolsResponse:
+        self._answer = answer = HttptoolsResponse(self)
         self._is_head, self._head_due = method == "HEAD", inf
         self._fields = self._fields_bytes = self._framing = 0
         first = method.encode("ascii") + b" " + path + b" HTTP/1.1"
@@ -199,7 +201,7 @@ class Connection(asyncio.Protocol):
         if chunked:
             self._transport.write(b"0\r\n\r\n")
 
-    def news(self, answer: Answer) -> asyncio.Future[None]:
+    def news(self, answer: HttptoolsResponse) -> asyncio.Future[None]:
         """A future that is done once anything of an answer has arrived or failed.
 
         Raises the fault of an answer that has failed. If nothing arrives in time,
@@ -275,7 +277,7 @@ class Connection(asyncio.Protocol):
         self._due = inf
         answer.wake()
 
-    def _refuse(self, answer: Answer, wrong: str) -> None:
+    def _refuse(self, answer: HttptoolsResponse, wrong: str) -> None:
         self._is_spoiled = True
         answer.fail(UpstreamInvalidResponse(detail=wrong))
         self.close()

@@ -22,7 +22,7 @@ from proxy.engine.answers.tool_cache import ToolCaches
 from proxy.engine.append.turn_queue import TurnQueue
 from proxy.engine.planning.epochs import Epochs
 from proxy.engine.recording.recorder import Recorder
-from proxy.engine.sessions.attachments import MOST
+from proxy.engine.sessions.attachments import MAX_PINS
 from proxy.engine.sessions.recognition import Recognition
 from proxy.engine.summaries.jobs import Owner, SummaryJobs
 from proxy.engine.summaries.pool import GapSummaries
@@ -88,8 +88,8 @@ class Edits:
         nodes = (await self.inspection.branch(found)).nodes
         before = frozenset(found.session.pins)
         wanted = {nodes[place].hash for place in numbered(messages, len(nodes))} - before
-        if len(before) + len(wanted) > MOST:
-            raise InvalidValue(f"A session has at most {MOST} pins.", param="messages")
+        if len(before) + len(wanted) > MAX_PINS:
+            raise InvalidValue(f"A session has at most {MAX_PINS} pins.", param="messages")
         if wanted:
             ttl = self.inspection.policy_of(found.session).store.ttl
             await self.store.pin(found.key, sorted(wanted), ttl)
@@ -178,7 +178,7 @@ class Edits:
 
     async def _change(self, found: Inspected, asked: Verb, plan: Planning) -> Epoch:
         """Make a plan for the default tip and write it as an epoch; start over if another epoch was first."""
-        await self.recorder.written(found.key)
+        await self.recorder.wait_written(found.key)
         for _ in range(_RACES):
             now, change = await self._decided(found, asked, plan)
             epoch = await asyncio.to_thread(change.epoch, self.clock.now())
@@ -186,7 +186,7 @@ class Edits:
             written = await self.store.begin_epoch(found.key, epoch, len(now.found.epochs), ttl)
             if written and written[0].id == epoch.id:
                 self.epochs.tell(found.id, change.before.plan, epoch)
-                self.recorder.billed(found.session.model, Bill(epochs=1), found.key, ttl)
+                self.recorder.add_bill(found.session.model, Bill(epochs=1), found.key, ttl)
                 return epoch
         raise SessionBusy
 

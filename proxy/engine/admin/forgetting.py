@@ -58,13 +58,13 @@ class _Deletion:
     """The scope's records of sessions as they are before."""
     sessions: Collection[SessionKey] = ()
     """The sessions whose records go too."""
-    said_of: Sequence[str] = ()
+    extra_phrases: Sequence[str] = ()
     """What else is to be forgotten, in words: a person's name, or what is said of something in a channel."""
 
     @cached_property
-    def sayings(self) -> Sequence[str]:
+    def phrases(self) -> Sequence[str]:
         """What is to be forgotten, in words: lines of texts about any of it are deleted."""
-        sayings = [*self.said_of]
+        sayings = [*self.extra_phrases]
         for each in self.entries:
             sayings += each.text, each.item.text, each.item.source.passage
         texts = [thread.texts for key, thread in self.known.items() if key in self.sessions]
@@ -94,9 +94,9 @@ class _Deletion:
         threads: dict[SessionKey, Thread | None] = {
             key: replace(thread, texts=of_session)
             for key, thread in self.known.items()
-            if (of_session := without(thread.texts, self.sayings)) != thread.texts
+            if (of_session := without(thread.texts, self.phrases)) != thread.texts
         }
-        left = without(copy.texts, self.sayings)
+        left = without(copy.texts, self.phrases)
         events = [event_of(each.item, EventKind.DELETE, now, details="forgotten on request") for each in some]
         return Changes(
             about=_marked(copy, now, self.sessions),  # again, for runs that began meanwhile
@@ -131,7 +131,7 @@ class Forgetting:
     async def item(self, name: str) -> ItemDetails:
         """Forget an item, and the lines of texts that mention it. Raises NotFound."""
         entry = await self.memories.item(name)
-        await self._forget(entry.kept, lambda each: each.item.id == entry.item.id)
+        await self._forget(entry.scope_details, lambda each: each.item.id == entry.item.id)
         return entry
 
     async def scope(self, scope: Scope) -> bool:
@@ -154,12 +154,12 @@ class Forgetting:
 
     async def _of_all(self, scope: Scope) -> _Deletion | None:
         """Return what deletes all that there is in a scope; None if there is nothing."""
-        kept = await self.memories.kept(scope)
+        kept = await self.memories.read_scope(scope)
         if kept is None:
             return None
         known, texts = await self._known(kept), kept.copy.texts
         said = [*texts.long.splitlines(), *texts.short.splitlines()]
-        return _Deletion(kept, kept.entries, known, sessions=known, said_of=said)
+        return _Deletion(kept, kept.entries, known, sessions=known, extra_phrases=said)
 
     async def own_scope(self, key: SessionKey, tenant: str) -> bool:
         """Forget a session's own scope; return whether it existed."""
@@ -266,13 +266,13 @@ class Forgetting:
     async def preview(self, name: str) -> ForgetPreview:
         """Return what forgetting an item would delete. Raises NotFound."""
         entry = await self.memories.item(name)
-        kept = entry.kept
+        kept = entry.scope_details
         entries = [each for each in kept.entries if each.item.id == entry.item.id]  # archived before, too
         now, deletion = self.memories.clock.now(), _Deletion(kept, entries, await self._known(kept))
         changes = deletion.changes(kept.copy, entries, now)
         lines = deletion.lines(changes)
         if (above := await self._above(kept)) is not None:
-            of_above = _Deletion(above, (), await self._known(above), said_of=deletion.sayings)
+            of_above = _Deletion(above, (), await self._known(above), extra_phrases=deletion.phrases)
             lines += of_above.lines(of_above.changes(above.copy, (), now))
         passages = sum(item is not None for item in changes.items.values())
         return ForgetPreview(entry, [*dict.fromkeys(lines)], passages)
@@ -280,7 +280,7 @@ class Forgetting:
     async def _above(self, kept: ScopeDetails) -> ScopeDetails | None:
         """Return the workspace of a channel, whose texts are merged from the channel's."""
         tag = kept.about.workspace
-        return await self.memories.kept(Scope(ScopeKind.WORKSPACE, tag)) if tag else None
+        return await self.memories.read_scope(Scope(ScopeKind.WORKSPACE, tag)) if tag else None
 
     async def _forget(
         self,
@@ -296,7 +296,7 @@ class Forgetting:
         change, now = self.memories.scopes.change, self.memories.clock.now
         # Runs under way then write nothing: what is read after this is all that there is to forget.
         await change(kept.scope, lambda copy: Changes(about=_marked(copy, now())) if copy.about else None)
-        present = await self.memories.kept(kept.scope)
+        present = await self.memories.read_scope(kept.scope)
         if present is None:
             return 0
         entries = [each for each in present.entries if is_meant(each)]
@@ -310,7 +310,7 @@ class Forgetting:
 
     async def _forget_above(self, deletion: _Deletion) -> None:
         if (above := await self._above(deletion.kept)) is not None:
-            await self._forget(above, lambda _: False, said_of=deletion.sayings)
+            await self._forget(above, lambda _: False, said_of=deletion.phrases)
 
     async def _known(self, kept: ScopeDetails) -> Mapping[SessionKey, Thread]:
         return await self.memories.scopes.store.threads(kept.scope, THREADS)

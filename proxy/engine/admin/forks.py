@@ -31,7 +31,7 @@ class Forks:
     inspection: Inspection
     naming: Naming
     clock: Clock
-    settled: Callable[[SessionKey], Awaitable[None]]
+    wait_written: Callable[[SessionKey], Awaitable[None]]
     """Returns once the turns of the session that this process has answered are written."""
 
     async def fork(
@@ -43,7 +43,7 @@ class Forks:
         that parts the results of parallel calls, InvalidSessionId for a name that no header can carry,
         SessionExists if the name is taken, and NothingToChange if the session has no messages.
         """
-        await self.settled(found.key)
+        await self.wait_written(found.key)
         whole = await self.inspection.branch(found, tip)
         dialect = self.inspection.dialect_of(found.session)
         branch = await asyncio.to_thread(_up_to, dialect, whole.nodes, at)

@@ -27,7 +27,7 @@ from proxy.core.policy.sections import Summary
 from proxy.core.recall.tool import carries_tool
 from proxy.core.tool_cache.cache import ToolCache, ToolRules
 from proxy.core.tool_cache.derive import derive, initial
-from proxy.engine.models.asking import Caller
+from proxy.engine.models.asking import CallOptions
 from proxy.engine.summaries.jobs import Missing, Owner, SummaryJobs
 from proxy.errors import NotFound, RequestError
 from proxy.ports import NAMED, Header, SessionKey, SessionStore, TokenCounter, UnreadableRecord
@@ -75,7 +75,7 @@ class Inspected:
     def owner(self, rules: Summary, credentials: Sequence[Header] = ()) -> Owner:
         """Return the owner of the summaries of its latest lane; ``credentials`` allow writing summaries."""
         session = self.session
-        caller = Caller.for_summaries(rules, session.model, credentials)
+        caller = CallOptions.for_summaries(rules, session.model, credentials)
         return Owner(session.tenant, self.key, session.lane, caller)
 
 

@@ -27,7 +27,7 @@ ItemState = Literal["remembered", "superseded", "archived"]
 class ItemDetails(NamedTuple):
     """An item of a scope, active or archived."""
 
-    kept: "ScopeDetails"
+    scope_details: "ScopeDetails"
     """Its scope."""
     item: Item
     archived: Archived | None = None
@@ -35,7 +35,7 @@ class ItemDetails(NamedTuple):
     @property
     def id(self) -> str:
         """The item's id in the admin API; it includes the scope."""
-        return f"{self.kept.scope.kind}.{self.kept.scope.tag}.{self.item.id}"
+        return f"{self.scope_details.scope.kind}.{self.scope_details.scope.tag}.{self.item.id}"
 
     @property
     def state(self) -> ItemState:
@@ -89,7 +89,7 @@ class UnreadScope(NamedTuple):
         return f"unknown.{self.scope.kind}.{self.scope.tag}"
 
 
-class KeptScopes(NamedTuple):
+class ScopeList(NamedTuple):
     """The scopes that can be read, and those that cannot."""
 
     scopes: Sequence[ScopeDetails]
@@ -122,28 +122,28 @@ class MemoryAdmin:
 
     async def scope(self, name: str) -> ScopeDetails:
         """Return a scope by its id. Raises NotFound."""
-        found = await self.kept(scope_of(name))
+        found = await self.read_scope(scope_of(name))
         if found is None or found.id != name:
             raise NotFound("There is no such memory.")
         return found
 
-    async def newest(self, most: int) -> KeptScopes:
+    async def newest(self, most: int) -> ScopeList:
         """Return the scopes changed last: ``most`` of them, but at least as many as a search covers."""
         return await self.all(max(most, _SEARCHED))
 
-    async def all(self, most: int) -> KeptScopes:
+    async def all(self, most: int) -> ScopeList:
         """Return the scopes changed last, at most ``most``; one that cannot be read hides no other."""
         kept, unread = list[ScopeDetails](), list[UnreadScope]()
         for scope in await self.scopes.store.scopes(most):
             try:
-                found = await self.kept(scope)
+                found = await self.read_scope(scope)
             except UnreadableRecord as error:
                 unread.append(UnreadScope(scope, error.reason))
             else:
                 kept += [found] if found is not None else []
-        return KeptScopes(kept, unread)
+        return ScopeList(kept, unread)
 
-    async def kept(self, scope: Scope) -> ScopeDetails | None:
+    async def read_scope(self, scope: Scope) -> ScopeDetails | None:
         """Return a scope; None if there is none, or nothing is known about it."""
         copy = await self.scopes.remembered(scope)
         about = copy.readable_about
@@ -154,14 +154,14 @@ class MemoryAdmin:
         entries = [entry for each in kept for entry in each.entries]
         return sorted(entries, key=lambda entry: (entry.item.created_at, entry.id))[::-1][:most]
 
-    async def found(self, name: str, query: str, most: int, every: KeptScopes | None = None) -> Listing:
+    async def found(self, name: str, query: str, most: int, every: ScopeList | None = None) -> Listing:
         """Search the scope with the id ``name``, or if that is empty all scopes, as a recall does.
 
         After the items that a recall finds come superseded and archived ones, which can be restored. Without
         a ``query`` the newest items are returned. ``every`` is the result of :meth:`newest` if the caller has
         it. Raises NotFound, and Unavailable if search is not available.
         """
-        among = KeptScopes([await self.scope(name)]) if name else every or await self.newest(most)
+        among = ScopeList([await self.scope(name)]) if name else every or await self.newest(most)
         kept, unread = [*among.scopes], [*among.unread]
         if not query:
             return Listing(kept, self.listed(kept, most), (), unread)
@@ -172,7 +172,7 @@ class MemoryAdmin:
         if name and (workspace := kept[0].about.workspace):  # a recall in a channel covers its workspace too
             above = None
             with suppress(UnreadableRecord):
-                above = await self.kept(Scope(ScopeKind.WORKSPACE, workspace))
+                above = await self.read_scope(Scope(ScopeKind.WORKSPACE, workspace))
             kept += [above] if above else []
             searched += [SearchedScope(above.scope, above.copy, searched[0].policy)] if above else []
         entries = {(each.scope, entry.item.id): entry for each in kept for entry in each.entries}
@@ -185,14 +185,14 @@ class MemoryAdmin:
             raise Unavailable("What is remembered cannot be searched here.") from error
         items = [entries[scope, item.id] for scope, item in found.items]
         items = [*items, *(others[hit] for hit in hits)][:most]
-        meant = {entry.kept.scope for entry in items}
+        meant = {entry.scope_details.scope for entry in items}
         shown = kept[:1] if name else [each for each in kept if each.scope in meant]
         return Listing(shown, items, [*found.said.values()][:most], unread)
 
     async def item(self, name: str) -> ItemDetails:
         """Return an item by its id; if it is only in the archive, its latest record. Raises NotFound."""
         kind, tag, wanted = _parts(name)
-        kept = await self.kept(_scope(kind, tag))
+        kept = await self.read_scope(_scope(kind, tag))
         found = [entry for entry in (kept.entries if kept else ()) if entry.item.id == wanted]
         if not found:
             raise NotFound("There is no such item.")
@@ -220,7 +220,7 @@ class MemoryAdmin:
         now = self.clock.now()
         while True:
             entry = await self.restorable(name)
-            kept, record = entry.kept, entry.archived
+            kept, record = entry.scope_details, entry.archived
             item, event = reborn((entry if record is None else record).item, now)
             gone = {record.id: None} if record is not None else {}
             changes = Changes(items={item.id: item}, archive=gone, events=[event])
@@ -237,7 +237,7 @@ class MemoryAdmin:
         """Return those of these homes that exist as scopes."""
         for home in homes:
             await self.scopes.of_home(home)  # moves what stands under an old secret's name
-        kept = [await self.kept(home.scope) for home in homes]
+        kept = [await self.read_scope(home.scope) for home in homes]
         return [each for each in kept if each is not None]
 
 

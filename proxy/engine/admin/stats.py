@@ -9,9 +9,9 @@ from typing import Literal
 
 from proxy.core.economics.bill import Bill, total
 from proxy.core.proof.evidence import Counts, Evidence
-from proxy.engine.billing import BETWEEN, Billing
+from proxy.engine.billing import LABEL_SEPARATOR, Billing
 from proxy.ports import BillStore, Clock, SessionAdmin, SessionKey
-from proxy.ports.bill_store import HOUR, KEPT
+from proxy.ports.bill_store import HOUR, KEPT_HOURS
 
 By = Literal["hour", "day", "model", "session"]
 _DAY = 24 * HOUR
@@ -71,19 +71,19 @@ class Stats:
                 found[name].append(counts)
         rows: list[tuple[str, str, Evidence]] = []
         for name in sorted(found):
-            policy, _, model = name.partition(BETWEEN)
+            policy, _, model = name.partition(LABEL_SEPARATOR)
             rows.append((policy, model, Evidence.of(found[name])))
         return rows
 
     async def _hours(self, seconds: float) -> tuple[int, int]:
         """Return the first and last of the ``seconds``' hours, once what is billed of them is written."""
-        await self.billing.written()
+        await self.billing.flush()
         now = self.clock.now()
         last = int(now) // HOUR
-        return max(int(now - seconds) // HOUR, last - KEPT), last
+        return max(int(now - seconds) // HOUR, last - KEPT_HOURS), last
 
     async def of_session(self, key: SessionKey) -> Bill:
-        await self.billing.written()
+        await self.billing.flush()
         return (await self.bills.of_sessions([key]))[0]
 
 

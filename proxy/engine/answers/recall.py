@@ -84,7 +84,7 @@ class Recaller:
     def may_answer(self, tool: str) -> bool:
         return tool == NAME
 
-    def passes(self, tool: str, arguments: str) -> None:
+    def observe_client_call(self, tool: str, arguments: str) -> None:
         """Ignore calls of the client's own tools: they change nothing here."""
 
     async def answer(self, tool: str, arguments: str, room: int) -> str | None:

@@ -21,7 +21,7 @@ from proxy.core.dialects.dialect import Dialect
 from proxy.core.formats.sse import Decoder, begins_stream
 from proxy.core.formats.unpacking import CODINGS, Unpacker, UnpackingError
 from proxy.core.planning.plan import EMPTY, view_tokens
-from proxy.engine.flow import Exchange, Request, Sent, reserve_of
+from proxy.engine.flow import Exchange, PeekedResponse, Request, reserve_of
 from proxy.engine.intake.naming import BODY_DIGESTS
 from proxy.engine.models.models import NOTHING_ADDED, Added, Models
 from proxy.engine.planning.decisions import Decisions
@@ -67,7 +67,7 @@ class Sender:
             exchange.body = self.dialect.with_cache_key(exchange.body, request.cache_key)
             exchange.adds_cache_key = True
 
-    async def send(self, exchange: Exchange) -> Sent:
+    async def send(self, exchange: Exchange) -> PeekedResponse:
         """Forward the request; after a refusal that something can be done about, send a changed one.
 
         A refusal for length teaches the window, and the request is pruned harder. Each kind of change is made
@@ -83,7 +83,7 @@ class Sender:
             try:
                 if sent.response.status == HTTPStatus.OK:
                     self._answered(exchange)
-                    exchange.may_be_refused = not sent.opening
+                    exchange.may_be_refused = not sent.possible_error
                     if exchange.may_be_refused:
                         return sent
                 is_changed = await self._change(exchange, sent, budget)
@@ -94,7 +94,7 @@ class Sender:
                 return sent
             await sent.response.aclose()
 
-    async def forward(self, request: Request, body: bytes, *, is_first: bool) -> Sent:
+    async def forward(self, request: Request, body: bytes, *, is_first: bool) -> PeekedResponse:
         """Send a body as the client's request, and read all of an error, or the first event of a stream.
 
         A body that is not the client's goes without the digests of that, and one after the first without the
@@ -111,17 +111,17 @@ class Sender:
         try:
             if response.status == HTTPStatus.OK:
                 may_stream = is_stream(response) or request.history.body.is_streamed
-                return await _begin(response) if may_stream else Sent(response, b"", is_over=False)
+                return await _begin(response) if may_stream else PeekedResponse(response, b"", is_over=False)
             begun = bytearray()
             async for chunk in response.chunks():
                 begun += chunk
                 if response.status not in REFUSED or len(begun) > _BEGUN_BYTES:
-                    return Sent(response, bytes(begun), is_over=False)
+                    return PeekedResponse(response, bytes(begun), is_over=False)
             opening, coding = bytes(begun), coding_of(response)
             if coding in CODINGS:  # a refusal that was compressed, though nobody had asked for that
                 with suppress(UnpackingError):
                     opening = Unpacker(coding, _BEGUN_BYTES).feed(opening)
-            return Sent(response, bytes(begun), is_over=True, opening=opening)
+            return PeekedResponse(response, bytes(begun), is_over=True, possible_error=opening)
         except BaseException:
             await response.aclose()
             raise
@@ -139,7 +139,7 @@ class Sender:
 
     # --- what is changed in a request that was refused ---
 
-    async def _change(self, exchange: Exchange, sent: Sent, budget: Budget) -> bool:
+    async def _change(self, exchange: Exchange, sent: PeekedResponse, budget: Budget) -> bool:
         """Change a refused request so that it may be accepted; return whether it was changed.
 
         ``budget`` is the one before any change: a request that has another was pruned. A window is learned in
@@ -165,8 +165,8 @@ class Sender:
             or (is_unclear and self._withdraw_tool(exchange, is_known=False))
         )
 
-    def refusal(self, exchange: Exchange, sent: Sent) -> Refusal:
-        return self.dialect.refusal(sent.response.status, sent.opening, exchange.body)
+    def refusal(self, exchange: Exchange, sent: PeekedResponse) -> Refusal:
+        return self.dialect.refusal(sent.response.status, sent.possible_error, exchange.body)
 
     def learn_window(self, exchange: Exchange, refusal: Refusal, more: int = 0) -> int | None:
         """Learn the window from a refusal for length; return the one to prune the request to, if any.
@@ -189,7 +189,7 @@ class Sender:
         request = exchange.request
         request.model.alternates = True
         body = self.decisions.body(request, exchange.decision)
-        is_changed = body != exchange.plain_body
+        is_changed = body != exchange.base_body
         exchange.set_request(request, exchange.decision, body)
         return is_changed
 
@@ -201,8 +201,8 @@ class Sender:
         """
         if not refusal.refused_members:
             return False
-        body = self.dialect.without_members(exchange.plain_body, refusal.refused_members)
-        is_changed = body != exchange.plain_body
+        body = self.dialect.without_members(exchange.base_body, refusal.refused_members)
+        is_changed = body != exchange.base_body
         if is_changed:
             exchange.refused_members |= refusal.refused_members
             exchange.set_request(exchange.request, exchange.decision, body)
@@ -240,7 +240,7 @@ class Sender:
         if exchange.adds_usage and refusal.is_invalid and not is_of_cache_key:
             refused |= Added.USAGE
         if refused:
-            exchange.set_request(exchange.request, exchange.decision, exchange.plain_body)
+            exchange.set_request(exchange.request, exchange.decision, exchange.base_body)
             exchange.refused |= refused
         return bool(refused)
 
@@ -248,7 +248,7 @@ class Sender:
 # --- the beginning of an answer ---
 
 
-async def _begin(response: UpstreamResponse) -> Sent:
+async def _begin(response: UpstreamResponse) -> PeekedResponse:
     """Read the first event of a stream, or as much as tells that it is none, whatever its content type.
 
     Comments before the first event (keep-alives) are held back, but not for long.
@@ -260,19 +260,21 @@ async def _begin(response: UpstreamResponse) -> Sent:
         events = decoder.feed(chunk)
         begins = begins_stream(begun) if is_plain else is_typed
         if begun and not begun.strip() and not is_typed:  # some keep the way open for JSON with blank lines
-            return Sent(response, bytes(begun), is_over=False)
+            return PeekedResponse(response, bytes(begun), is_over=False)
         if begins is False and (not is_typed or _is_json(begun)):
-            return Sent(response, bytes(begun), is_over=False)
+            return PeekedResponse(response, bytes(begun), is_over=False)
         is_events = is_typed or bool(begins)
         if events or len(begun) > _BEGUN_BYTES:
             opening = events[0].data if events else b""
-            return Sent(response, bytes(begun), is_over=False, opening=opening, is_stream=is_events)
+            return PeekedResponse(
+                response, bytes(begun), is_over=False, possible_error=opening, is_stream=is_events
+            )
         if is_events and all(not line or line.startswith(b":") for line in begun.splitlines()):
             return await _after_comments(response, decoder, begun)
-    return Sent(response, bytes(begun), is_over=True, is_stream=is_typed or bool(begins))
+    return PeekedResponse(response, bytes(begun), is_over=True, is_stream=is_typed or bool(begins))
 
 
-async def _after_comments(response: UpstreamResponse, decoder: Decoder, begun: bytearray) -> Sent:
+async def _after_comments(response: UpstreamResponse, decoder: Decoder, begun: bytearray) -> PeekedResponse:
     chunks, loop = response.chunks(), asyncio.get_running_loop()
     until = loop.time() + _COMMENTS
     while True:
@@ -281,7 +283,7 @@ async def _after_comments(response: UpstreamResponse, decoder: Decoder, begun: b
         try:
             await asyncio.wait({following}, timeout=max(until - loop.time(), 0.0))
             if not following.done():
-                return Sent(waited, bytes(begun), is_over=False, is_stream=True)
+                return PeekedResponse(waited, bytes(begun), is_over=False, is_stream=True)
             chunk = following.result()
         except BaseException:
             await waited.aclose()
@@ -291,7 +293,9 @@ async def _after_comments(response: UpstreamResponse, decoder: Decoder, begun: b
         if events or not chunk or len(begun) > _BEGUN_BYTES:
             opening = events[0].data if events else b""
             is_events = not _is_json(begun)
-            return Sent(response, bytes(begun), is_over=not chunk, opening=opening, is_stream=is_events)
+            return PeekedResponse(
+                response, bytes(begun), is_over=not chunk, possible_error=opening, is_stream=is_events
+            )
 
 
 def _is_json(begun: bytearray) -> bool:

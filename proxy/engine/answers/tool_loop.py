@@ -20,7 +20,7 @@ from proxy.core.dialects.answers import AnswerEditor, Refusal
 from proxy.core.formats.json import as_mapping, loads
 from proxy.core.formats.unpacking import CODINGS, Unpacker, UnpackingError
 from proxy.engine.answers.sending import Sender
-from proxy.engine.flow import Exchange, Sent
+from proxy.engine.flow import Exchange, PeekedResponse
 from proxy.engine.recording.recorder import Recorder
 from proxy.engine.tool_rounds import Answerers, FreshResults, Rounds
 from proxy.errors import UpstreamError, UpstreamInvalidResponse
@@ -46,7 +46,7 @@ class ToolLoop:
     sender: Sender
     recorder: Recorder
 
-    async def run(self, exchange: Exchange, sent: Sent) -> Sent:
+    async def run(self, exchange: Exchange, sent: PeekedResponse) -> PeekedResponse:
         """Return the answer as the client gets it.
 
         Where it is not a stream, all rounds are over when this returns. Raises UpstreamUnreachable,
@@ -71,7 +71,7 @@ class ToolLoop:
         )
         course = _Course(self, exchange, exchange.rounds)
         if sent.is_stream:
-            return replace(sent, response=_Spliced(sent, course), begun=b"", is_over=False)
+            return replace(sent, response=_Spliced(sent, course), peeked=b"", is_over=False)
         has_failed = True
         try:
             whole = await _whole(sent, course)
@@ -90,7 +90,7 @@ class _Course:
     exchange: Exchange
     rounds: Rounds
 
-    async def go_on(self, sent: Sent, editor: AnswerEditor) -> Sent | None:
+    async def go_on(self, sent: PeekedResponse, editor: AnswerEditor) -> PeekedResponse | None:
         """Send the next request; None where its results are refused and the answer ends without them.
 
         No client sees the refusal of what is not its own, such as a length or a content. Where the client
@@ -99,7 +99,7 @@ class _Course:
         UpstreamUnreachable, UpstreamTimeout.
         """
         await sent.response.aclose()
-        sender, before = self.loop.sender, self.rounds.before
+        sender, before = self.loop.sender, self.rounds.snapshot
         are_clients = before is not None and self.rounds.own_tool_tokens == before.own_tool_tokens
         body = self.rounds.next_body(self.exchange.body)
         try:
@@ -125,7 +125,7 @@ class _Course:
         editor.go_on(may_ask=self.rounds.may_ask)
         return following
 
-    async def _sent(self, body: bytes) -> tuple[Sent, Refusal]:
+    async def _sent(self, body: bytes) -> tuple[PeekedResponse, Refusal]:
         sender, request, dialect = self.loop.sender, self.exchange.request, self.rounds.dialect
         refused = request.model.refused_members
         while True:
@@ -166,7 +166,7 @@ class _Course:
 class _Spliced:
     """A response whose stream has the answers of all rounds spliced into one."""
 
-    def __init__(self, sent: Sent, course: _Course) -> None:
+    def __init__(self, sent: PeekedResponse, course: _Course) -> None:
         self.status = sent.response.status
         self.headers = sent.response.headers
         self._sent = sent
@@ -187,7 +187,7 @@ class _Spliced:
                         pass
             following = await course.go_on(self._sent, editor)
             if following is None:
-                chunks = replace(self._sent, begun=b"", is_over=True).chunks()  # they were read before
+                chunks = replace(self._sent, peeked=b"", is_over=True).chunks()  # they were read before
                 break
             self._sent = following
             if refusal := await self._refusal(following):
@@ -220,11 +220,11 @@ class _Spliced:
         if fault is not None:
             raise fault
 
-    async def _refusal(self, sent: Sent) -> bytes:
+    async def _refusal(self, sent: PeekedResponse) -> bytes:
         """Return an error event if the upstream does not continue, else empty."""
         if sent.is_stream and coding_of(sent.response) == b"identity":
             return b""
-        error = _error_in(sent.opening or await _read(sent, _ERROR_BYTES))
+        error = _error_in(sent.possible_error or await _read(sent, _ERROR_BYTES))
         body = {"error": error} if error else UpstreamInvalidResponse().body()
         return self._course.rounds.dialect.error_event(body)
 
@@ -232,11 +232,11 @@ class _Spliced:
         await self._sent.response.aclose()
 
 
-def _goes_on(sent: Sent, following: Sent) -> bool:
+def _goes_on(sent: PeekedResponse, following: PeekedResponse) -> bool:
     """Whether an answer has begun, a stream if the one before was one."""
-    response, is_empty = following.response, following.is_over and not following.begun
+    response, is_empty = following.response, following.is_over and not following.peeked
     is_same = response.status == HTTPStatus.OK and following.is_stream == sent.is_stream
-    return is_same and not is_empty and not _error_in(following.opening)
+    return is_same and not is_empty and not _error_in(following.possible_error)
 
 
 def _error_in(body: bytes) -> object:
@@ -247,7 +247,7 @@ def _error_in(body: bytes) -> object:
         return None
 
 
-async def _read(sent: Sent, most: int) -> bytes:
+async def _read(sent: PeekedResponse, most: int) -> bytes:
     """Return a whole body; of one of more than ``most`` bytes what was read by then."""
     read = bytearray()
     async for chunk in sent.chunks():
@@ -257,14 +257,14 @@ async def _read(sent: Sent, most: int) -> bytes:
     return bytes(read)
 
 
-async def _whole(sent: Sent, course: _Course) -> Sent:
+async def _whole(sent: PeekedResponse, course: _Course) -> PeekedResponse:
     """Return a whole answer once all its rounds are over; a refusal where the upstream does not continue."""
     editor = course.rounds.dialect.answer_editor(course.rounds.rules)
     try:
         while True:
             body = await _read(sent, _ANSWER_BYTES)
             if sent.response.status != HTTPStatus.OK or len(body) > _ANSWER_BYTES:
-                return replace(sent, begun=body, is_over=len(body) <= _ANSWER_BYTES)
+                return replace(sent, peeked=body, is_over=len(body) <= _ANSWER_BYTES)
             editor.feed(body)
             if not await course.rounds.settle(editor):
                 break
@@ -275,7 +275,7 @@ async def _whole(sent: Sent, course: _Course) -> Sent:
         if editor.has_given_up and editor.end() is not body:
             if not _error_in(body):
                 raise UpstreamInvalidResponse  # noqa: TRY301 - it cannot be read, nor passed on as it came
-            return replace(sent, begun=body, is_over=True)
+            return replace(sent, peeked=body, is_over=True)
         await course.conclude(editor)
     except BaseException:
         await sent.response.aclose()
@@ -285,13 +285,13 @@ async def _whole(sent: Sent, course: _Course) -> Sent:
         others = [pair for pair in response.headers if pair[0].lower() not in _ABOUT_LENGTH]
         headers = [*others, (b"content-length", b"%d" % len(edited))]
         response = ChangedResponse(response.status, headers, response.chunks, response.aclose)
-    return replace(sent, response=response, begun=edited, is_over=True)
+    return replace(sent, response=response, peeked=edited, is_over=True)
 
 
 # --- answers that are compressed though nobody has asked for that ---
 
 
-def _unpacked(sent: Sent) -> Sent:
+def _unpacked(sent: PeekedResponse) -> PeekedResponse:
     """Return the answer decompressed; unchanged where it is plain, or compressed in an unknown way."""
     response, coding = sent.response, coding_of(sent.response)
     if coding not in CODINGS:
@@ -309,4 +309,4 @@ def _unpacked(sent: Sent) -> Sent:
 
     headers = [pair for pair in response.headers if pair[0].lower() not in _ABOUT_BYTES]
     unpacked = ChangedResponse(response.status, headers, chunks, response.aclose)
-    return replace(sent, response=unpacked, begun=b"", is_over=False)
+    return replace(sent, response=unpacked, peeked=b"", is_over=False)

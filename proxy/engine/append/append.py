@@ -205,9 +205,9 @@ class Appends:
             async with self._queue.place(
                 key, TURN, wait=rules.wait, queue=rules.queue, finished=partial(self._settle, key)
             ):
-                await self._recorder.written(key)
+                await self._recorder.wait_written(key)
                 stored = await self._histories.read(key)
-                if stored.session is None and await self._recorder.recognition.moved(caller, key.tag):
+                if stored.session is None and await self._recorder.recognition.move_former(caller, key.tag):
                     stored = await self._histories.read(key)
                 is_known_here = self._recorder.recognition.cache.of(key).begun > 0
                 if stored.session is None and not stored.was_here and is_known_here:
@@ -238,7 +238,7 @@ class Appends:
 
     async def _settle(self, key: SessionKey) -> None:
         """End a turn: the next one waits until this one is written, or known to be in doubt."""
-        await self._recorder.written(key)
+        await self._recorder.wait_written(key)
         answer = self._unsaved.pop(key, None)
         if answer is not None:
             await self._queue.insist(lambda: self._store.mark_unsaved(key, answer), _DOUBT)

@@ -23,7 +23,7 @@ _MESSAGE_BYTES = 256
 """Estimated bytes of a message, beside its texts."""
 _IMAGE_BYTES = 4096
 """Estimated bytes of the image token counts of one message."""
-NAME = 256
+MODEL_NAME_CHARACTERS = 256
 """Characters of a model's name that are used as a key: clients choose names of any length."""
 
 
@@ -111,7 +111,7 @@ class History(CachedPrefix, frozen=True, kw_only=True):
     suffix: Suffix = FROM_START
     """Where the chain goes on in its session, if the client has dropped the messages before."""
 
-    def completed(self, hidden: Mapping[bytes, HiddenCalls], *, has_tool: bool) -> Self:
+    def with_hidden(self, hidden: Mapping[bytes, HiddenCalls], *, has_tool: bool) -> Self:
         """Return the history with the ``hidden`` calls of answers (by chain hash).
 
         Upstreams refuse calls in a request without tools. So where it has neither the proxy's (``has_tool``)

@@ -161,7 +161,7 @@ class Naming:
         """Return the tag of a caller's session under the old secret."""
         if former.key:
             return former.key.tag
-        return self._former.bucket(former.tenant, first_user) if self._former else ""
+        return self._former.tag(former.tenant, first_user) if self._former else ""
 
     def named(self, tenant: str, name: str) -> SessionKey:
         """Return the session that a header names, by an id that we issued or by the client's own name."""
@@ -170,7 +170,7 @@ class Naming:
             return SessionKey(found[1], found[2])
         return SessionKey(self._mac(b"named", f"{tenant}\0{name}".encode(), 24), NAMED)
 
-    def bucket(self, tenant: str, first_user: bytes) -> str:
+    def tag(self, tenant: str, first_user: bytes) -> str:
         """Return the tag of sessions without a header, from the identity of their first user message."""
         return self._mac(b"bucket", tenant.encode() + first_user, 24)
 

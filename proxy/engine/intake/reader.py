@@ -23,7 +23,13 @@ from proxy.core.conversation.messages import HEAD_ROLES, Message, chain_hashes, 
 from proxy.core.dialects.dialect import Body, BodyPrefix, Content, Dialect
 from proxy.core.persistent import PersistentList, Sizes
 from proxy.core.planning.chain import Chain
-from proxy.engine.intake.history import NAME, CachedMessage, CachedPrefix, History, NewMessage
+from proxy.engine.intake.history import (
+    MODEL_NAME_CHARACTERS,
+    CachedMessage,
+    CachedPrefix,
+    History,
+    NewMessage,
+)
 from proxy.errors import JSONTooDeep
 from proxy.ports import TokenCounter
 
@@ -33,7 +39,7 @@ _MODELS = 8
 """Most models for which the token counts of one message's images are remembered."""
 _FEW = 8
 """Most new messages of a request whose decoded content is kept until they are counted."""
-PIECE = 200
+MESSAGES_AT_ONCE = 200
 """Most messages that are read on the event loop (some 2 ms). More are read in a thread and counted in
 pieces."""
 _PIECE_BYTES = 128 * 1024
@@ -172,7 +178,12 @@ class Reader:
                 if counted is not None and entry.other is None:
                     entry.text = max(counted - MESSAGE_TOKENS, 0)
         await self._count_texts(history.new)
-        messages, tokens, media_tokens, name = list[Message](), list[int](), 0, history.model[:NAME]
+        messages, tokens, media_tokens, name = (
+            list[Message](),
+            list[int](),
+            0,
+            history.model[:MODEL_NAME_CHARACTERS],
+        )
         for each in history.new:
             entry, other = each.entry, each.entry.other
             size = MESSAGE_TOKENS + (entry.text or 0)
@@ -195,8 +206,8 @@ class Reader:
             return [(each.content or self.dialect.read(each.raw)).countable() for each in some]
 
         uncounted = [each for each in messages if each.entry.text is None]
-        for first in range(0, len(uncounted), PIECE):
-            new = uncounted[first : first + PIECE]
+        for first in range(0, len(uncounted), MESSAGES_AT_ONCE):
+            new = uncounted[first : first + MESSAGES_AT_ONCE]
             texts = await off_loop_if_long([each.raw for each in new], partial(texts_of, new))
             for each, tokens in zip(new, await self._counter.count_all(texts), strict=True):
                 each.entry.text = tokens
@@ -235,7 +246,7 @@ class Reader:
 
 async def off_loop_if_long(raws: Sequence[bytes], work: Callable[[], T]) -> T:
     """Return the result of ``work`` on these messages, done in a thread if they are many or long."""
-    if len(raws) <= PIECE and sum(map(len, raws)) <= _PIECE_BYTES:
+    if len(raws) <= MESSAGES_AT_ONCE and sum(map(len, raws)) <= _PIECE_BYTES:
         return work()
     return await asyncio.to_thread(work)
 
@@ -268,11 +279,11 @@ class ReadBody(msgspec.Struct, frozen=True):
     """Whether other conversations may have the same scope."""
     before: CachedPrefix | None = None
     """What is known of the messages with which the body begins; None where nothing is."""
-    hashed: "Hashed | None" = None
+    hashed: "PrefixHash | None" = None
     """Hash of the body's first bytes, if it was computed."""
 
 
-class Hashed:
+class PrefixHash:
     """An incremental hash of a body's first bytes: no byte is hashed twice."""
 
     def __init__(self, seed: int) -> None:
@@ -309,7 +320,7 @@ class BodyCache:
         if newest is None:
             return ReadBody(self._dialect.read_body(raw, max_messages), scope, name, is_shared)
         if newest.beginning is not None:
-            hashed = Hashed(self._seed)
+            hashed = PrefixHash(self._seed)
             if hashed.up_to(raw, newest.beginning.end) == newest.digest:
                 body = newest.beginning.continued(raw, max_messages)
                 if body is not None:
@@ -336,7 +347,7 @@ class BodyCache:
         size = len(raw) + _CONVERSATION_BYTES + _BODY_MESSAGE_BYTES * prefix.length
         beginning, digest = body.prefix() if len(raw) >= _LEAST else None, b""
         if beginning is not None:
-            digest = (read.hashed or Hashed(self._seed)).up_to(raw, beginning.end)
+            digest = (read.hashed or PrefixHash(self._seed)).up_to(raw, beginning.end)
             size += beginning.weight
         names = {read.name}
         if read.is_shared and prefix.head:

@@ -28,7 +28,7 @@ from proxy.engine.intake.homes import MemoryHome
 from proxy.engine.memory.model import ModelAccess, logged_failure
 from proxy.engine.memory.scope_cache import CachedScope
 from proxy.engine.memory.writer import MemoryWriter, claimed
-from proxy.engine.models.asking import Caller
+from proxy.engine.models.asking import CallOptions
 from proxy.errors import StoreUnavailable
 from proxy.ports import Changes, UnreadableRecord
 from proxy.ports.memory_store import THREADS
@@ -332,7 +332,7 @@ class Maintenance:
         policy = self.policies().named_or_default(about.policy)
         if not self.credentials or not policy.memory.enabled:
             return None
-        return ModelAccess(Caller.for_summaries(policy.summary, about.model, self.credentials), policy)
+        return ModelAccess(CallOptions.for_summaries(policy.summary, about.model, self.credentials), policy)
 
 
 def last_at(time: str, now: float) -> float:

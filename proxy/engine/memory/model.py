@@ -19,7 +19,7 @@ from proxy.core.memory.utterances import Utterance, language_of_utterances, newe
 from proxy.core.policy.policy import Policy
 from proxy.core.summaries.prompt import Refused, said_in
 from proxy.engine.foreground import Foreground
-from proxy.engine.models.asking import Asking, Caller, Unanswered
+from proxy.engine.models.asking import CallOptions, ModelClient, Unanswered
 from proxy.errors import UnabridgedError
 from proxy.ports import TokenCounter
 from proxy.telemetry import log_warning
@@ -41,7 +41,7 @@ def logged_failure(what: str, **details: str) -> Generator[None]:
 class ModelAccess(NamedTuple):
     """The caller and the policy with which a model is asked to write a memory."""
 
-    caller: Caller
+    caller: CallOptions
     policy: Policy
 
 
@@ -49,7 +49,7 @@ class ModelAccess(NamedTuple):
 class MemoryModel:
     """Asks the upstream model. Raises :data:`FAILURES`."""
 
-    asking: Asking
+    asking: ModelClient
     foreground: Foreground
     counter: TokenCounter
 

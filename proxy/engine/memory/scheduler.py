@@ -96,7 +96,7 @@ class MemoryScheduler:
         """Number of threads that are to be read, or may be."""
         return len(self._threads)
 
-    def after(self, exchange: Exchange, turn: Turn) -> None:
+    def turn_recorded(self, exchange: Exchange, turn: Turn) -> None:
         """Note a recorded turn in the background; its answer may have broken off.
 
         A turn off the session's main line, such as a request for a title, is ignored.

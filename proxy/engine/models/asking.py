@@ -35,7 +35,7 @@ _ABOUT_STREAMS = re.compile(
     rb"only [^.]{0,40}\bstream|non-stream|\bstream\w* (?:must|is required)|\bstream\W{1,4}true", re.IGNORECASE
 )
 """As in "only support stream mode" and "for non-streaming calls"."""
-_PASSING = frozenset({408, 409, 425})
+_TRANSIENT = frozenset({408, 409, 425})
 """Status codes below 500 with which the same request may succeed a minute later."""
 _THOUGHTS = 8_000
 """Output tokens on top for a model whose thoughts count towards its limit."""
@@ -48,7 +48,7 @@ _NAME = 256
 
 
 @dataclass(frozen=True)
-class Caller:
+class CallOptions:
     """The caller in whose name the model is asked."""
 
     model: str
@@ -93,7 +93,7 @@ class Unanswered(Exception):  # noqa: N818 - no bad answer, which may be better 
 
     def __init__(self, reason: str, *, is_passing: bool = False) -> None:
         super().__init__(reason)
-        self.is_passing = is_passing
+        self.is_transient = is_passing
         """Whether the upstream may answer the same question a minute later."""
 
 
@@ -109,30 +109,30 @@ class RateLimited(Unanswered):
 class Accounts(Protocol):
     """Gets the outcomes of our own calls."""
 
-    def called(self, caller: Caller, usage: Usage | None) -> None:
+    def called(self, caller: CallOptions, usage: Usage | None) -> None:
         """Called when the model has answered, whether the answer is of use or not."""
         ...
 
-    def failed(self, caller: Caller, reason: str) -> None:
+    def failed(self, caller: CallOptions, reason: str) -> None:
         """Called when the result could not be obtained."""
         ...
 
 
-class Asking:
+class ModelClient:
     """Asks the upstream model."""
 
     def __init__(self, dialect: Dialect, upstream: Upstream, memory: Memory, accounts: Accounts) -> None:
         self.dialect = dialect
         self.accounts = accounts
         self._upstream = upstream
-        self._plain: Lru[str, bool] = Lru(memory)
+        self._refuses_parameters: Lru[str, bool] = Lru(memory)
         """Models that refused a schema or temperature."""
-        self._thinks: Lru[str, bool] = Lru(memory)
+        self._needs_reasoning_room: Lru[str, bool] = Lru(memory)
         """Models whose thoughts took up their answers, and whether room for both was of any help."""
-        self._streams: Lru[str, bool] = Lru(memory)
+        self._stream_only: Lru[str, bool] = Lru(memory)
         """Models that answer in streams alone."""
 
-    async def answer(self, caller: Caller, ask: Ask, after: bytes = b"") -> Answer:
+    async def answer(self, caller: CallOptions, ask: Ask, after: bytes = b"") -> Answer:
         """Return the model's answer, asked ``after`` the messages of another request's body if there is one.
 
         Raises Unanswered, TimeoutError and what the upstream port raises.
@@ -141,25 +141,25 @@ class Asking:
         if caller.window is not None:  # thoughts may have what it has room for
             sent = (len(after) + size(ask.task) + size(ask.text)) // TOKEN_CHARACTERS
             room = min(room, max(caller.window - sent - ask.max_tokens, 0))
-        thinks, roomier = self._thinks.get(name), replace(ask, max_tokens=ask.max_tokens + room)
+        thinks, roomier = self._needs_reasoning_room.get(name), replace(ask, max_tokens=ask.max_tokens + room)
         async with asyncio.timeout(caller.timeout):
             answer = None
             if not (thinks and room):
                 answer = await self._asked(caller, ask, after)
                 if thinks is not None or room < _LEAST_ROOM or not self._has_run_out(answer):
                     return answer
-            self._thinks.put(name, value=False)  # until it is known, as the time may run out
+            self._needs_reasoning_room.put(name, value=False)  # until it is known, as the time may run out
             try:
                 longer = await self._asked(caller, roomier, after)
             except Unanswered as refusal:
-                if refusal.is_passing:
-                    self._thinks.drop(name)
+                if refusal.is_transient:
+                    self._needs_reasoning_room.drop(name)
                     raise
                 return await self._asked(caller, ask, after) if answer is None else answer
             if not self._has_run_out(longer):
-                self._thinks.put(name, value=True)
+                self._needs_reasoning_room.put(name, value=True)
             elif room < _THOUGHTS:  # another caller's window may have room for more
-                self._thinks.drop(name)
+                self._needs_reasoning_room.drop(name)
             return longer
 
     def _has_run_out(self, answer: Answer) -> bool:
@@ -172,9 +172,9 @@ class Asking:
         text = self.dialect.read(message).text
         return not text.strip() or begins_with_thought(text) or self.dialect.holds_reasoning(message)
 
-    async def _asked(self, caller: Caller, ask: Ask, after: bytes) -> Answer:
+    async def _asked(self, caller: CallOptions, ask: Ask, after: bytes) -> Answer:
         """Return the answer to a question, asked without schema and temperature where these are refused."""
-        plain = bool(self._plain.get(caller.model[:_NAME]))
+        plain = bool(self._refuses_parameters.get(caller.model[:_NAME]))
         while True:
             if after:
                 body = self.dialect.question_after(after, ask, minimal=plain)
@@ -185,10 +185,10 @@ class Asking:
                 break
             plain = True
         if plain:  # if this is refused too, the parameters were not the cause
-            self._plain.put(caller.model[:_NAME], value=True)
+            self._refuses_parameters.put(caller.model[:_NAME], value=True)
         return answer
 
-    async def again(self, caller: Caller, body: bytes) -> Answer:
+    async def again(self, caller: CallOptions, body: bytes) -> Answer:
         """Return the model's answer to a client's request sent once more. Raises as :meth:`answer` does."""
         async with asyncio.timeout(caller.timeout):
             answer = await self._post(caller, self.dialect.repeated(body))
@@ -196,10 +196,10 @@ class Asking:
             raise Unanswered("refused")
         return answer
 
-    async def _post(self, caller: Caller, body: bytes, *, may_refuse: bool = False) -> Answer | None:
+    async def _post(self, caller: CallOptions, body: bytes, *, may_refuse: bool = False) -> Answer | None:
         """Return the answer and bill it; None where parameters were refused, if that ``may_refuse``."""
         name = caller.model[:_NAME]
-        streams = bool(self._streams.get(name))
+        streams = bool(self._stream_only.get(name))
         path = f"{self.dialect.path}?{caller.query}" if caller.query else self.dialect.path
         while True:
             request = "POST", path, caller.headers, self.dialect.streamed(body) if streams else body
@@ -214,9 +214,9 @@ class Asking:
         if status in _REFUSED_PARAMETERS and may_refuse:
             return None
         if status != 200:
-            raise Unanswered("refused", is_passing=status >= 500 or status in _PASSING)
+            raise Unanswered("refused", is_passing=status >= 500 or status in _TRANSIENT)
         if streams:
-            self._streams.put(name, value=True)
+            self._stream_only.put(name, value=True)
         read = self._read_stream if is_streamed else self.dialect.read_answer
         # The span of a call ends with this pass of the loop, and is told of what is read before.
         answer = read(content) if len(content) <= _AT_ONCE else await asyncio.to_thread(read, content)

@@ -57,7 +57,7 @@ _NESTED = (("meta", "n_ctx"), ("metadata", "context_length"))
 Headers = Sequence[Header]
 
 
-class _Unanswered(Exception):  # noqa: N818 - it says nothing of the window
+class _NotStated(Exception):  # noqa: N818 - it says nothing of the window
     """The server could not answer now; it is asked again after a pause, in seconds."""
 
     def __init__(self, pause: float, *, is_gone: bool = False) -> None:
@@ -118,7 +118,7 @@ class StatedWindows:
         for place in (self._list, self._ollama, self._llama_cpp, self._lm_studio):
             try:
                 found = await place(stated, headers)
-            except _Unanswered as error:
+            except _NotStated as error:
                 pauses.append(error.pause)
                 if error.is_gone:
                     break
@@ -151,7 +151,7 @@ class StatedWindows:
         shown = await self._answer("POST", "/api/show", headers, dumps({"model": name}))
         set_to = _NUM_CTX.search(text_or_empty(shown.get("parameters")))
         if set_to is None and shown.get("model_info"):
-            raise _Unanswered(_LOADING)
+            raise _NotStated(_LOADING)
         return _window(int(set_to[1])) if set_to else None
 
     async def _llama_cpp(self, _: Stated, headers: Headers) -> int | None:
@@ -163,7 +163,7 @@ class StatedWindows:
         for model in _models(listing, "data"):
             if model.get("id") == stated.name:
                 if model.get("state") != "loaded":
-                    raise _Unanswered(_LOADING)
+                    raise _NotStated(_LOADING)
                 return _window(model.get("loaded_context_length", model.get("max_context_length")))
         return None
 
@@ -179,19 +179,19 @@ class StatedWindows:
                 question = method, place, headers, body
                 status, content, *_ = await fetch(self._upstream, *question, _ANSWER_BYTES, at_root=at_root)
         except UnabridgedError as error:
-            raise _Unanswered(_PAUSE, is_gone=True) from error
+            raise _NotStated(_PAUSE, is_gone=True) from error
         except TimeoutError as error:
-            raise _Unanswered(_PAUSE) from error
+            raise _NotStated(_PAUSE) from error
         if place == _LIST and status != HTTPStatus.OK and status not in self._logged:
             self._logged.add(status)
             log_warning("the upstream does not list its models", status=status)
         if status >= 500 or status == HTTPStatus.TOO_MANY_REQUESTS:
-            raise _Unanswered(_PAUSE)
+            raise _NotStated(_PAUSE)
         if status in _ABSENT:
             if at_root and body is None:
                 self._missing[place] = self._clock.monotonic() + pause, min(2 * pause, _FORBIDDEN)
         elif status >= 400:
-            raise _Unanswered(_FORBIDDEN)
+            raise _NotStated(_FORBIDDEN)
         try:
             said = await asyncio.to_thread(loads, content or b"") if status == HTTPStatus.OK else None
         except ValueError:

@@ -44,7 +44,7 @@ async def within_bytes(
     """Return a decision whose body stays within the policy's bytes, as far as anything may be cut."""
 
     async def again(before: Decision, chain: Chain, budget: Budget) -> Decision:
-        made = await decide(replace(request, chain=chain, budget=budget, log=before.log))
+        made = await decide(replace(request, chain=chain, budget=budget, epoch_log=before.epoch_log))
         return replace(made, view_tokens=view_tokens(made.plan, request.chain.tokens))
 
     most = request.incoming.policy.budget.bytes
@@ -52,7 +52,7 @@ async def within_bytes(
     is_fuller = fullness > request.budget.usage(decision.view_tokens)
     if not is_fuller or stage_of(fullness, request.incoming.policy.stages) is Stage.CALM:
         return decision
-    if request.log is None and fullness <= 1:
+    if request.epoch_log is None and fullness <= 1:
         return decision  # each turn is planned from scratch, and one budget gives the same beginning
     for number in range(_ROUNDS):
         chain = request.chain.with_estimated_tokens(decision.plan)
@@ -105,13 +105,13 @@ class Decisions:
 
     async def decide(self, request: Request) -> Decision:
         """Decide what to cut. Raises ContextLengthExceeded where the policy wants that instead."""
-        policy, budget, log = request.incoming.policy, request.budget, request.log
+        policy, budget, log = request.incoming.policy, request.budget, request.epoch_log
         whole = request.chain.tokens.total
         try:
             is_new = log is not None and not log.epochs and not policy.stages.max_units
             is_calm = is_new and stage_of(budget.usage(whole), policy.stages) is Stage.CALM
             if is_calm and acts_by_usage(policy.strategy.name):  # the common case
-                decision = Decision(plan=EMPTY, stage=Stage.CALM, view_tokens=whole, log=log)
+                decision = Decision(plan=EMPTY, stage=Stage.CALM, view_tokens=whole, epoch_log=log)
             else:
                 decision = await self.epochs.decide(request)
             if policy.budget.bytes:
@@ -122,9 +122,9 @@ class Decisions:
             log_fault("planning failed", error)
             decision = replace(Decision.under(request, EMPTY), degraded=("not-planned",))
         session = request.session
-        is_news = decision.log != request.log and session.cached.holds(session.lane)
-        if decision.log is not None and is_news:
-            self.sessions.keep_log(session.key, session.lane.id, decision.log)
+        is_news = decision.epoch_log != request.epoch_log and session.cached.holds(session.lane)
+        if decision.epoch_log is not None and is_news:
+            self.sessions.keep_log(session.key, session.lane.id, decision.epoch_log)
         if decision.stage is not Stage.CALM:
             _log_overrun(request)
             _log_usage(request, decision)
@@ -164,13 +164,13 @@ class Decisions:
         """Decide again with a window in tokens, after a refusal; return False if the body stays the same."""
         old = exchange.request
         budget = await self.budget(old.incoming, old.history, old.chain, old.model, old.tool, window)
-        request = replace(old, budget=budget, log=exchange.decision.log)
+        request = replace(old, budget=budget, epoch_log=exchange.decision.epoch_log)
         return self._take(exchange, request, await self.decide(request))
 
     def _take(self, exchange: Exchange, request: Request, decision: Decision) -> bool:
         """Make this the request to send; return False if its body is the same as before."""
         body = self.body(request, decision)
-        if body == exchange.plain_body:
+        if body == exchange.base_body:
             return False
         exchange.answerers = self.answerers(request, decision)
         exchange.set_request(request, decision, body)

@@ -66,7 +66,7 @@ class Epochs:
         A new epoch is in the store when this returns, unless the decision is marked degraded. Where planning
         fails, the plan in force stays. Raises what went wrong if there is none.
         """
-        log = request.log
+        log = request.epoch_log
         if log is None:
             # Replay the request's own past, so that each turn without a store cuts what the last one cut.
             alone = replace(self._situation(request, ())[0], conditions=UNKNOWN_CONDITIONS)
@@ -75,7 +75,7 @@ class Epochs:
         if log.saved < len(log.epochs):
             with suppress(StoreUnavailable):
                 log = await self._append(request, log)
-                request = replace(request, log=log)
+                request = replace(request, epoch_log=log)
         situation, epoch = self._situation(request, log.epochs)
         standing = Decision.under(request, situation.plan, epoch)
         if epoch is not None and _was_decided(epoch, request, standing.stage):
@@ -92,7 +92,7 @@ class Epochs:
         self, request: Request, log: EpochLog, situation: Situation, standing: Decision, races: int
     ) -> Decision:
         """Return the decision under a new epoch, if one begins now; else ``standing``."""
-        may_come_anew = request.session.is_new and request.may_stand_alone
+        may_come_anew = request.session.is_new and request.is_one_off
         is_due = must_be_earned(standing.stage) if may_come_anew else standing.stage is Stage.EMERGENCY
         if standing.epoch is None and is_due:
             # A session's first request is over its budget: its past is replayed. So it is at once where the
@@ -126,12 +126,12 @@ class Epochs:
         plan, already = decision.plan, epoch.without_reasoning if epoch is not None else ()
         if decision.is_unsigned or all(plan.covers(place) or place in already for place in refused):
             return None
-        if decision.log is None:
+        if decision.epoch_log is None:
             return replace(decision, is_unsigned=True)
-        request = replace(request, log=decision.log)
-        situation, standing = self._situation(request, decision.log.epochs)
+        request = replace(request, epoch_log=decision.epoch_log)
+        situation, standing = self._situation(request, decision.epoch_log.epochs)
         account, before = Account(Verdict.REFUSED), replace(decision, plan=situation.plan, epoch=standing)
-        return await self._begin(request, decision.log, situation, before, account, 0)
+        return await self._begin(request, decision.epoch_log, situation, before, account, 0)
 
     def forget(self, key: SessionKey) -> None:
         self._pending.forget(key)
@@ -139,7 +139,7 @@ class Epochs:
     def _situation(self, request: Request, epochs: Sequence[Epoch]) -> tuple[Situation, Epoch | None]:
         """Return the situation from which an epoch would be planned, and the epoch in force."""
         chain, conditions, epoch, policy = request.chain, request.conditions, None, request.incoming.policy
-        if request.may_stand_alone:
+        if request.is_one_off:
             # A cut that no request may ever continue is not worth a summary.
             policy = policy.without_summaries
         hashes = chain.hashes
@@ -311,7 +311,7 @@ class Epochs:
         epoch = await off_loop(request.chain, partial(change.epoch, self._clock.now()))
         log = replace(log, epochs=(*log.epochs, epoch))
         view = view_tokens(decision.plan, request.chain.tokens)
-        begun = replace(decision, view_tokens=view, epoch=epoch, number=epoch.number, log=log)
+        begun = replace(decision, view_tokens=view, epoch=epoch, number=epoch.number, epoch_log=log)
         unsaved = replace(begun, degraded=(*decision.degraded, "epoch-not-saved"))
         session, is_shadow = request.session.id, request.incoming.is_shadow
         tell = partial(self.tell, session, situation.plan, epoch, is_shadow=is_shadow)
@@ -328,10 +328,10 @@ class Epochs:
             tell()
             await self._ahead.begin_lacking(request, begun_from, epoch, owner)
             self._ahead.warn(request, situation, begun_from)
-            return replace(begun, log=stored)
+            return replace(begun, epoch_log=stored)
         if races <= 0:
             return unsaved
-        return await self.decide(replace(request, log=stored), races - 1)
+        return await self.decide(replace(request, epoch_log=stored), races - 1)
 
     def tell(self, session: str, before: Plan, epoch: Epoch, *, is_shadow: bool = False) -> None:
         """Count a new epoch, and log what it cuts of the session, or in shadow would have cut.

@@ -3,7 +3,7 @@
 from proxy.core.dialects.answers import Answer, AnswerStream
 from proxy.core.dialects.dialect import Dialect
 from proxy.core.formats.unpacking import CODINGS, Unpacker, UnpackingError
-from proxy.engine.flow import Sent
+from proxy.engine.flow import PeekedResponse
 from proxy.ports import coding_of
 
 ANSWER_BYTES = 64 * 2**20
@@ -17,7 +17,7 @@ _UNPACKED_BYTES = 16 * 2**20
 class Collector:
     """Reads an answer while it passes; it never delays a byte, and gives up on what it cannot read."""
 
-    def __init__(self, dialect: Dialect, sent: Sent) -> None:
+    def __init__(self, dialect: Dialect, sent: PeekedResponse) -> None:
         self.dialect = dialect
         self.is_stream = sent.is_stream
         coding = coding_of(sent.response)

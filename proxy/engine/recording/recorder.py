@@ -28,7 +28,7 @@ from proxy.engine.background import Background
 from proxy.engine.flow import Exchange, reserve_of
 from proxy.engine.intake.history import Appended
 from proxy.engine.intake.naming import readable
-from proxy.engine.intake.reader import PIECE
+from proxy.engine.intake.reader import MESSAGES_AT_ONCE
 from proxy.engine.models.models import Models
 from proxy.engine.recording.backlog import Backlog, Unwritten
 from proxy.engine.recording.collector import Collector
@@ -74,9 +74,9 @@ class Recorder:
     backlog: Backlog
     patience: float
     """Longest that the client of an appended turn waits for its turn to be stored, in seconds."""
-    billed: Callable[[str, Bill, SessionKey, float], None]
+    add_bill: Callable[[str, Bill, SessionKey, float], None]
     """Called with a model, a bill, a session and that session's ttl (seconds); it must not block."""
-    recorded: Sequence[Callable[[Exchange, Turn], None]]
+    on_recorded: Sequence[Callable[[Exchange, Turn], None]]
     """Called after a turn was written that may be remembered, or of which something was cut.
 
     None of them may block.
@@ -106,7 +106,7 @@ class Recorder:
             exchange.answer = own = next_hash(history.tip, message.identity)
             answered = ChainedAnswer(own, answer.message, content, message, answer)
             if session.is_headerless:
-                answered.joint = self.recognition.answered(session, history, message, own)
+                answered.joint = self.recognition.remember_answer(session, history, message, own)
         task = exchange.recording = self.background.run(self._record(exchange, answer, answered))
         self.writing[session.key].add(task)
         return task
@@ -126,10 +126,10 @@ class Recorder:
 
     async def forget(self, key: SessionKey) -> None:
         """Drop a session's unwritten turns, because it is being deleted."""
-        await self.written(key)
+        await self.wait_written(key)
         await self.backlog.forget(key)
 
-    async def written(self, key: SessionKey) -> None:
+    async def wait_written(self, key: SessionKey) -> None:
         """Wait until this process's running writes of a session have ended."""
         if key in self.writing:
             await asyncio.wait(tuple(self.writing[key]))
@@ -202,7 +202,7 @@ class Recorder:
             bill = bill_of(exchange, answer.usage, counted)
             view, is_shadow = bill.sent - bill.shadow_cut, request.incoming.is_shadow
             self.metrics.count_tokens(bill.received, view, bill.cached, is_shadow=is_shadow)
-            self.billed(request.model.name, bill, request.session.key, ttl)
+            self.add_bill(request.model.name, bill, request.session.key, ttl)
         except Exception as error:  # noqa: BLE001 - law 5: a turn is kept, whatever is wrong with its bill
             log_fault("a turn could not be billed", error)
 
@@ -211,7 +211,7 @@ class Recorder:
         request = exchange.request
         try:
             bill = bill_of_hidden(request, rounds, rounds.total_usage, rounds.count - rounds.refused)
-            self.billed(request.model.name, bill, request.session.key, exchange.request.ttl)
+            self.add_bill(request.model.name, bill, request.session.key, exchange.request.ttl)
         except Exception as error:  # noqa: BLE001 - the client gets the error that the upstream gave
             log_fault("hidden requests could not be billed", error)
 
@@ -230,7 +230,7 @@ class Recorder:
             if request.incoming.appended is None:
                 chain, tells, body = frozenset(request.chain.hashes), None, 0
                 if request.home is not None:  # what was said is to be remembered, even if late
-                    tells, body = partial(self._tell, exchange), len(request.incoming.body)
+                    tells, body = partial(self._notify, exchange), len(request.incoming.body)
                 self.backlog.add(Unwritten(key, turn, ttl, chain, tells, body))
         if recorded is Recorded.KEPT:
             cached.begun = cached.begun or turn.session.created
@@ -238,7 +238,7 @@ class Recorder:
                 cached.learn_turn(request.session.lane.id, turn, ttl)
                 self.recognition.cache.keep(key, cached)
             if request.home is not None or exchange.decision.plan != EMPTY:
-                self._tell(exchange, turn)
+                self._notify(exchange, turn)
         else:
             if recorded is not None:
                 log_warning("a turn could not be written", code=recorded.value, session=request.session.id)
@@ -246,8 +246,8 @@ class Recorder:
             self._lose(exchange)
         return recorded
 
-    def _tell(self, exchange: Exchange, turn: Turn) -> None:
-        for after in self.recorded:
+    def _notify(self, exchange: Exchange, turn: Turn) -> None:
+        for after in self.on_recorded:
             after(exchange, turn)
 
     async def keep_hidden(self, exchange: Exchange, hidden: HiddenCalls) -> bool:
@@ -286,7 +286,7 @@ class Recorder:
             (tokens,) = await self.counter.count_all([answered.content.countable()])
         make = partial(_turn_of, exchange, answered, tokens, known, self.clock.now())
         # Of a conversation that is first seen in the middle of its life, all messages are new.
-        is_long = known is None and len(hashes) > PIECE
+        is_long = known is None and len(hashes) > MESSAGES_AT_ONCE
         turn = await asyncio.to_thread(make) if is_long else make()
         if request.incoming.appended is not None:
             return turn
@@ -364,7 +364,7 @@ def _session_after(exchange: Exchange, answered: ChainedAnswer | None, now: floa
     budget, session, chain = request.budget, request.session, request.chain
     appended = request.incoming.appended
     before = session.found.session
-    if before is not None and before.tip and session.is_aside and appended is None:
+    if before is not None and before.tip and session.is_detached and appended is None:
         return replace(before, updated=now)  # a separate branch, such as a request for a title
     began_with = before.began_with if before else ""
     if before is None:

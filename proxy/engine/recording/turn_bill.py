@@ -84,7 +84,7 @@ def _estimated(
     too little is saved than too much.
     """
     chain, conditions, before_this = request.chain, request.conditions, None
-    if not request.begins_amid:
+    if not request.starts_mid_conversation:
         if conditions.head_idle is None or conditions.head_idle >= prices.ttl:
             return Prompt(tokens, 0)  # the provider has nothing in its cache
         before_this = conditions.sent_before(chain, plan)
@@ -104,7 +104,7 @@ def _whole(exchange: Exchange, prices: Prices, tokens: int, less: int, reported:
         reported = rounds.earlier_usage  # of the request before the answer's: its prompt is in the cache
     shown = reported.cached_tokens if reported is not None else None
     is_full = budget.usage(exchange.decision.view_tokens) > request.incoming.policy.stages.target
-    tells = request.begins_amid and (is_full or not request.may_stand_alone)
+    tells = request.starts_mid_conversation and (is_full or not request.is_one_off)
     if tells and shown is not None and shown <= budget.real(budget.head):
         return Prompt(tokens, 0)
     return _estimated(request, prices, tokens, EMPTY, EMPTY, less)
@@ -127,6 +127,6 @@ def _last(total: Usage, hidden: Usage) -> Usage:
 def plan_before(exchange: Exchange) -> Plan:
     """Return the plan of the lane's last request: the one before an epoch that began at this request."""
     decision = exchange.decision
-    if not decision.begins_epoch(exchange.request) or decision.epoch is None or decision.log is None:
+    if not decision.begins_epoch(exchange.request) or decision.epoch is None or decision.epoch_log is None:
         return decision.plan
-    return next((each.plan for each in decision.log.epochs if each.id == decision.epoch.parent), EMPTY)
+    return next((each.plan for each in decision.epoch_log.epochs if each.id == decision.epoch.parent), EMPTY)

@@ -15,7 +15,7 @@ from proxy.engine.sessions.session_cache import CachedInjection, SessionCache, S
 from proxy.errors import InvalidValue, StoreUnavailable
 from proxy.ports import TurnStore
 
-MOST = 1_000
+MAX_PINS = 1_000
 """Most pins of one session: each of its requests reads them all."""
 ReadMemory = Callable[[], Awaitable[str]]
 """Returns what is remembered, as a text; never raises."""
@@ -37,13 +37,13 @@ class Attachments:
         """
         found, cached = session.found, session.cached
         stored = frozenset(found.session.pins if found.session else ())
-        unsaved = frozenset[bytes]() if found.was_here else cached.pins
+        unsaved = frozenset[bytes]() if found.has_ended else cached.pins
         missing = (unsaved | wanted) - stored
         if not missing:
             cached.pins = missing
             return stored, ()
-        if len(stored) + len(missing) > MOST:
-            raise InvalidValue(f"A session has at most {MOST} pins.", param=f"{MEMBER}.pin")
+        if len(stored) + len(missing) > MAX_PINS:
+            raise InvalidValue(f"A session has at most {MAX_PINS} pins.", param=f"{MEMBER}.pin")
         cached.pins = missing
         self.cache.keep(session.key, cached)
         try:
@@ -100,7 +100,7 @@ class Attachments:
             return CachedInjection(Injection(raw), is_saved=True) if raw is not None else None
         if held is None or session.is_store_away:
             return held
-        if found.was_here or (held.is_saved and found.sid is not None):
+        if found.has_ended or (held.is_saved and found.sid is not None):
             session.cached.injection = None  # the session ended or began again in the store, so it ends here
             return None
         return CachedInjection(held.injection, is_saved=False)  # to be written again: the store has lost it

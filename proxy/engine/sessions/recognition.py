@@ -25,7 +25,7 @@ from proxy.engine.sessions.session_cache import (
     SessionState,
 )
 from proxy.errors import StoreUnavailable
-from proxy.ports import UNRECORDED, Clock, Found, Lookup, SessionKey, TurnStore
+from proxy.ports import UNRECORDED, Clock, Lookup, LookupResult, SessionKey, TurnStore
 
 _ASKED = 64
 """Most chain hashes, newest first, that are looked up to recognise a session."""
@@ -57,22 +57,22 @@ class Recognition:
         Raises StoreUnavailable where the request ``needs_store`` and the store is away.
         """
         named = (caller.key or history.suffix).tag
-        tag = named or self._naming.bucket(caller.tenant, history.first_user)
-        own, is_joined, is_newest, place = self._own(caller, tag, history)
+        tag = named or self._naming.tag(caller.tenant, history.first_user)
+        own, is_joined, is_newest, place = self._match_here(caller, tag, history)
         key = caller.key
         cached, entry = self.cache.of_lane(own, lane) if own else (CachedSession(), CachedLane(lane))
         # Where this process gave the newest answer, its session's tag is where others that gave it are found.
         asked = own.tag if own and is_newest else tag
         lookup = self._lookup(history, asked, key, own, cached, entry)
-        held = entry.log and entry.log.in_generation(lookup.generation)
+        held = entry.epoch_log and entry.epoch_log.in_generation(lookup.generation)
         revision = self._store.revision()
         may_be_certain = own is not None and is_newest and revision is not None
         certain = cached.known(lookup, revision, self._clock.now()) if may_be_certain else None
         if certain is None and key is None:
             first = b"" if is_newest or history.suffix.length else history.first_joint()
-            first = self._naming.bucket(caller.tenant, first) if first else ""
+            first = self._naming.tag(caller.tenant, first) if first else ""
             lookup = replace(lookup, joints=history.joints(_ASKED), first=first)
-        found = certain or await self._found(lookup, caller, history, own, place, needs_store=needs_store)
+        found = certain or await self._ask_store(lookup, caller, history, own, place, needs_store=needs_store)
         if key is None:
             key = own or SessionKey(tag, secrets.token_hex(8))
             if found is not None and found is not certain and found.sid is not None:
@@ -95,7 +95,7 @@ class Recognition:
             tenant=caller.tenant,
             key=key,
             name=caller.name if caller.name is not None else self._naming.issue(caller.tenant, key),
-            found=found or Found(),
+            found=found or LookupResult(),
             is_store_away=found is None,
             hidden=cached.hidden,
             tag=tag,
@@ -127,13 +127,13 @@ class Recognition:
             uncounted=tuple(history.uncounted),
             lane=entry.id,
             held=own.sid if own else "",
-            epochs=entry.log.in_generation(generation).saved if entry.log else 0,
+            epochs=entry.epoch_log.in_generation(generation).saved if entry.epoch_log else 0,
             hidden=cached.hidden_in(generation),
             generation=generation,
             injected=cached.injection.injection.digest if cached.injection else b"",
         )
 
-    async def _found(
+    async def _ask_store(
         self,
         lookup: Lookup,
         caller: Caller,
@@ -142,7 +142,7 @@ class Recognition:
         place: int,
         *,
         needs_store: bool,
-    ) -> Found | None:
+    ) -> LookupResult | None:
         """Return the store's answer; None if the store is away and the request can do without.
 
         Where the store knows nobody who gave an answer of the chain at ``place`` or later, it is asked for
@@ -152,7 +152,7 @@ class Recognition:
             found = await self._find(lookup, caller, history)
             if own is not None and lookup.sid is None:
                 if found.place == place and found.sid != own.sid:
-                    return Found(place=place)
+                    return LookupResult(place=place)
                 if found.place is None or found.place > place:
                     lookup = replace(lookup, tag=own.tag, sid=own.sid, joints=(), first="")
                     found = replace(await self._store.find(lookup), tag=own.tag)
@@ -162,13 +162,13 @@ class Recognition:
             return None
         return found
 
-    async def _find(self, lookup: Lookup, caller: Caller, history: History) -> Found:
+    async def _find(self, lookup: Lookup, caller: Caller, history: History) -> LookupResult:
         """Return the store's answer to a look-up by sid or by chain: its newest messages, then older."""
         found = await self._find_joined(lookup, history)
         is_being_written = lookup.sid is None and lookup.held and not lookup.first  # under its new name
         if found.session is None and not is_being_written and not history.suffix.length:
             first = history.first_joint() if lookup.first else b""
-            if await self.moved(caller, lookup.tag, history.first_user, first):
+            if await self.move_former(caller, lookup.tag, history.first_user, first):
                 found = await self._find_joined(lookup, history)
         are_several = found.sid is None and found.place is not None
         if found.known is not None or are_several or len(history.hashes) <= _ASKED:
@@ -183,7 +183,7 @@ class Recognition:
         found = await self._find_joined(older, history)
         return replace(found, place=None if found.place is None else found.place + _ASKED)
 
-    async def _find_joined(self, lookup: Lookup, history: History) -> Found:
+    async def _find_joined(self, lookup: Lookup, history: History) -> LookupResult:
         """Return the store's answer, but none found by an answer from which the chain may not go on."""
         for _ in range(_TRIES):
             found = await self._store.find(lookup)
@@ -197,9 +197,9 @@ class Recognition:
                 return found
             newer = lookup.joints.index(found.joint) + 1
             lookup = replace(lookup, joints=(b"",) * newer + lookup.joints[newer:])
-        return Found()
+        return LookupResult()
 
-    async def moved(
+    async def move_former(
         self, caller: Caller, tag: str, first_user: bytes = b"", first_joint: bytes = b""
     ) -> bool:
         """Move sessions stored under an old secret's name to this one; return whether there were any."""
@@ -220,16 +220,16 @@ class Recognition:
         key: SessionKey,
         entry: CachedLane,
         lookup: Lookup,
-        found: Found | None,
+        found: LookupResult | None,
         held: EpochLog | None,
     ) -> EpochLog | None:
         """Return a lane's epochs from the store's answer and those ``held`` here before it."""
         if found is None:
-            return held or entry.log
+            return held or entry.epoch_log
         generation = lookup.generation
         if held is not None and found.sid == key.sid and not found.epochs:
-            if entry.log is not None and entry.log.generation == generation:
-                return entry.log  # unchanged, or extended by another request
+            if entry.epoch_log is not None and entry.epoch_log.generation == generation:
+                return entry.epoch_log  # unchanged, or extended by another request
         elif held is None or found.epochs:
             # The store's epochs take precedence: ours that it did not accept give way to those of others.
             stored = (*(held.epochs[: held.saved] if held and found.sid == key.sid else ()), *found.epochs)
@@ -240,7 +240,9 @@ class Recognition:
             held = EpochLog(held.epochs, 0, generation)
         return self.cache.keep_log(key, entry.id, held)
 
-    def _own(self, caller: Caller, tag: str, history: History) -> tuple[SessionKey | None, bool, bool, int]:
+    def _match_here(
+        self, caller: Caller, tag: str, history: History
+    ) -> tuple[SessionKey | None, bool, bool, int]:
         """Find the session that a header names, else that in which this process gave an answer of the chain.
 
         It is the one in which it gave the newest of its answers. Also returns whether only the answer's place
@@ -268,7 +270,7 @@ class Recognition:
             is_newest = is_newest and history.entries[last - back].message.role != "assistant"
         return None, False, False, 0
 
-    def answered(
+    def remember_answer(
         self, session: SessionState, history: History, answer: Message, chain_hash: bytes
     ) -> Joint | None:
         """Remember an answer given in a session without a header.
@@ -290,7 +292,7 @@ class Recognition:
         # After that the store notes it whenever a turn renews the session.
         if (history.exchanges > 1 and key.tag == session.tag) or history.suffix.length:
             return joint
-        return replace(joint, first=self._naming.bucket(tenant, first)) if first else joint
+        return replace(joint, first=self._naming.tag(tenant, first)) if first else joint
 
     def _give(self, name: tuple[str, bytes], key: SessionKey) -> None:
         before = self._answered.get(name)

@@ -16,7 +16,7 @@ from proxy.core.conversation.extension import Injection
 from proxy.core.conversation.records import HiddenCalls, Turn
 from proxy.core.persistent import PersistentList
 from proxy.core.planning.plan import Epoch
-from proxy.ports import NAMED, Found, Lookup, SessionKey
+from proxy.ports import NAMED, Lookup, LookupResult, SessionKey
 
 _EARLIER: Final = 1.0
 """Seconds before a session's expiry from which on the store is asked, because the store's clock counts."""
@@ -81,7 +81,7 @@ class CachedLane(msgspec.Struct):
     """The cached state of one lane of a session."""
 
     id: str = ""
-    log: EpochLog | None = None
+    epoch_log: EpochLog | None = None
     """The lane's epochs; None where they have not been read."""
     heads: dict[int, HeadUse] = {}
     """The heads used last, by their hash, the newest last: agents that share a session, and requests for
@@ -116,7 +116,7 @@ class CachedInjection(msgspec.Struct, frozen=True):
 class CachedLookup(msgspec.Struct, frozen=True):
     """What the store would answer to a look-up of a session."""
 
-    found: Found
+    found: LookupResult
     """The answer; its token counts are those of the last turn's messages."""
     lane: str
     revision: int
@@ -186,7 +186,7 @@ class CachedSession(msgspec.Struct):
 
     # --- what the store would answer: certain after a turn of ours, where nobody else may write ---
 
-    def known(self, lookup: Lookup, revision: int | None, now: float) -> Found | None:
+    def known(self, lookup: Lookup, revision: int | None, now: float) -> LookupResult | None:
         """Return what the store would answer; None where that is not certain.
 
         It is certain for the lane of the last turn alone, if the store was asked before that turn, only turns
@@ -208,7 +208,7 @@ class CachedSession(msgspec.Struct):
             return None  # the store has its count, which this process no longer knows
         return replace(found, known=lookup.newest[new])
 
-    def learn_lookup(self, sid: str, lookup: Lookup, found: Found, revision: int | None) -> None:
+    def learn_lookup(self, sid: str, lookup: Lookup, found: LookupResult, revision: int | None) -> None:
         """Remember a look-up's answer, made at this revision or later; it holds until a turn is written.
 
         Nothing is remembered of a session that is being compacted: that may end at any moment.
@@ -216,7 +216,7 @@ class CachedSession(msgspec.Struct):
         self.lookup = None
         if revision is not None and found.session is not None and not found.session.is_compacting:
             self.lookup = CachedLookup(
-                Found(sid=sid, session=found.session, injected=found.injected),
+                LookupResult(sid=sid, session=found.session, injected=found.injected),
                 lookup.lane,
                 revision,
                 epochs=lookup.epochs + len(found.epochs),
@@ -244,7 +244,9 @@ class CachedSession(msgspec.Struct):
         """Return how many of the store's hidden calls are known to be read."""
         return self.hidden_saved if self.hidden_generation == generation else 0
 
-    def learn_hidden(self, found: Found, sid: str, *, held: int, generation: int = 0) -> list[HiddenCalls]:
+    def learn_hidden(
+        self, found: LookupResult, sid: str, *, held: int, generation: int = 0
+    ) -> list[HiddenCalls]:
         """Take over the store's hidden calls, which take precedence, without the first ``held`` of them.
 
         Returns those known here that the store has lost, or never got, where that can be told.
@@ -272,7 +274,7 @@ class SessionState(msgspec.Struct, frozen=True):
     key: SessionKey
     name: str = ""
     """The session's name, from the client or issued by the proxy."""
-    found: Found = Found()
+    found: LookupResult = LookupResult()
     """What the store answered about the session."""
     is_store_away: bool = False
     """Whether the store could not be used."""
@@ -301,7 +303,7 @@ class SessionState(msgspec.Struct, frozen=True):
         return self.key.sid != NAMED
 
     @property
-    def is_aside(self) -> bool:
+    def is_detached(self) -> bool:
         """Whether the session is there but has no message of this request.
 
         So it is with a request for a title, and with each one of a client that drops its oldest messages.
@@ -309,7 +311,7 @@ class SessionState(msgspec.Struct, frozen=True):
         return self.found.session is not None and self.found.known is None and not self.is_joined
 
     @property
-    def is_unfound(self) -> bool:
+    def is_unmatched(self) -> bool:
         """Whether no session is known that has a message of this request, though the store was asked.
 
         It is not where several have given its answers, and nobody can tell whose it is (law 6).
@@ -394,7 +396,7 @@ class SessionCache:
             found = session.lanes[lane] = CachedLane(lane)
         return session, found
 
-    def follows(self, key: SessionKey, session: CachedSession, found: Found) -> bool:
+    def follows(self, key: SessionKey, session: CachedSession, found: LookupResult) -> bool:
         """Whether the store still has the session that an entry tells of; if it has ended, forget it.
 
         Of a session that the store has lost the epochs count as unwritten, so that they are written again,
@@ -402,12 +404,12 @@ class SessionCache:
         """
         stored, begun = found.session, session.begun
         is_ours = stored is not None and stored.created == session.anew
-        if begun and not is_ours and (found.was_here if stored is None else stored.created != begun):
+        if begun and not is_ours and (found.has_ended if stored is None else stored.created != begun):
             self.forget(key)
             return False
         if begun and (stored is None or stored.created != begun):
             for lane in session.lanes.values():
-                lane.log = lane.log and replace(lane.log, saved=0)
+                lane.epoch_log = lane.epoch_log and replace(lane.epoch_log, saved=0)
         if stored is not None:
             session.begun, session.anew = stored.created, 0.0
         return True
@@ -417,7 +419,12 @@ class SessionCache:
         self._sessions.put(key, session)
 
     def learn(
-        self, key: SessionKey, session: CachedSession, lookup: Lookup, found: Found, revision: int | None
+        self,
+        key: SessionKey,
+        session: CachedSession,
+        lookup: Lookup,
+        found: LookupResult,
+        revision: int | None,
     ) -> list[HiddenCalls]:
         """Store the result of a look-up; with a ``revision`` it may answer the next one, else none may.
 
@@ -436,14 +443,14 @@ class SessionCache:
         unless the store may have lost those.
         """
         (session, entry), epochs = self.of_lane(key, lane), log.epochs
-        before = entry.log.epochs if entry.log is not None else ()
+        before = entry.epoch_log.epochs if entry.epoch_log is not None else ()
         is_extended = len(before) > len(epochs) and before[: len(epochs)] == epochs
-        if entry.log is not None and is_extended and entry.log.generation == log.generation:
-            return entry.log
+        if entry.epoch_log is not None and is_extended and entry.epoch_log.generation == log.generation:
+            return entry.epoch_log
         is_longer = before == epochs[: len(before)]
         new = epochs[len(before) :] if is_longer else epochs
         weight = sum([_EPOCH_BYTES + 2 * len(msgspec.msgpack.encode(epoch)) for epoch in new])
-        entry.log, entry.weight = log, weight + (entry.weight if is_longer else 0)
+        entry.epoch_log, entry.weight = log, weight + (entry.weight if is_longer else 0)
         self.keep(key, session)
         return log
 

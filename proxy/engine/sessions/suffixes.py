@@ -65,7 +65,7 @@ class Suffixes:
         depth, known = found.follows_to(newest), session.found.known
         # A session without a header may be found by the newest answer while that is on its way to the store.
         is_found_by_it = 0 < session.place < len(entries) - newest
-        if session.is_unfound or (known is not None and depth < newest and not is_found_by_it):
+        if session.is_unmatched or (known is not None and depth < newest and not is_found_by_it):
             amid = await self._find(caller, found.history, lane, newest)
             if amid is not None and amid.follows_to(newest) > depth:
                 return amid
@@ -127,7 +127,7 @@ class Suffixes:
 
     def _tag(self, caller: Caller, history: History, first: bytes, second: bytes) -> str:
         owner = f"{caller.key.tag}.{caller.key.sid}" if caller.key else history.body.person
-        return self.naming.bucket(caller.tenant, suffix_hash(owner, first, second))
+        return self.naming.tag(caller.tenant, suffix_hash(owner, first, second))
 
 
 def _goes_on(session: SessionState, roles: list[str]) -> bool:

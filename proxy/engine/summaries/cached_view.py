@@ -21,8 +21,8 @@ from proxy.core.summaries.extractive import EARLIER
 from proxy.core.summaries.prompt import Limit, ask_after
 from proxy.core.summaries.source import Block, Piece, Source, blocks_of
 from proxy.engine.flow import Request
-from proxy.engine.intake.history import NAME
-from proxy.engine.models.asking import Asking, Caller, Unanswered
+from proxy.engine.intake.history import MODEL_NAME_CHARACTERS
+from proxy.engine.models.asking import CallOptions, ModelClient, Unanswered
 from proxy.ports import Clock
 
 _SHOWN = 0.5
@@ -65,7 +65,7 @@ class PromptCache:
     and if one is evicted, its gap is read afresh.
     """
 
-    def __init__(self, asking: Asking, clock: Clock, memory: Memory, bodies: Memory) -> None:
+    def __init__(self, asking: ModelClient, clock: Clock, memory: Memory, bodies: Memory) -> None:
         """``bodies`` is the memory for waiting questions, ``memory`` that for what is learned."""
         self.asking = asking
         self._clock = clock
@@ -81,33 +81,33 @@ class PromptCache:
     def drop(self, address: str) -> None:
         self._waiting.drop(address)
 
-    def question(self, caller: Caller, address: str) -> CachedQuestion | None:
+    def question(self, caller: CallOptions, address: str) -> CachedQuestion | None:
         """Return the question for a summary, if the provider should still have its prefix cached."""
         question = self._waiting.get(address)
         if question is None:
             return None
-        rest = self._rests.get((question.tenant, caller.model[:NAME])) or 0.0
+        rest = self._rests.get((question.tenant, caller.model[:MODEL_NAME_CHARACTERS])) or 0.0
         return question if rest <= self._clock.monotonic() < question.until else None
 
-    async def answer(self, caller: Caller, question: CachedQuestion) -> Answer:
+    async def answer(self, caller: CallOptions, question: CachedQuestion) -> Answer:
         """Return the answer, an empty one where the question is refused.
 
         A model that continues the conversation with tool calls, refuses, or shows that its provider has not
         cached the prefix gets no such question from this tenant for a while. Raises Unanswered where it may
-        answer a minute later, and as :meth:`Asking.answer` does.
+        answer a minute later, and as :meth:`ModelClient.answer` does.
         """
         body, key = question.body, question.cache_key
         after = self.asking.dialect.with_cache_key(body, key) if key else body
         try:
             answer = await self.asking.answer(caller, question.ask, after)
         except Unanswered as refusal:
-            if refusal.is_passing:
+            if refusal.is_transient:
                 raise
             answer = Answer()
         shown = (answer.usage and answer.usage.cached_tokens) or 0
         if answer.tool_calls or shown < _SHOWN * question.cached:
             rest = self._clock.monotonic() + _REST
-            self._rests.put((question.tenant, caller.model[:NAME]), rest)
+            self._rests.put((question.tenant, caller.model[:MODEL_NAME_CHARACTERS]), rest)
         return answer
 
 

@@ -23,7 +23,7 @@ from proxy.core.summaries.compaction import (
 )
 from proxy.core.summaries.prompt import LANGUAGES, Refused, judge, text_of
 from proxy.engine.background import is_being_cancelled
-from proxy.engine.models.asking import Asking, Unanswered
+from proxy.engine.models.asking import ModelClient, Unanswered
 from proxy.engine.summaries.job import Job
 from proxy.errors import StoreUnavailable, UnabridgedError
 from proxy.ports import SummaryStore, TokenCounter
@@ -124,7 +124,7 @@ _TIMEOUTS = 2
 class Compacting:
     """Runs compactors."""
 
-    def __init__(self, asking: Asking, store: SummaryStore, counter: TokenCounter) -> None:
+    def __init__(self, asking: ModelClient, store: SummaryStore, counter: TokenCounter) -> None:
         self._asking = asking
         self._store = store
         self._counter = counter

@@ -8,7 +8,7 @@ from proxy.core.planning.exchanges import RunningSummary
 from proxy.core.policy.sections import Summary
 from proxy.core.summaries.prompt import Limit
 from proxy.core.summaries.source import Piece, Source
-from proxy.engine.models.asking import Caller
+from proxy.engine.models.asking import CallOptions
 from proxy.engine.summaries.cached_view import CachedQuestion
 from proxy.ports import SessionKey
 
@@ -22,7 +22,7 @@ class Job(msgspec.Struct, frozen=True):
     terms: str
     """The address of the terms (with the tenant), from which those of a record's pieces are derived."""
     source: Source
-    caller: Caller
+    caller: CallOptions
     rules: Summary
     max_tokens: int
     key: SessionKey

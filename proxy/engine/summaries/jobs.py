@@ -29,7 +29,7 @@ from proxy.core.summaries.source import (
 from proxy.engine.background import off_loop
 from proxy.engine.flow import Request
 from proxy.engine.intake.naming import Naming
-from proxy.engine.models.asking import Caller
+from proxy.engine.models.asking import CallOptions
 from proxy.engine.summaries.cached_view import CachedView
 from proxy.engine.summaries.compactors import CompactorJob, first_for
 from proxy.engine.summaries.job import Job
@@ -48,7 +48,7 @@ class Owner(NamedTuple):
     tenant: str
     key: SessionKey
     lane: str
-    caller: Caller
+    caller: CallOptions
     last: CachedView | None = None
     """The lane's last view, after which the model may be asked for them."""
 

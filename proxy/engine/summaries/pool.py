@@ -148,7 +148,7 @@ class Summaries:
         except Refused as refusal:
             self._fail(job, str(refusal), _REFUSED_PAUSE)
         except Unanswered as refusal:
-            self._fail(job, str(refusal), _FAULT_PAUSE if refusal.is_passing else _REFUSED_PAUSE)
+            self._fail(job, str(refusal), _FAULT_PAUSE if refusal.is_transient else _REFUSED_PAUSE)
         except TimeoutError:
             self._fail(job, "timeout", _FAULT_PAUSE)
         except UnabridgedError:

@@ -15,7 +15,7 @@ from proxy.engine.admin.stats import By, Stats
 from proxy.errors import InvalidType, InvalidValue
 from proxy.http.admin.api import Query, operation
 from proxy.http.admin.schemas import NoBody, SessionReport, Shape, time
-from proxy.ports.bill_store import HOUR, KEPT
+from proxy.ports.bill_store import HOUR, KEPT_HOURS
 
 _USUAL = "7d"
 _SINCE = Query("since", f"For how long back, at most 90d: 24h, 7d; {_USUAL} if absent.", "string")
@@ -199,8 +199,10 @@ class StatsOperations:
             duration = cast("float", seconds(asked))
         except ValueError:
             raise InvalidType("`since` must be a duration such as 24h or 7d.", param="since") from None
-        if duration > KEPT * HOUR:
-            raise InvalidValue(f"`since` is at most {KEPT // 24}d: older bills are not kept.", param="since")
+        if duration > KEPT_HOURS * HOUR:
+            raise InvalidValue(
+                f"`since` is at most {KEPT_HOURS // 24}d: older bills are not kept.", param="since"
+            )
         since, total, rows = await self.stats.since(duration, cast("By", by))
         return StatsReport(
             since=time(since),

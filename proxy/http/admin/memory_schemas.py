@@ -224,7 +224,7 @@ def named(of: Scope, name: str) -> str:
 
 def item(entry: ItemDetails) -> ItemReport:
     """Return an active or archived item."""
-    kept, home = entry.item, entry.kept
+    kept, home = entry.item, entry.scope_details
     newer = f"{home.scope.kind}.{home.scope.tag}.{kept.superseded_by}" if kept.superseded_by else None
     return ItemReport.from_object(
         kept,

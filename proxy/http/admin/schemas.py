@@ -53,7 +53,7 @@ WindowFrom = Annotated[
     str,
     Field(description="Who says so: `policy`, `refusal`, `truncated`, `upstream`, `prices` or `unknown`."),
 ]
-Ranges = Annotated[str, Field(pattern=r"^\d{1,6}(-\d{1,6})?(,\d{1,6}(-\d{1,6})?)*$", max_length=200)]
+RangesText = Annotated[str, Field(pattern=r"^\d{1,6}(-\d{1,6})?(,\d{1,6}(-\d{1,6})?)*$", max_length=200)]
 
 
 OUT_OF_RANGE = frozenset({"greater_than_equal", "less_than"})
@@ -71,7 +71,7 @@ def _numbers(messages: object, read: ValidatorFunctionWrapHandler) -> str | list
         raise PydanticCustomError("numbers", wrong) from None
 
 
-Numbers = Annotated[Ranges | list[Number], WrapValidator(_numbers)]
+Numbers = Annotated[RangesText | list[Number], WrapValidator(_numbers)]
 """Numbers of messages in the transcript, as a list or as ranges."""
 
 

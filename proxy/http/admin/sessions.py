@@ -16,7 +16,7 @@ from proxy.engine.admin.edits import Edits, Ranges
 from proxy.engine.admin.forks import Forks
 from proxy.engine.admin.inspection import Branch, Inspected, Inspection, NewestExchange
 from proxy.engine.admin.stats import Stats
-from proxy.engine.state import State, Summarised, spoken
+from proxy.engine.state import SessionSnapshot, SummaryCounts, role_texts
 from proxy.errors import InvalidType, InvalidValue, MissingParameter, NotFound
 from proxy.http.admin import memory_schemas, schemas
 from proxy.http.admin.api import Query, number, operation
@@ -50,7 +50,7 @@ class SessionOperations:
 
     async def _shown(self, found: Inspected) -> BilledSession:
         branch, bill = await self.inspection.branch(found), await self.stats.of_session(found.key)
-        session = await asyncio.to_thread(lambda: shown(found, branch.newest_exchange()))
+        session = await asyncio.to_thread(lambda: session_report(found, branch.newest_exchange()))
         return BilledSession.from_object(session, bill=BillReport.of(bill))
 
     # --- looking ---
@@ -59,7 +59,7 @@ class SessionOperations:
     async def sessions(self, request: Request, body: schemas.NoBody) -> schemas.Sessions:
         """List the sessions used last."""
         found, left_out = await self.inspection.newest(number(request, "limit", _USUAL, _MOST))
-        return schemas.Sessions(sessions=[*map(shown, found)], left_out=schemas.LeftOut(**left_out))
+        return schemas.Sessions(sessions=[*map(session_report, found)], left_out=schemas.LeftOut(**left_out))
 
     @operation("GET", _ONE)
     async def session(self, request: Request, body: schemas.NoBody) -> BilledSession:
@@ -122,7 +122,9 @@ class SessionOperations:
         found = await self._found(request)
         branch, everything = await self.inspection.branch(found), await self.inspection.everything(found)
         return await asyncio.to_thread(
-            lambda: export(branch, shown(found, branch.newest_exchange()), everything, time(self.now()))
+            lambda: export(
+                branch, session_report(found, branch.newest_exchange()), everything, time(self.now())
+            )
         )
 
     # --- changing ---
@@ -198,9 +200,9 @@ def ranges(messages: str | list[int] | None) -> Ranges | None:
 # --- in the shapes of the API ---
 
 
-def shown(found: Inspected, newest: NewestExchange | None = None) -> schemas.SessionReport:
+def session_report(found: Inspected, newest: NewestExchange | None = None) -> schemas.SessionReport:
     """Return a session, with its newest exchange if that is given."""
-    record, summarised = found.session, Summarised.of(found.epochs)
+    record, summarised = found.session, SummaryCounts.of(found.epochs)
     return schemas.SessionReport.from_object(
         record,
         id=found.id,
@@ -267,10 +269,10 @@ def tool_results(branch: Branch) -> list[schemas.ToolResult]:
 
 def _state(branch: Branch) -> memory_schemas.StateReport:
     """Return the state of a session, as the log has it for a request."""
-    session, summarised = branch.found.session, Summarised.of(branch.found.epochs)
+    session, summarised = branch.found.session, SummaryCounts.of(branch.found.epochs)
     functions = [*branch.fresh()]
-    messages = spoken(branch.view(branch.epoch), branch.dialect)
-    state = State(branch.found.id, session.name, session.exchanges, summarised, functions, messages)
+    messages = role_texts(branch.view(branch.epoch), branch.dialect)
+    state = SessionSnapshot(branch.found.id, session.name, session.exchanges, summarised, functions, messages)
     return memory_schemas.StateReport(
         session=session.name,
         exchanges=session.exchanges,

@@ -20,7 +20,7 @@ from proxy.engine.admin.notices import Notice, Notices
 from proxy.errors import InvalidType, StoreUnavailable
 from proxy.http.admin.api import Query, number, operation
 from proxy.http.admin.schemas import NoBody, SessionReport, Shape
-from proxy.http.admin.sessions import shown
+from proxy.http.admin.sessions import session_report
 
 _EVERY = 1.0
 """Seconds between two looks."""
@@ -81,7 +81,7 @@ class WatchOperations:
             else:
                 for found in reversed(changed):
                     since = max(since, found.session.updated)
-                    yield _event("session", shown(found).model_dump(), f"{since!r}")
+                    yield _event("session", session_report(found).model_dump(), f"{since!r}")
             yield b":\n\n"  # so that whoever has left is noticed
             await asyncio.sleep(_EVERY)
 

@@ -46,7 +46,7 @@ _HEADERS = {
 
 
 @dataclass(frozen=True)
-class Shown:
+class Page:
     """A template and its content."""
 
     template: str
@@ -57,7 +57,7 @@ class Shown:
 
 Form = Mapping[str, str]
 """The fields of a submitted form; empty for a GET request."""
-Endpoint = Callable[[Request, Form], Awaitable[Shown | Response]]
+Endpoint = Callable[[Request, Form], Awaitable[Page | Response]]
 _Made = TypeVar("_Made", bound=Callable[..., Any])
 _TABLE: list[tuple[Callable[..., Any], Literal["GET", "POST"], str]] = []
 """All pages: a function of a class as the endpoint, the method, and the path below the root."""
@@ -102,7 +102,7 @@ class Frame:
                     return self._enter(request, token)
                 shown = await endpoint(request, await self._form(request, path))
             except Unauthorized:
-                shown = Shown("login.html", "Log in", {"wrong": False}, 401)
+                shown = Page("login.html", "Log in", {"wrong": False}, 401)
             except UnabridgedError as error:
                 shown = _explained(error)
             except Exception as error:  # noqa: BLE001 - a person reads it: as a page, not as JSON
@@ -149,9 +149,9 @@ class Frame:
         return answer
 
     @page("POST", "login")
-    async def login(self, request: Request, form: Form) -> Shown | Response:
+    async def login(self, request: Request, form: Form) -> Page | Response:
         if not self._auth.is_token(form.get("key", "").strip()):
-            return Shown("login.html", "Log in", {"wrong": True}, 403)
+            return Page("login.html", "Log in", {"wrong": True}, 403)
         answer = RedirectResponse(ROOT, 303)
         self._auth.log_in(answer)
         return answer
@@ -163,7 +163,7 @@ class Frame:
         return answer
 
 
-def _explained(error: UnabridgedError) -> Shown:
+def _explained(error: UnabridgedError) -> Page:
     """An error page in plain words, with advice if there is any."""
     advice = ""
     if error.code == UnabridgedError.code:
@@ -174,7 +174,7 @@ def _explained(error: UnabridgedError) -> Shown:
             " and is reached from here, then load this page again."
         )
     content = {"message": error.message, "advice": advice}
-    return Shown("error.html", error.code.replace("_", " ").capitalize(), content, error.status)
+    return Page("error.html", error.code.replace("_", " ").capitalize(), content, error.status)
 
 
 # --- templates, and their filters for numbers and times ---

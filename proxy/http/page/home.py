@@ -15,7 +15,7 @@ from proxy.engine.admin.notices import Notices
 from proxy.engine.admin.stats import Stats
 from proxy.errors import StoreUnavailable
 from proxy.http.admin.api import number
-from proxy.http.page.frame import Form, Shown, page
+from proxy.http.page.frame import Form, Page, page
 from proxy.ports.bill_store import HOUR
 
 _SHOWN, _MOST = 50, 1_000
@@ -34,7 +34,7 @@ class Home:
     """Seconds since 1970."""
 
     @page("GET", "")
-    async def home(self, request: Request, form: Form) -> Shown:
+    async def home(self, request: Request, form: Form) -> Page:
         words = request.query_params.get("q", "").strip()[:200]
         limit = number(request, "limit", _SHOWN, _MOST)
         found: list[Inspected] = []
@@ -60,4 +60,4 @@ class Home:
             "notices": [*self.notices.of(found, left_out, spans.get("Today", NOTHING), fault)],
             "is_down": bool(fault),
         }
-        return Shown("home.html", "Sessions", content)
+        return Page("home.html", "Sessions", content)

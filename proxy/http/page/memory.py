@@ -12,7 +12,7 @@ from proxy.engine.admin.forgetting import Forgetting
 from proxy.engine.admin.memories import MemoryAdmin
 from proxy.http.admin import memory_schemas as schemas
 from proxy.http.admin.api import number
-from proxy.http.page.frame import ROOT, Form, Shown, page
+from proxy.http.page.frame import ROOT, Form, Page, page
 
 _SHOWN, _MOST = 50, 10_000
 _ITEM = "memory/{id}"
@@ -26,7 +26,7 @@ class MemoryPages:
     forgetting: Forgetting
 
     @page("GET", "memory")
-    async def index(self, request: Request, form: Form) -> Shown:
+    async def index(self, request: Request, form: Form) -> Page:
         """The items that match the words, or the newest ones; of one memory, or of all."""
         words = request.query_params.get("q", "").strip()[:500]
         most = number(request, "limit", _SHOWN, _MOST)
@@ -43,23 +43,23 @@ class MemoryPages:
             "said": [schemas.UtteranceReport.model_validate(each) for each in found.said],
             "more": min(2 * most, _MOST) if len(found.items) == most < _MOST else None,
         }
-        return Shown("memories.html", "Memory", content)
+        return Page("memories.html", "Memory", content)
 
     @page("GET", _ITEM)
-    async def item(self, request: Request, form: Form) -> Shown:
+    async def item(self, request: Request, form: Form) -> Page:
         name = request.path_params["id"]
         item = schemas.item(await self.memories.item(name))
         events = [schemas.EventReport.model_validate(each) for each in await self.memories.log(name)]
-        return Shown("item.html", "What is remembered", {"item": item, "events": events})
+        return Page("item.html", "What is remembered", {"item": item, "events": events})
 
     @page("GET", f"{_ITEM}/restore")
-    async def would_restore(self, request: Request, form: Form) -> Shown:
+    async def would_restore(self, request: Request, form: Form) -> Page:
         entry = await self.memories.restorable(request.path_params["id"])
         content = {"verb": "restore", "item": schemas.item(entry), "text": entry.item.text, "born": BORN}
-        return Shown("item_verb.html", "Take it back: what would be remembered", content)
+        return Page("item_verb.html", "Take it back: what would be remembered", content)
 
     @page("GET", f"{_ITEM}/forget")
-    async def would_forget(self, request: Request, form: Form) -> Shown:
+    async def would_forget(self, request: Request, form: Form) -> Page:
         loss = await self.forgetting.preview(request.path_params["id"])
         content = {
             "verb": "forget",
@@ -67,7 +67,7 @@ class MemoryPages:
             "lines": loss.lines,
             "passages": loss.passages,
         }
-        return Shown("item_verb.html", "Forget it: what would be gone", content)
+        return Page("item_verb.html", "Forget it: what would be gone", content)
 
     @page("POST", f"{_ITEM}/restore")
     async def restore(self, request: Request, form: Form) -> Response:

@@ -23,9 +23,9 @@ from proxy.engine.admin.inspection import Branch, Inspected, Inspection
 from proxy.engine.admin.stats import Stats
 from proxy.errors import StoreUnavailable
 from proxy.http.limits import Policies
-from proxy.http.page.frame import Form, Shown, page
-from proxy.http.page.session import ONE
-from proxy.ports.bill_store import HOUR, KEPT
+from proxy.http.page.frame import Form, Page, page
+from proxy.http.page.session import SESSION_PATH
+from proxy.ports.bill_store import HOUR, KEPT_HOURS
 
 _COMPARED = 4
 """Most policies that are tried on a session at a time."""
@@ -55,7 +55,7 @@ class PolicyPages:
     """Held during a replay: only one runs at a time, since it takes seconds and users' requests go on."""
 
     @page("GET", "policies")
-    async def index(self, request: Request, form: Form) -> Shown:
+    async def index(self, request: Request, form: Form) -> Page:
         """All policies, the server's default one first."""
         now = self.policies.in_force
         others = sorted(name for name in now.by_name if name != now.default.name)
@@ -67,10 +67,10 @@ class PolicyPages:
             "stale": self.policies.stale(),
             "window": EXAMPLE_WINDOW,
         }
-        return Shown("policies.html", "Policies", content)
+        return Page("policies.html", "Policies", content)
 
     @page("GET", "policies/{name}")
-    async def policy(self, request: Request, form: Form) -> Shown:
+    async def policy(self, request: Request, form: Form) -> Page:
         """A policy, with the sessions on which it can be tried, as far as the store can be reached."""
         now = self.policies.in_force
         policy = now.named(request.path_params["name"])
@@ -81,7 +81,7 @@ class PolicyPages:
         with suppress(StoreUnavailable):
             sessions, _ = await self.inspection.newest(_OFFERED)
         with suppress(StoreUnavailable):
-            evidence = await self.stats.evidence(KEPT * HOUR)
+            evidence = await self.stats.evidence(KEPT_HOURS * HOUR)
         content = {
             "policy": policy,
             "is_default": policy.name == now.default.name,
@@ -96,7 +96,7 @@ class PolicyPages:
             "evidence": [(model, found) for name, model, found in evidence if name == policy.name],
             "unproven": _UNPROVEN,
         }
-        return Shown("policy.html", policy.name, content)
+        return Page("policy.html", policy.name, content)
 
     async def _effects(self, policy: Policy, chosen: str) -> Mapping[str, object]:
         """What each table of the policy comes to in the chosen session, if one is."""
@@ -115,8 +115,8 @@ class PolicyPages:
             tables = await asyncio.to_thread(replayed)
         return {"chosen": found, "effects": tables, "left_out": max(len(branch.nodes) - _REPLAYED, 0)}
 
-    @page("GET", f"{ONE}/try")
-    async def trial(self, request: Request, form: Form) -> Shown:
+    @page("GET", f"{SESSION_PATH}/try")
+    async def trial(self, request: Request, form: Form) -> Page:
         found = await self.inspection.find(request.path_params["id"])
         branch = await self.inspection.branch(found)
         now = self.policies.in_force
@@ -147,7 +147,7 @@ class PolicyPages:
             "left_out": max(len(branch.nodes) - _REPLAYED, 0),
             "is_priced": self.prices(model).is_known,
         }
-        return Shown("try.html", "Other policies", content)
+        return Page("try.html", "Other policies", content)
 
 
 def _budget(branch: Branch, policy: Policy) -> Budget:

@@ -26,10 +26,10 @@ from proxy.http.admin.api import validated
 from proxy.http.admin.schemas import ForkBody, RestoreBody
 from proxy.http.admin.sessions import ranges, tool_results
 from proxy.http.page.chart import chart
-from proxy.http.page.frame import ROOT, Form, Shown, page
+from proxy.http.page.frame import ROOT, Form, Page, page
 from proxy.http.page.transcript import SideBySide
 
-ONE = "sessions/{id}"
+SESSION_PATH = "sessions/{id}"
 _PAGE = 100
 """Messages on one page."""
 _PREVIEWED = 200
@@ -68,15 +68,15 @@ class SessionPages:
 
     # --- reading ---
 
-    @page("GET", ONE)
-    async def session(self, request: Request, form: Form) -> Shown:
+    @page("GET", SESSION_PATH)
+    async def session(self, request: Request, form: Form) -> Page:
         branch = await self._branch(request)
         at = _number(request.query_params, "at")
         bill = await self.stats.of_session(branch.found.key)
         return await asyncio.to_thread(_messages, branch, len(branch.nodes) if at is None else at, bill)
 
-    @page("GET", f"{ONE}/kept")
-    async def kept(self, request: Request, form: Form) -> Shown:
+    @page("GET", f"{SESSION_PATH}/kept")
+    async def kept(self, request: Request, form: Form) -> Page:
         """What is stored with a session beside its messages: tool results, remembered items, the ledger."""
         branch = await self._branch(request)
         found, kept = branch.found, (await self.memories.newest(_SCOPES)).scopes
@@ -89,18 +89,18 @@ class SessionPages:
             "items": items,
             "ledger": situation.plan.ledger,
         }
-        return Shown("kept.html", "Kept with the session", content)
+        return Page("kept.html", "Kept with the session", content)
 
-    @page("GET", f"{ONE}/epochs")
-    async def epochs(self, request: Request, form: Form) -> Shown:
+    @page("GET", f"{SESSION_PATH}/epochs")
+    async def epochs(self, request: Request, form: Form) -> Page:
         """The differences between the views of two epochs."""
         branch = await self._branch(request)
         return await asyncio.to_thread(_difference, request, branch)
 
     # --- verbs: preview and action ---
 
-    @page("GET", *(f"{ONE}/{verb}" for verb in _VERBS))
-    async def preview(self, request: Request, form: Form) -> Shown:
+    @page("GET", *(f"{SESSION_PATH}/{verb}" for verb in _VERBS))
+    async def preview(self, request: Request, form: Form) -> Page:
         branch = await self._branch(request)
         verb, given = request.url.path.rpartition("/")[2], request.query_params
         content: dict[str, object] = {
@@ -124,9 +124,9 @@ class SessionPages:
             content["messages"] = [
                 (SideBySide(branch).read(branch.nodes[place].raw), True) for place in wanted
             ]
-        return Shown("verb.html", _VERBS[verb], content)
+        return Page("verb.html", _VERBS[verb], content)
 
-    @page("POST", *(f"{ONE}/{verb}" for verb in _VERBS))
+    @page("POST", *(f"{SESSION_PATH}/{verb}" for verb in _VERBS))
     async def do(self, request: Request, form: Form) -> Response:
         found = await self._found(request)
         after = f"{ROOT}sessions/{found.id}"
@@ -149,7 +149,7 @@ class SessionPages:
         return RedirectResponse(after, 303)
 
 
-def _messages(branch: Branch, at: int, bill: Bill) -> Shown:
+def _messages(branch: Branch, at: int, bill: Bill) -> Page:
     """An overview of the session, and the page of its messages that has message number ``at``."""
     found, situation, count = branch.found, branch.situation, len(branch.nodes)
     first = min(at, max(count - 1, 0)) // _PAGE * _PAGE
@@ -173,10 +173,10 @@ def _messages(branch: Branch, at: int, bill: Bill) -> Shown:
         "bill": bill,
         "missing": [(situation.plan.gaps[each.gap], each.why) for each in branch.missing()],
     }
-    return Shown("session.html", found.session.began_with or found.session.name, content)
+    return Page("session.html", found.session.began_with or found.session.name, content)
 
 
-def _difference(request: Request, branch: Branch) -> Shown:
+def _difference(request: Request, branch: Branch) -> Page:
     """Compare the views of the present messages under two epochs. Raises NotFound and InvalidType."""
     newest = len(branch.epochs)
     old, new = (_number(request.query_params, name) for name in ("from", "to"))
@@ -197,7 +197,7 @@ def _difference(request: Request, branch: Branch) -> Shown:
             }
         )
     content = {"found": branch.found, "line": branch.epochs, "old": old, "new": new, "steps": steps}
-    return Shown("epochs.html", f"Epoch {old} to {new}", content)
+    return Page("epochs.html", f"Epoch {old} to {new}", content)
 
 
 # --- reading parameters of a form or an address ---

@@ -12,7 +12,7 @@ from proxy.http.server.guard import WireGuard
 KEEP_ALIVE = 75
 """Seconds that an idle connection is kept: longer than clients' pools keep it, so that they close first."""
 BACKLOG = 2048
-LAST_WORDS = 1
+SHUTDOWN_SECONDS = 1
 """Seconds for requests still unanswered when uvicorn stops: streams were drained before."""
 
 
@@ -39,5 +39,5 @@ def server_config(
         date_header=False,
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE,
-        timeout_graceful_shutdown=LAST_WORDS,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )

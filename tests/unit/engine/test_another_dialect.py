@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.app import Outside, assembled
+from proxy.app import Dependencies, build_engine
 from proxy.cache import Memory
 from proxy.config import Settings
 from proxy.core.conversation.records import Session
@@ -38,8 +38,8 @@ SAID = [
 BODY = b"\n".join([b"gpt-4o", *map(dumps, SAID)])
 
 
-def pipeline(world: Outside) -> Pipeline:
-    return assembled(Settings(upstream="http://127.0.0.1:9/v1"), world, LINES).pipeline
+def pipeline(world: Dependencies) -> Pipeline:
+    return build_engine(Settings(upstream="http://127.0.0.1:9/v1"), world, LINES).pipeline
 
 
 async def prepared(pipeline: Pipeline) -> Exchange:

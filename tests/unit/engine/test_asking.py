@@ -11,7 +11,7 @@ import pytest
 from proxy.adapters.upstream import HttptoolsUpstream
 from proxy.cache import Memory
 from proxy.core.dialects.answers import Ask
-from proxy.engine.models.asking import Caller, Unanswered, fetch
+from proxy.engine.models.asking import CallOptions, Unanswered, fetch
 from proxy.engine.models.stated_windows import StatedWindows
 from proxy.ports import Upstream
 from tests.support.asking import asking
@@ -140,7 +140,7 @@ WORDS = [
     "parameter.enable_thinking must be set to false for non-streaming calls",
     "Stream must be set to true",
 ]
-CALLER = Caller("qwq", [], 5.0)
+CALLER = CallOptions("qwq", [], 5.0)
 REQUEST = b'{"model":"qwq","messages":[],"user":"ann","temperature":0.3}'
 
 

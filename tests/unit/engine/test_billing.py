@@ -12,9 +12,9 @@ from proxy.core.dialects.answers import Usage
 from proxy.core.economics.bill import NANO, Amounts, Bill
 from proxy.core.proof.evidence import Counts
 from proxy.engine.billing import Billing
-from proxy.engine.models.asking import Caller
+from proxy.engine.models.asking import CallOptions
 from proxy.errors import StoreUnavailable
-from proxy.ports import BillStore, Group, SessionKey
+from proxy.ports import BatchId, BillStore, SessionKey
 from proxy.ports.bill_store import HOUR
 from proxy.telemetry import Metrics
 from tests.support.stores import DAY, KEY, HandClock
@@ -51,7 +51,7 @@ async def test_a_call_for_a_summary_is_its_sessions_by_the_usage_of_its_answer(
     store: InProcessStore, clock: HandClock
 ) -> None:
     billing = billing_to(store.bills, clock)
-    billing.called(Caller("priced", [], 1.0).billed_to(KEY, DAY), USED)
+    billing.called(CallOptions("priced", [], 1.0).billed_to(KEY, DAY), USED)
     await billing.aclose()
     cost = round((500 * 2.0 + 200 * 0.5 + 300 * 2.5 + 100 * 8.0) * NANO / 1_000_000)
     assert await this_hour(store, clock) == {"priced": Bill(summaries=cost)}
@@ -60,7 +60,7 @@ async def test_a_call_for_a_summary_is_its_sessions_by_the_usage_of_its_answer(
 
 async def test_a_call_for_memory_is_nobodys_alone(store: InProcessStore, clock: HandClock) -> None:
     billing = billing_to(store.bills, clock)
-    billing.called(Caller("priced", [], 1.0, purpose="memory"), USED)
+    billing.called(CallOptions("priced", [], 1.0, purpose="memory"), USED)
     await billing.aclose()
     (bill,) = (await this_hour(store, clock)).values()
     assert (bill.memory, bill.summaries) == (bill.spent, 0)
@@ -72,14 +72,14 @@ async def test_a_call_whose_cost_nobody_knows_is_told_as_such(
     store: InProcessStore, clock: HandClock, model: str, usage: Usage | None
 ) -> None:
     billing = billing_to(store.bills, clock)
-    billing.called(Caller(model, [], 1.0), usage)
+    billing.called(CallOptions(model, [], 1.0), usage)
     await billing.aclose()
     assert await this_hour(store, clock) == {model: Bill(unpriced=1)}
 
 
 async def test_a_second_answer_is_billed_as_what_it_is(store: InProcessStore, clock: HandClock) -> None:
     billing = billing_to(store.bills, clock)
-    billing.called(Caller("priced", [], 1.0, purpose="proof"), USED)
+    billing.called(CallOptions("priced", [], 1.0, purpose="proof"), USED)
     await billing.aclose()
     (bill,) = (await this_hour(store, clock)).values()
     assert bill.proof == bill.spent > 0
@@ -90,7 +90,7 @@ async def test_what_is_found_out_is_written_by_policy_and_model(
 ) -> None:
     billing = billing_to(store.bills, clock)
     for model in ("priced", "other", "priced"):
-        billing.find("default", model, {"whole:same": 1})
+        billing.add_evidence("default", model, {"whole:same": 1})
     await billing.aclose()
     hour = int(clock.now()) // HOUR
     assert await store.bills.evidence(hour, hour) == {
@@ -118,15 +118,15 @@ class Away:
         self.store = store
         self.of_sessions, self.hours, self.evidence = store.of_sessions, store.hours, store.evidence
 
-    async def add_to_hour(self, hour: int, bills: Mapping[str, Amounts], group: Group) -> None:
+    async def add_to_hour(self, hour: int, bills: Mapping[str, Amounts], group: BatchId) -> None:
         self._reach()
         await self.store.add_to_hour(hour, bills, group)
 
-    async def add_evidence(self, hour: int, evidence: Mapping[str, Counts], group: Group) -> None:
+    async def add_evidence(self, hour: int, evidence: Mapping[str, Counts], group: BatchId) -> None:
         self._reach()
         await self.store.add_evidence(hour, evidence, group)
 
-    async def add_to_session(self, key: SessionKey, bill: Amounts, ttl: float, group: Group) -> None:
+    async def add_to_session(self, key: SessionKey, bill: Amounts, ttl: float, group: BatchId) -> None:
         self._reach()
         await self.store.add_to_session(key, bill, ttl, group)
 
@@ -144,9 +144,9 @@ async def test_while_the_store_is_away_the_sums_are_all_kept_and_sessions_are_bo
     for number, session in enumerate(sessions):
         billing.add("priced", ONE, session, DAY)
         if number == 6_000:
-            assert not await billing.written()
+            assert not await billing.flush()
     away.is_there = True
-    assert await billing.written()
+    assert await billing.flush()
     assert (await this_hour(store, clock))["priced"].requests == len(sessions)
     billed = await store.bills.of_sessions(sessions)
     assert not any(bill.requests for bill in billed[:2_000])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 
 from proxy.core.dialects.registry import CHAT
-from proxy.engine.flow import Sent
+from proxy.engine.flow import PeekedResponse
 from proxy.engine.recording.collector import Collector
 
 EVENT = b'data: {"choices": [{"index": 0, "delta": {"content": "%b"}}]}\n\n'
@@ -27,7 +27,7 @@ class Answer:
 
 
 def stream() -> Collector:
-    return Collector(CHAT, Sent(Answer(), b"", is_over=False, is_stream=True))
+    return Collector(CHAT, PeekedResponse(Answer(), b"", is_over=False, is_stream=True))
 
 
 def test_what_has_gone_by_is_known_at_once() -> None:

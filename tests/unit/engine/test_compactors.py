@@ -15,7 +15,7 @@ from proxy.core.policy.sections import Summary
 from proxy.core.policy.values import Registry
 from proxy.core.summaries.compaction import Entry, GapUnit
 from proxy.core.summaries.source import Block, Piece, Source
-from proxy.engine.models.asking import Caller, Unanswered
+from proxy.engine.models.asking import CallOptions, Unanswered
 from proxy.engine.summaries import compactors
 from proxy.engine.summaries.compactors import Compacting, Compactor, CompactorJob, first_for
 from tests.support.asking import asking
@@ -86,7 +86,7 @@ def job(compactor: Compactor) -> CompactorJob:
         session="t.tag.sid",
         terms="terms",
         source=Source(Piece((Block("user", TEXT),)), COUNTER.count(TEXT), TEXT),
-        caller=Caller("gpt-test", [(b"authorization", b"Bearer sk-secret")], 5.0),
+        caller=CallOptions("gpt-test", [(b"authorization", b"Bearer sk-secret")], 5.0),
         rules=Summary(),
         max_tokens=100,
         key=KEY,

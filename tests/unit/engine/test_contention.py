@@ -14,7 +14,7 @@ MINUTE = 60.0
 def measured(clock: HandClock | None = None) -> Contention:
     contention = Contention(clock or HandClock())
     for seconds in (0.1, USUAL, USUAL, USUAL, 0.9):
-        contention.answered_alone("chat", seconds)
+        contention.record_baseline("chat", seconds)
     return contention
 
 
@@ -22,7 +22,7 @@ def test_calls_give_way_until_the_usual_is_known() -> None:
     contention = Contention(HandClock())
     assert contention.yields
     for _ in range(3):
-        contention.answered_alone("chat", USUAL)
+        contention.record_baseline("chat", USUAL)
     assert not contention.yields
 
 
@@ -32,22 +32,22 @@ def test_a_user_waits_for_three_times_the_usual_at_most_while_nothing_is_known()
     assert contention.patience("a model that was never asked") == pytest.approx(3 * USUAL)
     quick = Contention(HandClock())
     for _ in range(3):
-        quick.answered_alone("chat", 0.01)
+        quick.record_baseline("chat", 0.01)
     assert quick.patience("chat") == pytest.approx(0.26)
 
 
 def test_one_user_who_waited_too_long_is_enough() -> None:
     contention = measured()
-    contention.overran()
+    contention.record_timeout()
     assert contention.yields
 
 
 def test_answers_that_are_no_slower_beside_calls_show_that_none_is_held_up() -> None:
     contention = measured()
     for seconds in (USUAL, 0.1, 0.9, USUAL):
-        contention.answered_beside("chat", seconds)
+        contention.record_contended("chat", seconds)
     assert contention.patience("chat") is None
-    contention.overran()  # one slow answer is chance by then
+    contention.record_timeout()  # one slow answer is chance by then
     assert not contention.yields
 
 
@@ -55,37 +55,37 @@ def test_answers_that_are_half_as_slow_again_show_that_users_are_held_up() -> No
     contention = measured()
     for _ in range(5):
         assert not contention.yields
-        contention.answered_beside("chat", 1.5 * USUAL)
+        contention.record_contended("chat", 1.5 * USUAL)
     assert contention.yields
 
 
 def test_a_hundredth_of_a_second_is_no_delay_however_quick_the_model() -> None:
     contention = Contention(HandClock())
     for _ in range(3):
-        contention.answered_alone("chat", 0.005)
+        contention.record_baseline("chat", 0.005)
     for _ in range(8):
-        contention.answered_beside("chat", 0.05)
+        contention.record_contended("chat", 0.05)
     assert not contention.yields
 
 
 def test_an_upstream_that_is_exchanged_for_a_slower_one_is_noticed() -> None:
     contention = measured()
     for _ in range(8):
-        contention.answered_beside("chat", USUAL)
+        contention.record_contended("chat", USUAL)
     for _ in range(5):
-        contention.answered_beside("chat", 3 * USUAL)
+        contention.record_contended("chat", 3 * USUAL)
     assert contention.yields
 
 
 def test_it_is_tried_again_after_a_minute_and_each_time_after_twice_as_long() -> None:
     clock = HandClock()
     contention = measured(clock)
-    contention.overran()
+    contention.record_timeout()
     clock.time += MINUTE - 1
     assert contention.yields
     clock.time += 1
     assert not contention.yields
-    contention.overran()
+    contention.record_timeout()
     clock.time += 2 * MINUTE - 1
     assert contention.yields
     clock.time += 1
@@ -95,7 +95,7 @@ def test_it_is_tried_again_after_a_minute_and_each_time_after_twice_as_long() ->
 def test_kinds_of_answers_are_held_against_their_own_kind() -> None:
     contention = measured()
     for _ in range(3):
-        contention.answered_alone("slow chat", 10 * USUAL)
+        contention.record_baseline("slow chat", 10 * USUAL)
     for _ in range(8):
-        contention.answered_beside("slow chat", 10 * USUAL)
+        contention.record_contended("slow chat", 10 * USUAL)
     assert not contention.yields

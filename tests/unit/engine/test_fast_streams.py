@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from proxy.app import assembled
+from proxy.app import build_engine
 from proxy.cache import Memory
 from proxy.config import Settings
 from proxy.core.policy.policy import Policy
@@ -60,7 +60,7 @@ class AtOnce(NoUpstream):
 async def test_others_have_their_turn_while_thousands_of_events_are_edited(answer: Message) -> None:
     stream = b"".join(map(sse, events(answer))) + DONE
     upstream = AtOnce(stream)
-    pipeline = assembled(Settings(upstream="http://127.0.0.1:9/v1"), outside(COUNTER, upstream)).pipeline
+    pipeline = build_engine(Settings(upstream="http://127.0.0.1:9/v1"), outside(COUNTER, upstream)).pipeline
     envelope = Envelope.read(Naming("secret", Memory()), "/chat/completions", {}, [])
     body = json.dumps({"model": "gpt-4o", "messages": BEFORE, "stream": True}).encode()
     exchange = await pipeline.prepare(Incoming(envelope, body, POLICY, 0.0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.app import assembled
+from proxy.app import build_engine
 from proxy.config import Settings
 from proxy.core.dialects.registry import DIALECTS
 from proxy.core.policy.policy import Policy
@@ -18,7 +18,7 @@ from tests.support.world import outside
 
 async def test_that_only_the_sessions_used_last_were_searched_for_a_name_is_said() -> None:
     world = outside(COUNTER)
-    inside = assembled(Settings(upstream="http://127.0.0.1:9/v1"), world)
+    inside = build_engine(Settings(upstream="http://127.0.0.1:9/v1"), world)
     find = Inspection(DIALECTS, world.store, COUNTER, lambda _: Policy(), inside.summary_jobs, searched=2)
     keys = [SessionKey(f"a{number}", "00") for number in range(3)]
 

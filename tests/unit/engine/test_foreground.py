@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 import pytest
 
 from proxy.app import SystemClock
-from proxy.engine.flow import Sent
+from proxy.engine.flow import PeekedResponse
 from proxy.engine.foreground import Contention, Foreground
 from proxy.engine.models.asking import RateLimited
 from tests.support.servers import PATIENCE, eventually
@@ -46,7 +46,7 @@ def measured(most: int = 1, seconds: float = 0.01) -> Foreground:
     """It is known how long an answer takes, and not yet whether calls hold it up."""
     contention = Contention(SystemClock())
     for _ in range(3):
-        contention.answered_alone(KIND, seconds)
+        contention.record_baseline(KIND, seconds)
     return Foreground(contention, SystemClock(), most, quiet=LONG)
 
 
@@ -71,14 +71,14 @@ class Calls:
         return "done"
 
 
-async def answered(seconds: float = 0.0, answer: Answer | None = None) -> Sent:
+async def answered(seconds: float = 0.0, answer: Answer | None = None) -> PeekedResponse:
     await asyncio.sleep(seconds)
-    return Sent(answer or Answer(), b"", is_over=True)
+    return PeekedResponse(answer or Answer(), b"", is_over=True)
 
 
-async def request(foreground: Foreground, send: Callable[[], Awaitable[Sent]]) -> None:
+async def request(foreground: Foreground, send: Callable[[], Awaitable[PeekedResponse]]) -> None:
     """A user's request, up to where its answer begins."""
-    await foreground.measured(KIND, ANN, send)
+    await foreground.send_measured(KIND, ANN, send)
 
 
 # --- beside users ---
@@ -264,7 +264,7 @@ async def test_a_users_request_goes_out_when_what_was_cancelled_for_it_has_ended
             await asyncio.sleep(0)
             events.append("connection closed")
 
-    async def send() -> Sent:
+    async def send() -> PeekedResponse:
         events.append("request sent")
         return await answered()
 

@@ -7,7 +7,7 @@ import pytest
 from proxy.cache import Memory
 from proxy.core.conversation.records import HiddenCalls
 from proxy.engine.sessions.session_cache import CachedSession, EpochLog, SessionCache
-from proxy.ports import Found, SessionKey
+from proxy.ports import LookupResult, SessionKey
 from tests.support.stores import epoch, turn
 
 KEY = SessionKey("aa", "01")
@@ -17,8 +17,8 @@ def hidden(answer: str, said: str = "x") -> HiddenCalls:
     return HiddenCalls(hash=answer.encode(), messages=(said.encode(),), tokens=1, at=1.0)
 
 
-def told(*answers: HiddenCalls, sid: str | None = KEY.sid) -> Found:
-    return Found(sid=sid, hidden=answers)
+def told(*answers: HiddenCalls, sid: str | None = KEY.sid) -> LookupResult:
+    return LookupResult(sid=sid, hidden=answers)
 
 
 A, B = hidden("a"), hidden("b")
@@ -57,41 +57,42 @@ def test_all_of_them_take_the_place_of_what_was_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "found", [Found(was_here=True), Found(sid=KEY.sid, session=turn("u1", created=2.0).session)]
+    "found",
+    [LookupResult(has_ended=True), LookupResult(sid=KEY.sid, session=turn("u1", created=2.0).session)],
 )
-def test_what_ended_there_has_ended_here_even_if_it_was_begun_anew(found: Found) -> None:
-    cache, begun = SessionCache(Memory()), Found(sid=KEY.sid, session=turn("u1", created=1.0).session)
+def test_what_ended_there_has_ended_here_even_if_it_was_begun_anew(found: LookupResult) -> None:
+    cache, begun = SessionCache(Memory()), LookupResult(sid=KEY.sid, session=turn("u1", created=1.0).session)
     here, lane = cache.of_lane(KEY, "lane")
     assert cache.follows(KEY, here, begun)
     here.learn_hidden(told(A), KEY.sid, held=0)
     cache.keep_log(KEY, "lane", EpochLog((epoch("e1"),), 1))
     assert cache.follows(KEY, here, begun)
-    assert (here.hidden, lane.log) == ({b"a": A}, EpochLog((epoch("e1"),), 1))
+    assert (here.hidden, lane.epoch_log) == ({b"a": A}, EpochLog((epoch("e1"),), 1))
     assert not cache.follows(KEY, here, found)
     assert here.hidden == {}
-    assert cache.of_lane(KEY, "lane")[1].log is None
+    assert cache.of_lane(KEY, "lane")[1].epoch_log is None
 
 
 def test_the_epochs_of_a_session_that_the_store_has_lost_are_to_be_written_again() -> None:
     cache = SessionCache(Memory())
     here, lane = cache.of_lane(KEY, "lane")
-    assert cache.follows(KEY, here, Found(sid=KEY.sid, session=turn("u1").session))
+    assert cache.follows(KEY, here, LookupResult(sid=KEY.sid, session=turn("u1").session))
     cache.keep_log(KEY, "lane", EpochLog((epoch("e1"),), 1))
-    assert cache.follows(KEY, here, Found(sid=KEY.sid))
-    assert lane.log == EpochLog((epoch("e1"),), 0)
+    assert cache.follows(KEY, here, LookupResult(sid=KEY.sid))
+    assert lane.epoch_log == EpochLog((epoch("e1"),), 0)
 
 
 @pytest.mark.parametrize("begun", [5.0, 7.0], ids=["here", "elsewhere"])
 def test_one_that_the_store_has_lost_goes_on_only_where_it_was_begun_anew(begun: float) -> None:
     cache = SessionCache(Memory())
     here, _ = cache.of_lane(KEY, "lane")
-    assert cache.follows(KEY, here, Found(sid=KEY.sid, session=turn("u1", created=1.0).session))
+    assert cache.follows(KEY, here, LookupResult(sid=KEY.sid, session=turn("u1", created=1.0).session))
     cache.keep_log(KEY, "lane", EpochLog((epoch("e1"),), 1))
     assert [here.begin_anew(5.0), here.begin_anew(6.0)] == [5.0, 5.0]
-    again = Found(sid=KEY.sid, session=turn("u1", created=begun).session)
+    again = LookupResult(sid=KEY.sid, session=turn("u1", created=begun).session)
     is_here = begun == 5.0
     assert cache.follows(KEY, here, again) is is_here
-    assert cache.of_lane(KEY, "lane")[1].log == (EpochLog((epoch("e1"),)) if is_here else None)
+    assert cache.of_lane(KEY, "lane")[1].epoch_log == (EpochLog((epoch("e1"),)) if is_here else None)
 
 
 def test_a_store_that_does_not_know_the_session_yet_is_asked_for_all() -> None:

@@ -15,7 +15,7 @@ from proxy.core.dialects.registry import CHAT
 from proxy.core.formats.json import dumps
 from proxy.core.planning.chain import Chain
 from proxy.engine.intake.history import History
-from proxy.engine.intake.reader import PIECE, Reader
+from proxy.engine.intake.reader import MESSAGES_AT_ONCE, Reader
 from proxy.errors import JSONTooDeep
 from tests.bench.messages import conversation
 from tests.support.conversations import encode, identity_of
@@ -38,7 +38,7 @@ async def test_the_name_of_a_model_is_as_long_as_its_client_writes_it() -> None:
 
 
 async def test_many_messages_are_read_and_counted_off_the_event_loop() -> None:
-    told = conversation("mixed", 20 * PIECE)
+    told = conversation("mixed", 20 * MESSAGES_AT_ONCE)
     body = read_body(json.dumps({"messages": told}).encode(), len(told))
     await COUNTER.ready()
     reader = Reader(CHAT, COUNTER, Memory())

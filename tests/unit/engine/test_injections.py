@@ -11,7 +11,7 @@ from proxy.core.conversation.extension import Injection
 from proxy.engine.sessions.attachments import Attachments, ReadMemory
 from proxy.engine.sessions.session_cache import SessionCache, SessionState
 from proxy.errors import StoreUnavailable
-from proxy.ports import Found, Lookup, SessionKey
+from proxy.ports import Lookup, LookupResult, SessionKey
 from tests.support.stores import DAY, KEY, HandClock, chain, turn
 
 ONE, TWO = Injection(b'{"text":"one","tools":[]}'), Injection(b'{"text":"two","tools":[]}')
@@ -66,7 +66,7 @@ async def settled(
     """What the session's next request gets."""
     newest, held = tuple(reversed(chain("u1", "a1"))), here.of(KEY).injection
     lookup = Lookup(KEY.tag, KEY.sid, newest, (), "lane", injected=held.injection.digest if held else b"")
-    found = Found() if store.is_away else await store.find(lookup)
+    found = LookupResult() if store.is_away else await store.find(lookup)
     session = SessionState("t", KEY, found=found, is_store_away=store.is_away)
     return await settle(store, here, session, wanted, memory)
 
@@ -157,7 +157,7 @@ async def test_a_store_that_has_lost_everything_gets_it_back(store: Counted) -> 
 async def test_what_was_let_go_of_since_the_store_was_asked_is_read_again(store: Counted) -> None:
     here = process()
     await settled(store, here, ONE)
-    known = Found(sid=KEY.sid, injected=ONE.digest)
+    known = LookupResult(sid=KEY.sid, injected=ONE.digest)
     session = SessionState("t", KEY, found=known)
     here.forget(KEY)
     assert await settle(store, here, session, None) == (ONE, ())

@@ -15,7 +15,7 @@ from proxy.engine.sessions.session_cache import (
     SessionState,
     head_hash,
 )
-from proxy.ports import Found
+from proxy.ports import LookupResult
 from tests.support.stores import KEY
 
 AGENT, OTHER = (b'{"role":"system","content":"You plan."}',), (b'{"role":"system","content":"You code."}',)
@@ -31,7 +31,9 @@ def state(stored: Session | None = None, known: bytes | None = b"a2", **used: He
     lane, heads = CachedLane("lane"), {"agent": AGENT, "other": OTHER}
     for name, use in used.items():
         lane.learn_head(head_hash(heads[name], 9), use)
-    return SessionState("t", KEY, lane=lane, found=Found(session=stored, known=known if stored else None))
+    return SessionState(
+        "t", KEY, lane=lane, found=LookupResult(session=stored, known=known if stored else None)
+    )
 
 
 def test_agents_that_share_a_session_do_not_hide_each_other():

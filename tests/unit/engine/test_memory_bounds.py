@@ -75,7 +75,7 @@ async def say(world: MemoryWorld, session: str, exchanges: int) -> tuple[Scope, 
     exchange = await world.inside.pipeline.prepare(request.incoming)
     key, exchange.answer = exchange.request.session.key, exchange.request.chain.hashes[-1]
     turn = await world.recorded(request, session, "ana", exchanges)
-    world.inside.memory_scheduler.after(exchange, turn)
+    world.inside.memory_scheduler.turn_recorded(exchange, turn)
     return world.home(request).scope, f"thread {key.tag} {key.sid}"
 
 

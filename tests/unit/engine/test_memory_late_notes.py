@@ -34,7 +34,7 @@ async def said_in(world: MemoryWorld, session: str) -> None:
     exchange = await world.inside.pipeline.prepare(request.incoming)
     exchange.answer = exchange.request.chain.hashes[-1]
     turn = await world.recorded(request, session, "ana", 1)
-    world.inside.memory_scheduler.after(exchange, turn)
+    world.inside.memory_scheduler.turn_recorded(exchange, turn)
     await world.settled()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from proxy.app import assembled
+from proxy.app import build_engine
 from proxy.cache import Memory
 from proxy.config import Settings
 from proxy.core.dialects.chat.dialect import ChatCompletions
@@ -48,7 +48,7 @@ async def prepared(turns: list[list[Sent]], policy: Policy, budget: int) -> list
     """Several turns of one session."""
     headers = {b"x-unabridged-budget": b"%d" % budget, b"x-unabridged-session": b"s"}
     envelope = Envelope.read(Naming("secret", Memory()), "/chat/completions", headers, [])
-    pipeline = assembled(Settings(upstream="http://127.0.0.1:9/v1"), outside(COUNTER)).pipeline
+    pipeline = build_engine(Settings(upstream="http://127.0.0.1:9/v1"), outside(COUNTER)).pipeline
     bodies = [json.dumps({"model": "gpt-4o", "messages": messages}).encode() for messages in turns]
     return [await pipeline.prepare(Incoming(envelope, body, policy, 0.0)) for body in bodies]
 

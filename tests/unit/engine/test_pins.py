@@ -9,10 +9,10 @@ import pytest
 
 from proxy.adapters.stores.in_process import InProcessStore
 from proxy.cache import Memory
-from proxy.engine.sessions.attachments import MOST, Attachments
+from proxy.engine.sessions.attachments import MAX_PINS, Attachments
 from proxy.engine.sessions.session_cache import SessionCache, SessionState
 from proxy.errors import InvalidValue, StoreUnavailable
-from proxy.ports import Found, SessionKey
+from proxy.ports import LookupResult, SessionKey
 from tests.support.stores import DAY, KEY, HandClock, chain, found, turn
 
 FIRST, SECOND, THIRD = chain("u1", "a1", "u2")
@@ -45,7 +45,7 @@ async def settled(
     store: Counted, here: SessionCache, *wanted: bytes
 ) -> tuple[AbstractSet[bytes], tuple[str, ...]]:
     """What the session's next request gets."""
-    answer = Found() if store.is_away else await found(store, "u1", "a1")
+    answer = LookupResult() if store.is_away else await found(store, "u1", "a1")
     session = SessionState("t", KEY, found=answer, cached=here.of(KEY))
     return await Attachments(store, here).pins(session, frozenset(wanted), DAY)
 
@@ -102,9 +102,9 @@ async def test_a_deleted_session_takes_its_pins_along(store: Counted) -> None:
 async def test_a_session_has_so_many_pins_at_most(store: Counted) -> None:
     await store.record(KEY, turn("u1", "a1"), DAY)
     here = process()
-    many = [number.to_bytes(32, "big") for number in range(MOST)]
-    assert len((await settled(store, here, *many))[0]) == MOST
+    many = [number.to_bytes(32, "big") for number in range(MAX_PINS)]
+    assert len((await settled(store, here, *many))[0]) == MAX_PINS
     with pytest.raises(InvalidValue) as refused:
         await settled(store, here, THIRD)
     assert refused.value.param == "unabridged.pin"
-    assert len((await settled(store, here))[0]) == MOST
+    assert len((await settled(store, here))[0]) == MAX_PINS

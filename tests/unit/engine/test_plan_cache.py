@@ -19,7 +19,9 @@ from tests.support.upstreams import COUNTER
 
 POLICY = Policy()
 CHAT = [said(f"{number} " + "word " * 60) for number in range(20) for said in (user, assistant)]
-REQUEST = a_request(chain_from([*CHAT, user("and now?")]), Budget(800, 1.0, 10), policy=POLICY, log=None)
+REQUEST = a_request(
+    chain_from([*CHAT, user("and now?")]), Budget(800, 1.0, 10), policy=POLICY, epoch_log=None
+)
 
 
 async def plans_made(first: Request, second: Request, conditions: Conditions = UNKNOWN_CONDITIONS) -> int:

@@ -19,7 +19,7 @@ from proxy.engine.intake.naming import Naming
 from proxy.engine.intake.reader import Reader
 from proxy.engine.sessions.recognition import Recognition
 from proxy.engine.sessions.session_cache import EpochLog, SessionCache, SessionState
-from proxy.ports import Found, Lookup, SessionKey
+from proxy.ports import Lookup, LookupResult, SessionKey
 from tests.support.stores import DAY, HandClock, epoch, hidden, turn
 from tests.support.upstreams import COUNTER
 
@@ -34,7 +34,7 @@ class Interrupted(InProcessStore):
         self.meanwhile: Callable[[], object] = lambda: None
         self.finds = 0
 
-    async def find(self, lookup: Lookup) -> Found:
+    async def find(self, lookup: Lookup) -> LookupResult:
         self.finds += 1
         found = await super().find(lookup)
         self.meanwhile()
@@ -97,11 +97,11 @@ async def test_who_gave_the_newest_answer_decides_though_this_process_gave_one_b
     async def answered(by: Recognition, *texts: str) -> SessionState:
         asked, whole = await conversation(*texts[:-1]), await conversation(*texts)
         session, _ = await by.recognise(caller, asked, "l", needs_store=False)
-        by.answered(session, asked, whole.entries[-1].message, whole.hashes[-1])
+        by.remember_answer(session, asked, whole.entries[-1].message, whole.hashes[-1])
         return session
 
     lost = await answered(here, "Hello", "Hi.")
-    lost.cached.learn_hidden(Found(sid=lost.key.sid, hidden=(hidden("a1"),)), lost.key.sid, held=0)
+    lost.cached.learn_hidden(LookupResult(sid=lost.key.sid, hidden=(hidden("a1"),)), lost.key.sid, held=0)
     begun = await answered(there, "Hello", "Hi.", "How are you?", "Fine.")
     assert begun.key != lost.key
     whole = await conversation("Hello", "Hi.", "How are you?", "Fine.")
@@ -143,7 +143,7 @@ async def test_where_several_gave_the_newest_answer_none_goes_on_though_this_pro
     recognition = Recognition(store, naming, SessionCache(Memory()), HandClock(), Memory())
     asked, answered = await conversation("Hello"), await conversation("Hello", "Hi.")
     session, _ = await recognition.recognise(caller, asked, "l", needs_store=False)
-    recognition.answered(session, asked, answered.entries[-1].message, answered.hashes[-1])
+    recognition.remember_answer(session, asked, answered.entries[-1].message, answered.hashes[-1])
     whole = await conversation("Hello", "Hi.", "How are you?", "Fine.")
     for key in (session.key, SessionKey(session.key.tag, "another")):
         await store.record(key, headerless(whole), DAY)
@@ -161,7 +161,7 @@ async def test_what_another_process_answered_alike_is_joined_to_none_of_the_two(
     processes = [Recognition(store, naming, SessionCache(Memory()), HandClock(), Memory()) for _ in range(2)]
     for recognition in processes:
         session, _ = await recognition.recognise(caller, asked, "l", needs_store=False)
-        recognition.answered(session, asked, answered.entries[-1].message, answered.hashes[-1])
+        recognition.remember_answer(session, asked, answered.entries[-1].message, answered.hashes[-1])
         sessions.append(session)
         if is_written or len(sessions) == 1:
             await store.record(session.key, headerless(answered), DAY)
@@ -206,7 +206,7 @@ class Process:
     ) -> None:
         """Give the last of these messages as the answer to the others."""
         asked, whole = await read(*messages[:-1]), await read(*messages)
-        joint = self.recognition.answered(session, asked, whole.entries[-1].message, whole.hashes[-1])
+        joint = self.recognition.remember_answer(session, asked, whole.entries[-1].message, whole.hashes[-1])
         made = headerless(whole, ours=len(whole.hashes) - 1)
         nodes = [
             msgspec.structs.replace(node, raw=raw) for node, raw in zip(made.nodes, whole.raws, strict=True)

@@ -27,7 +27,7 @@ class Scripted:
     def may_answer(self, tool: str) -> bool:
         return tool == self.tool
 
-    def passes(self, tool: str, arguments: str) -> None:
+    def observe_client_call(self, tool: str, arguments: str) -> None:
         self.passed.append((tool, arguments))
 
     async def answer(self, tool: str, arguments: str, room: int) -> str | None:

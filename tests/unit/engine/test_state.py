@@ -6,7 +6,7 @@ import pytest
 
 from proxy.core.dialects.registry import CHAT
 from proxy.core.tool_cache.cache import CachedResult
-from proxy.engine.state import State, Summarised, spoken
+from proxy.engine.state import SessionSnapshot, SummaryCounts, role_texts
 
 FRESH = CachedResult(
     key=b"k",
@@ -18,11 +18,11 @@ FRESH = CachedResult(
     duration=3,
     remaining=2,
 )
-STATE = State(
+STATE = SessionSnapshot(
     id="t.aa.01",
     session="my-chat",
     exchanges=4,
-    summarised=Summarised(812, 1),
+    summarised=SummaryCounts(812, 1),
     functions=[FRESH],
     messages=[("system", "Be brief."), ("user", "Where\n  do I \x1b[31mlive?")],
 )
@@ -66,4 +66,4 @@ AGENT RECEIVES
     ],
 )
 def test_a_message_is_told_by_its_text_and_its_calls(raw: bytes, expected: tuple[str, str]) -> None:
-    assert spoken([raw], CHAT) == [expected]
+    assert role_texts([raw], CHAT) == [expected]

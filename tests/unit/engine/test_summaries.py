@@ -14,7 +14,7 @@ from proxy.cache import Memory
 from proxy.core.dialects.answers import Ask
 from proxy.core.policy.sections import Summary
 from proxy.core.summaries.source import Block, Piece, Source
-from proxy.engine.models.asking import Caller
+from proxy.engine.models.asking import CallOptions
 from proxy.engine.summaries.cached_view import CachedQuestion, PromptCache
 from proxy.engine.summaries.job import Job
 from proxy.engine.summaries.pool import Summaries
@@ -30,7 +30,7 @@ WAITED_FOR = Job(
     session="t.tag.sid",
     terms="terms",
     source=Source(Piece((Block("user", TEXT),)), COUNTER.count(TEXT), TEXT),
-    caller=Caller("gpt-test", [], 5.0),
+    caller=CallOptions("gpt-test", [], 5.0),
     rules=Summary(),
     max_tokens=100,
     key=KEY,

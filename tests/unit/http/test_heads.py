@@ -11,7 +11,7 @@ from proxy.cache import Memory
 from proxy.core.policy.policy import Policy, PolicySet
 from proxy.engine.intake.naming import Naming
 from proxy.errors import InvalidHeader, InvalidPolicy, UnabridgedError, UnsupportedMediaType
-from proxy.http.request_head import Heads
+from proxy.http.request_head import RequestHeads
 
 KEY = (b"authorization", b"Bearer k")
 
@@ -23,11 +23,11 @@ def scope(*headers: tuple[bytes, bytes], query: bytes = b"") -> Scope:
 
 
 @pytest.fixture
-def heads() -> Heads:
-    return Heads(Memory(), NAMING)
+def heads() -> RequestHeads:
+    return RequestHeads(Memory(), NAMING)
 
 
-def test_a_head_is_the_same_however_long_its_body_is(heads: Heads) -> None:
+def test_a_head_is_the_same_however_long_its_body_is(heads: RequestHeads) -> None:
     first = heads.of(scope(KEY, (b"content-length", b"10")))
     assert heads.of(scope(KEY, (b"content-length", b"11"))) is first
     assert heads.of(scope(KEY)).envelope is first.envelope
@@ -43,13 +43,13 @@ def test_a_head_is_the_same_however_long_its_body_is(heads: Heads) -> None:
         scope(),
     ],
 )
-def test_another_head_is_another(heads: Heads, other: Scope) -> None:
+def test_another_head_is_another(heads: RequestHeads, other: Scope) -> None:
     head = heads.of(scope(KEY))
     assert heads.of(other) is not head
     assert heads.of(scope(KEY)) is head
 
 
-def test_a_head_tells_what_is_asked(heads: Heads) -> None:
+def test_a_head_tells_what_is_asked(heads: RequestHeads) -> None:
     asked = {
         b"x-unabridged-policy": b"agent",
         b"x-unabridged-mode": b"Append",
@@ -76,7 +76,9 @@ def test_a_head_tells_what_is_asked(heads: Heads) -> None:
 
 
 @pytest.mark.parametrize("digits", [13, 31, 40])
-def test_a_budget_larger_than_anything_is_a_number_that_the_policy_lowers(heads: Heads, digits: int) -> None:
+def test_a_budget_larger_than_anything_is_a_number_that_the_policy_lowers(
+    heads: RequestHeads, digits: int
+) -> None:
     budget = heads.of(scope(KEY, (b"x-unabridged-budget", b"9" * digits))).envelope.budget
     assert budget is not None
     assert 10**9 < budget < 2**63
@@ -98,7 +100,7 @@ def test_a_budget_larger_than_anything_is_a_number_that_the_policy_lowers(heads:
     ],
 )
 def test_what_is_wrong_is_said_each_time_and_only_where_the_request_is_managed(
-    heads: Heads, wrong: tuple[bytes, bytes], error: type[UnabridgedError]
+    heads: RequestHeads, wrong: tuple[bytes, bytes], error: type[UnabridgedError]
 ) -> None:
     for _ in range(2):
         head = heads.of(scope(KEY, wrong))
@@ -106,19 +108,19 @@ def test_what_is_wrong_is_said_each_time_and_only_where_the_request_is_managed(
             _ = head.envelope
 
 
-def test_of_a_repeated_content_type_the_first_counts(heads: Heads) -> None:
+def test_of_a_repeated_content_type_the_first_counts(heads: RequestHeads) -> None:
     told = (b"content-type", b"application/json")
     assert heads.of(scope(KEY, told, told)).envelope.forwarded[:3] == [KEY, told, told]
 
 
-def test_a_mode_that_there_is_not_is_refused_each_time(heads: Heads) -> None:
+def test_a_mode_that_there_is_not_is_refused_each_time(heads: RequestHeads) -> None:
     for _ in range(2):
         with pytest.raises(InvalidHeader):
             _ = heads.of(scope((b"x-unabridged-mode", b"half"))).mode
 
 
 def test_heads_that_nobody_sends_any_more_are_forgotten() -> None:
-    heads = Heads(Memory(2_000_000), NAMING)
+    heads = RequestHeads(Memory(2_000_000), NAMING)
     first = heads.of(scope(KEY))
     for number in range(100):
         heads.of(scope((b"x-padding", b"%d" % number * 30_000)))
@@ -126,7 +128,7 @@ def test_heads_that_nobody_sends_any_more_are_forgotten() -> None:
 
 
 def test_headers_of_ours_that_there_are_not_are_told_in_characters_of_our_choice() -> None:
-    heads = Heads(Memory(), Naming("secret", Memory(), "x-unabridged-team"))
+    heads = RequestHeads(Memory(), Naming("secret", Memory(), "x-unabridged-team"))
     assert heads.of(scope(KEY, (b"x-unabridged-team", b"a"))).warning == b""
     odd = [(b'x-unabridged-a\r\nSet-Cookie: a"=\xe9\0,' + b"b" * 70_000, b"")]
     odd += [(b"x-unabridged-%d" % number, b"") for number in range(100)]

@@ -24,14 +24,14 @@ def test_as_many_are_let_in_as_may_be_and_the_next_hears_when_to_come_again() ->
             pytest.fail("a third was let in")
     assert refusal.value.retry_after
     with Permit(requests):
-        assert requests.under_way == 1
+        assert requests.in_flight == 1
 
 
 def test_room_is_given_back_however_a_request_ends() -> None:
     requests = admission(1)
     with pytest.raises(ZeroDivisionError), Permit(requests):
         raise ZeroDivisionError
-    assert requests.under_way == 0
+    assert requests.in_flight == 0
 
 
 def test_a_policy_of_the_requests_own_is_stricter_and_never_looser() -> None:
@@ -45,17 +45,17 @@ def test_a_policy_of_the_requests_own_is_stricter_and_never_looser() -> None:
 def test_an_edited_limit_counts_from_the_next_request_on() -> None:
     requests = admission(1, 2)
     with Permit(requests), Permit(requests):
-        assert requests.under_way == 2
+        assert requests.in_flight == 2
 
 
 def test_a_request_that_is_handed_on_is_counted_once_and_its_body_stays_held() -> None:
     requests = admission(1, ceiling=10)
     with Permit(requests) as first:
         first.take(7)
-        first.keep_body_alone()
+        first.release_slot()
         with Permit(requests):
-            assert (requests.under_way, requests.held) == (1, 7)
-    assert (requests.under_way, requests.held) == (0, 0)
+            assert (requests.in_flight, requests.held) == (1, 7)
+    assert (requests.in_flight, requests.held) == (0, 0)
 
 
 # --- bodies ---

@@ -9,7 +9,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 
 from proxy.http.admin.auth import AdminAuth
-from proxy.http.page.frame import Form, Frame, Renderer, Shown, page
+from proxy.http.page.frame import Form, Frame, Page, Renderer, page
 from tests.support.canaries import logged
 
 SECRET = "what somebody said"
@@ -17,7 +17,7 @@ SECRET = "what somebody said"
 
 class Pages:
     @page("GET", "broken")
-    async def broken(self, _: Request, form: Form) -> Shown:
+    async def broken(self, _: Request, form: Form) -> Page:
         raise KeyError(SECRET)
 
 

@@ -14,8 +14,8 @@ from proxy.adapters.stores.redis import keys as names
 from proxy.adapters.stores.redis.scripts import Scripts
 from proxy.core.economics.bill import Amounts, Bill
 from proxy.core.proof.evidence import Counts
-from proxy.ports import Group, SessionKey
-from proxy.ports.bill_store import HOUR, KEPT
+from proxy.ports import BatchId, SessionKey
+from proxy.ports.bill_store import HOUR, KEPT_HOURS
 
 _AT_ONCE: Final = 100
 """How many bills are read in one call, so that other callers get their turn in between."""
@@ -27,13 +27,13 @@ class RedisBills:
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
 
-    async def add_to_hour(self, hour: int, bills: Mapping[str, Amounts], group: Group) -> None:
+    async def add_to_hour(self, hour: int, bills: Mapping[str, Amounts], group: BatchId) -> None:
         await self._add(names.hour(hour), bills, group)
 
-    async def add_evidence(self, hour: int, evidence: Mapping[str, Counts], group: Group) -> None:
+    async def add_evidence(self, hour: int, evidence: Mapping[str, Counts], group: BatchId) -> None:
         await self._add(names.evidence(hour), evidence, group)
 
-    async def _add(self, key: str, amounts: Mapping[str, Counts], group: Group) -> None:
+    async def _add(self, key: str, amounts: Mapping[str, Counts], group: BatchId) -> None:
         words = [
             word
             for label, counts in amounts.items()
@@ -41,9 +41,9 @@ class RedisBills:
             if amount
             for word in (f"{name} {label}".encode(errors="replace"), amount)
         ]
-        await self._scripts.of_key("add_to_hour", key, names.milliseconds(KEPT * HOUR), *group, *words)
+        await self._scripts.of_key("add_to_hour", key, names.milliseconds(KEPT_HOURS * HOUR), *group, *words)
 
-    async def add_to_session(self, key: SessionKey, bill: Amounts, ttl: float, group: Group) -> None:
+    async def add_to_session(self, key: SessionKey, bill: Amounts, ttl: float, group: BatchId) -> None:
         amounts = [word for pair in bill.items() if pair[1] for word in pair]
         life = names.unrecorded(ttl)
         await self._scripts.of_session("add_to_session", key, life, *group, *amounts)

@@ -27,23 +27,23 @@ from proxy.adapters.stores.redis.connection import Connection
 from proxy.adapters.stores.redis.scripts import Fields, NewsFields
 from proxy.core.conversation.records import HiddenCalls, Node, Session
 from proxy.core.planning.plan import Epoch
-from proxy.ports import COMPACTOR, Found, Lookup, Mark, SessionKey, Stored
+from proxy.ports import COMPACTOR, Lookup, LookupResult, Mark, SessionKey, Stored
 from proxy.telemetry import log_warning
 
 UNREADABLE: Final[Fields] = [b"" for _ in keys.FIELDS]
 """Stands for the fields of a session that cannot be read."""
 
 
-def found(codec: Codec, answer: Sequence[Any], lookup: Lookup) -> Found:
+def found(codec: Codec, answer: Sequence[Any], lookup: Lookup) -> LookupResult:
     """Decode the answer to a lookup."""
     sid, fields, known, counts, stored, was_here, hides, injected, encoded, first_in_queue, asked, at = answer
     record = session(codec, fields, first_in_queue)
     if record is None and not (stored or hides or injected):
-        return Found(was_here=bool(was_here))
+        return LookupResult(has_ended=bool(was_here))
     joint, place, message = asked or (b"", b"", None)
     user, is_link = node(codec, place, message) if message is not None else (None, False)
     counted = zip(lookup.uncounted, cast("list[bytes | None]", counts), strict=True)
-    return Found(
+    return LookupResult(
         sid=sid.decode(errors="replace"),
         place=at,
         session=record,
@@ -51,7 +51,7 @@ def found(codec: Codec, answer: Sequence[Any], lookup: Lookup) -> Found:
         counts={chain_hash: number(int, count) for chain_hash, count in counted if count is not None},
         epochs=epochs(codec, stored, lookup.lane),
         hidden=hidden(codec, hides),
-        was_here=record is None and bool(was_here),
+        has_ended=record is None and bool(was_here),
         injected=injected or b"",
         injection=injection(codec, encoded),
         joint=joint,

@@ -31,9 +31,9 @@ from proxy.errors import StoreUnavailable
 from proxy.ports import (
     COMPACTOR,
     Clock,
-    Found,
     Listed,
     Lookup,
+    LookupResult,
     Mark,
     PlaceState,
     Recorded,
@@ -89,7 +89,7 @@ class RedisStore:
         """Return the number of connections made so far."""
         return self._connection.generation
 
-    async def find(self, lookup: Lookup) -> Found:
+    async def find(self, lookup: Lookup) -> LookupResult:
         """Find a session with its epochs and counts by one script, or two if it is kept under another tag."""
         if not lookup.first:
             return await self._found(lookup, await self._scripts.find(lookup))
@@ -103,14 +103,14 @@ class RedisStore:
         if isinstance(tags, BaseException):
             raise tags
         if len(tags) != 1:
-            return Found()
+            return LookupResult()
         lookup = replace(lookup, tag=tags[0])
         found = await self._found(lookup, await self._scripts.find(lookup))
-        return replace(found, tag=lookup.tag) if found.sid else Found(place=found.place)
+        return replace(found, tag=lookup.tag) if found.sid else LookupResult(place=found.place)
 
-    async def _found(self, lookup: Lookup, answer: Sequence[Any] | None) -> Found:
+    async def _found(self, lookup: Lookup, answer: Sequence[Any] | None) -> LookupResult:
         if answer is None or answer[0] is None:
-            return Found(place=answer[1] if answer else None)
+            return LookupResult(place=answer[1] if answer else None)
         key = SessionKey(lookup.tag, answer[0].decode(errors="replace"))
         try:
             found = reading.found(self._codec(key), answer, lookup)
