@@ -44,6 +44,8 @@ _END = re.compile(
     r"(?<=[.!?…][\"”»)\]])\s+(?=[^\Wa-zß-ÿ])|(?<=[.!?…])\s+(?=[^\Wa-zß-ÿ]|[\"“«(¡¿])"
     r"|(?<=[。!?\uff01\uff1f])(?![」』”])"
 )
+_DOT_WITHIN = re.compile(r"(?<=\w)\.(?=\w)")
+"""A dot of a file's name, a host or a number, which ends no sentence."""
 _ABBREVIATED = re.compile(rf"(?:\b(?:{ABBREVIATIONS})|\b[A-Z])\.$")
 _LONGEST_ABBREVIATION = 16
 """Characters, with the one before it; so that a line of abbreviations is not searched anew at each."""
@@ -96,7 +98,7 @@ def strength_of(sentence: str) -> int:
     """How firmly a sentence binds; 0 where it does not."""
     if QUESTION.search(sentence):
         return 0
-    is_labelled, lower = not PARTS.match(sentence), sentence.lower()
+    is_labelled, lower = not PARTS.match(sentence), _DOT_WITHIN.sub("·", sentence.lower())
     if is_labelled and _TITLE.match(sentence):
         return OUTRIGHT
     found = _worded(lower)

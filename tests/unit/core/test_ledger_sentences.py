@@ -174,6 +174,8 @@ def standing(*sentences: str) -> list[str]:
         "水位上涨的话,先问我再开桥",
         "造价要经过王经理批准",
         "請用繁體中文回答",
+        "Check the lock of quay.toml after every storm.",
+        "Leave mail.harbour.example unchanged.",
     ],
 )
 def test_a_sentence_that_binds_is_found_word_for_word(sentence: str) -> None:
