@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise, product
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,6 +54,10 @@ LANGUAGES = {
             "Check the lock of {} after every storm.",
             "If {} is open at night, stop.",
             "Ask me before opening {}.",
+            "Always ask me before {} is moved.",
+            "Run the tests whenever {} was changed.",
+            "Always tell me when {} has been replaced.",
+            "Do not replace {}.",
         ),
         (
             "the vault",
@@ -91,6 +97,7 @@ LANGUAGES = {
             "Finger weg von {}.",
             "Achte darauf, dass {} nachts zu ist.",
             "Protokolliere immer jede Nutzung von {}.",
+            "Sag mir immer Bescheid, wenn {} geändert wurde.",
         ),
         ("die Gruft", "den Keller", "den Turm", "Anna Berg", *PATHS),
         (
@@ -113,6 +120,8 @@ LANGUAGES = {
             "Ni se te ocurra tocar {}.",
             "que nadie abra {}",
             "Registra siempre cada uso de {}.",
+            "Pregúntame siempre antes de cambiar {}.",
+            "Nunca cambies {} sin mi permiso.",
         ),
         ("la cripta", "el sótano", "la torre", "Anna Berg", *PATHS),
         (
@@ -133,6 +142,7 @@ LANGUAGES = {
             "n'ouvrez plus {}",
             "Hors de question de toucher à {}.",
             "Note toujours chaque usage de {}.",
+            "Demande-moi toujours avant de remplacer {}.",
         ),
         ("la crypte", "la cave", "la tour", "Anna Berg", *PATHS),
         (
@@ -152,6 +162,8 @@ LANGUAGES = {
             "{}には触るな",
             "{}は開けないで",
             "{}を開けないこと。",
+            "{}を変更する前に必ず聞いてください。",
+            "{}を変更したら必ず知らせてください。",
         ),
         ("金庫", "地下室", "北門", "南門", "Anna Berg", *PATHS),
         (
@@ -173,6 +185,7 @@ LANGUAGES = {
             "别碰{}",
             "不允许打开{}。",
             "没我同意别打开{}。",
+            "把{}换成别的之前必须先问我。",
         ),
         ("金库", "地下室", "北门", "南门", "Anna Berg", *PATHS),
         (
@@ -218,6 +231,16 @@ def test_all_that_is_generated_here_binds() -> None:
 @given(st.lists(st.tuples(sentences(), authorities), min_size=2, max_size=12))
 def test_a_rule_stays_whatever_other_rules_are_laid_down(told: list[tuple[str, int]]) -> None:
     assert standing(*told) == {text for text, _ in told}
+
+
+@pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES)
+def test_the_same_laid_down_for_two_things_are_two_rules(language: Language) -> None:
+    things = [
+        thing for thing in language.things if not thing.isdigit()
+    ]  # a number may be a value that is set
+    for rule, (one, other) in product(language.rules, pairwise((*things, things[0]))):
+        told = [rule.format(one), rule.format(other)]
+        assert standing(*((text, USER) for text in told)) == set(told)
 
 
 @given(languages, st.lists(st.tuples(sentences(), authorities), max_size=6), st.data())

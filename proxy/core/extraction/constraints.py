@@ -79,10 +79,9 @@ def _sets_another(newer: Subject, older: Subject) -> bool:
         return True
     if not (newer.replaces or newer.about == older.about) or not _may_set(newer, older):
         return False
-    shared = newer.attributes & older.attributes
-    if shared & _UNTYPED and newer.is_like(older, _ALIKE_IN_KIND):
+    shared, differing = newer.attributes & older.attributes, newer.differing(older)
+    if shared & _UNTYPED and newer.is_like(older, _ALIKE_IN_KIND) and not differing & _OBJECTS:
         return True
-    differing = newer.differing(older)
     if not differing:
         return False
     if fitting := differing & newer.fitting(older):
@@ -91,7 +90,7 @@ def _sets_another(newer: Subject, older: Subject) -> bool:
     if newer.is_one and older.is_one and differing == _URL:
         return newer.head <= older.head or older.head <= newer.head
     is_state = bool(newer.head) and newer.head == older.head and (newer.is_one or not differing & _OBJECTS)
-    is_changed = newer.replaces and not newer.forbids
+    is_changed = newer.replaces and not (newer.forbids or older.forbids or older.replaces)
     is_set = differing <= _MANNERS or newer.limits or is_changed or is_state
     return newer.things == older.things and is_set
 
@@ -108,9 +107,11 @@ def _sets_attribute(
     is_stated = bool(held or newer.head or older.head) or (newer.uses and newer.words == older.words)
     if fitting <= _OBJECTS and not (is_stated or newer.replaces):
         return False  # the values may only occur beside the attribute's name
+    if (differing - fitting) & _OBJECTS:
+        return False  # it is set for two different things
     if newer.tells_change or newer.replaces:
         return True
-    if newer.values.keys() != older.values.keys() or (differing - fitting) & _OBJECTS:
+    if newer.values.keys() != older.values.keys():
         return False
     # Both may name it of the same thing: the things of one are those of the other, or do not differ much.
     one, other = newer.things, older.things
