@@ -28,9 +28,9 @@ PROGRAM = re.compile(
     r"^\s*(?://|/\*|\*/|>>>|\.\.\. |\$ |(?:PS )?[A-Z]:\\[^>\n]*>|#!|@\w|def |class |import "
     r"|from \w+ import|return\b|raise |assert |if .*:$|for .*:$|else:|try:|except"
     r"|(?!\d\d?:\d\d\b)\d+[:|]|[+-]{1,3} ?\w*\(|\w+\s*=[^=]|<\/?\w)"
-    r"|[{;\\]\s*$|^\s{8,}\S|\w\(\w*\)\s*[.:{]?$"
+    r"|[{;\\]\s*$|^\s{8,}\S|(?P<call>\w\(\w*\)\s*[.:{]?$)"
 )
-"""A line of source code, or of a program's output."""
+"""A line of source code, or of a program's output; one that ends with a call may be a person's sentence."""
 SYMBOLS = re.compile(r"[{}()\[\];=<>|\\`_]")
 _LEVELS = "INFO|WARN|WARNING|ERROR|DEBUG|FATAL|TRACE"
 _ROLES = """alert alertdialog article banner blockquote button cell checkbox code columnheader combobox

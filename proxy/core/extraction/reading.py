@@ -44,6 +44,8 @@ _END = re.compile(
     r"(?<=[.!?…][\"”»)\]])\s+(?=[^\Wa-zß-ÿ])|(?<=[.!?…])\s+(?=[^\Wa-zß-ÿ]|[\"“«(¡¿])"
     r"|(?<=[。!?\uff01\uff1f])(?![」』”])"
 )
+_NAMED = re.compile(r"`[^`]+`|(?<!\S)[\w.]+(?:\(\))?(?=[\s,.;:!?]|[^\x00-\x7f]|$)")
+"""A word, or the name of something in code as people put it into a sentence: its symbols are no code."""
 _DOT_WITHIN = re.compile(r"(?<=\w)\.(?=\w)")
 """A dot of a file's name, a host or a number, which ends no sentence."""
 _ABBREVIATED = re.compile(rf"(?:\b(?:{ABBREVIATIONS})|\b[A-Z])\.$")
@@ -144,7 +146,7 @@ def sentences_of(text: str) -> Iterator[str]:
         if len(prose) <= _SHORT_LINE and not any(map(QUESTION.search, found)):
             found = [prose]
         for each in found:
-            is_program = len(SYMBOLS.findall(each)) * 10 > len(each)
+            is_program = len(SYMBOLS.findall(_NAMED.sub("", each))) * 10 > len(each)
             if _SHORTEST <= len(each) <= _LONGEST and not is_program:
                 yield each
 
@@ -165,9 +167,21 @@ def _own_lines(text: str) -> Iterator[str]:
         if _FENCE.match(line):
             in_fence = not in_fence
         elif not (
-            in_fence or is_quoted or len(line) < _SHORTEST or PROGRAM.search(line) or is_record(lines, place)
+            in_fence or is_quoted or len(line) < _SHORTEST or _is_program(line) or is_record(lines, place)
         ):
             yield line
+
+
+def _is_program(line: str) -> bool:
+    """Whether a line is source code or output: not where it binds before the call that it ends with.
+
+    "Never call print()." is a rule, and "static void print()" is none.
+    """
+    found = PROGRAM.search(line)
+    is_said = (
+        found and found["call"] and len(line) <= _LONGEST and strength_of(line[: found.start()]) >= BINDS
+    )
+    return found is not None and not is_said
 
 
 def _announces(line: str) -> bool:

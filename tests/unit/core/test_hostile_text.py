@@ -20,6 +20,11 @@ def a_line_of_initials(length: int) -> None:
     _ = [*sentences_of("W. " * (length // 3))]
 
 
+def a_line_of_names_in_code(length: int) -> None:
+    for line in ("`a" * (length // 2), "a." * (length // 2) + "(", "a(" * (length // 2), "`" * length):
+        _ = [*sentences_of(f"never {line}()")]
+
+
 def a_summary_of_line_ends(length: int) -> None:
     fault_in("They" + "\n" * length + "met.", Evidence("They met.", "They met."))
 
@@ -79,6 +84,7 @@ def frames_that_nothing_closes(length: int) -> None:
     ("work", "length"),
     [
         (a_line_of_initials, 10_000),
+        (a_line_of_names_in_code, 40_000),
         (a_summary_of_line_ends, 5_000),
         (a_long_number_among_short_ones, 20_000),
         (lines_that_seem_to_be_of_a_trace, 4_000),

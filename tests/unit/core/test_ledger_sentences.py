@@ -176,6 +176,13 @@ def standing(*sentences: str) -> list[str]:
         "請用繁體中文回答",
         "Check the lock of quay.toml after every storm.",
         "Leave mail.harbour.example unchanged.",
+        "Never call open_gate().",
+        "do not use print()",
+        "Never use `eval()`.",
+        "Do not edit `most_boats_at_quay`.",
+        "Verwende niemals os.system().",
+        "parse_quays()を変更しないでください。",
+        "不要修改parse_quays()。",
     ],
 )
 def test_a_sentence_that_binds_is_found_word_for_word(sentence: str) -> None:
@@ -296,6 +303,10 @@ def test_a_sentence_that_binds_is_found_word_for_word(sentence: str) -> None:
         "错误信息是:文件不存在",
         r"PS C:\boats\quay> git status --all",
         r"C:\boats>dir",
+        "public static void must_open()",
+        "expect(boat).never()",
+        "while not moored()",
+        "always_moor(boat_at_quay, only)",
         "絶対パスで表示されます",
     ],
 )
