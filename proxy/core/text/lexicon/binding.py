@@ -55,7 +55,8 @@ FIRM = _folded(
         |no(?:t)? (?:more|less|fewer|later|longer) than|from (?:now|here|today) on|going forward
         |whatever you do|on no account|for the rest of|mandatory|at all times|no exceptions?|non-negotiable
         |make sure|be sure to|no matter what|important constraint|(?:you|we) (?:should|may|can) ?not
-        |you are not (?:to|supposed|permitted|authori[sz]ed)|is not to be
+        |you are not (?:to|supposed|permitted|authori[sz]ed)
+        |(?:is|are)(?: not|n['\u2019]t) (?:to be|allowed|permitted)
         |n(?<!\bi n)(?<!\bwe n)(?<!ve n)(?<!as n)(?<!ad n)ever
         |(?:please|pl[sz]|and|but|so|also|then|just|or|you) (?:do not|don['\u2019]?t)
         |(?:please|you|and|but|should|must) always|(?:remember|keep in mind|bear in mind|note)(?: that| to)
@@ -83,7 +84,7 @@ PLAIN = _folded(
         |you(?:['\u2019]ve| have) (?:got )?\d+ (?:\w+ )?(?:min|sec|hour|day|week|tr|attempt)\w+
         |you can(?:not|['\u2019]?t) (?:use|change|touch|edit|modify|delete|install|share|spend|exceed)
         |we can(?:not|['\u2019]?t) (?:use|change|spend|exceed)
-        |we (?:do not|don['\u2019]?t) (?:eat|drink|use|want)
+        |we (?:do not|don['\u2019]?t) (?:eat|drink|use|want|touch|change|modify|edit|delete)
         |or (?<!more or )(?:less|more|better|fewer|higher|lower|cheaper|newer|later|earlier)(?=\W*$|[,.])
         |due (?:on|by|at|before|next|today|tomorrow)|above \W?\d\S* needs?|over \W?\d\S* needs?
         |d(?:o|oes)(?: not|n['\u2019]?t) work for me|i['\u2019]?m (?:unavailable|not (?:available|free))
@@ -160,8 +161,8 @@ IDLE = _folded(
         |(?:best|worst|most) [^.!?]{1,40}\bever|if (?:i|you|we) ever|who knows if [^.!?]{1,20}\bever
         |(?:not|isn['\u2019]t|nearly|almost|have|has|had|was|were|he|she|it|they|as|for) always
         |you always (?:say|said|know|knew|make|find|seem|\w+ed)|always (?:says?|said|tells?)
-        |n(?<!are n)(?<!is n)(?<!be n)ever (?:(?!exceed|proceed|need|feed|embed)\w+ed|again|got|had|heard
-        |met|came|did|saw|seen|went|told|gave)|(?:he|she|they) never (?!gets?\b)|you never know
+        |n(?<!are n)(?<!is n)(?<!be n)ever (?:(?!exceed|proceed|need|feed|embed)\w+ed|again(?=\W*$|[!.,])
+        |got|had|heard|met|came|did|saw|seen|went|told|gave)|(?:he|she|they) never (?!gets?\b)|you never know
         |(?:he|she|it|they|you|i|we)(?:['\u2019]ve| have| had)? only (?:had|got|saw|slept|knew|went|took
         |just|met|makes sense|happens|works|fails|occurs|live once|(?!need)\w+ed)|only (?:kidding|joking)
         |(?:whenever|every ?time|each time) (?:i|we|he|she|they|it) (?!say|ask|write|tell|send|type|mention)

@@ -26,13 +26,16 @@ FORBIDS = rf"{_IMPERATIVE_DE} {_NOT_DE}|{_NO_DE}|{_NE_FR}|{_SPOKEN_FR}"
 FIRM = (
     (
         r"""m(?<!ich m)(?:uss|üssen)(?! ich\b)|musst|niemals|auf (?:gar )?keinen fall|unter keinen umständen
-    |ab (?:jetzt|sofort)|von (?:nun|jetzt) an|künftig|höchstens|nicht (?:mehr|länger|später|öfter) als
+    |nicht (?:erlaubt|gestattet|zulässig)|ab (?:jetzt|sofort)|von (?:nun|jetzt) an|künftig|höchstens
+    |nicht (?:mehr|länger|später|öfter) als
     |ausschließlich|unbedingt
     |merk(?:e|en sie)? dir|denk(?:e|en sie)? daran|vergiss nicht|d(?:arf(?:st)?|ürfen)\b(?:[^.!?]
     |\.(?=\w)){0,60}\b(?:nichts?|nur|kein\w*|niemand|nirgends)|niemand (?:\w+ )?(?:darf|soll)|debes?|deben
-    |nunca|jamás|en ningún caso|bajo ningun\w+|a partir de ahora|de ahora en adelante|como máximo|no más de
+    |nunca|jamás|en ningún caso|bajo ning[uú]n\w*|no est[aá]n? (?:permitid|autorizad)[oa]s?
+    |a partir de ahora|de ahora en adelante|como máximo|no más de
     |obligatori\w|nadie (?:más )?(?:puede|debe)|asegúrate|recuerda|no olvides|únicamente|por favor,? no
-    |do(?:it|is|ivent)|devez|jamais|en aucun cas|sous aucun prétexte|désormais|dorénavant
+    |do(?:it|is|ivent)|devez|jamais|pas (?:permise?s?|autorisée?s?)|défense de|personne ne (?:peut|doit)
+    |en aucun cas|sous aucun prétexte|désormais|dorénavant
     |à partir de maintenant|au maximum|pas plus de|obligatoire\w*|assure-toi|assurez-vous|rappelle-toi
     |rappelez-vous|souviens-toi|n['\u2019]oublie\w*|uniquement"""
         rf"""|bitte (?:immer|nur|{_NOT_DE})|finger (?:weg )?von|nicht in ?frage|du sollst {_NOT_DE}|stell(?:e
@@ -40,7 +43,8 @@ FIRM = (
     |pas (?:question d\w*|touche)|et {_NE_FR}|mais {_NE_FR}|stp {_NE_FR}|svp {_NE_FR}|surtout {_NE_FR}
     |veille[zr]? à|ni (?:se te ocurra|hablar de)|ten(?:ga|gan)? (?:cuidado|en cuenta)|acuérdate"""
     ),
-    r"""必ず|絶対|決して|ちゃ(?:いけ|なら|だめ|ダメ|駄目)|て(?:は|ちゃ)(?:いけ|なら|だめ|ダメ|駄目)
+    r"""必ず|絶対|決して|(?:認め|許さ|許可さ)(?:ら)?れ(?:てい)?(?:ません|ない)
+    |ちゃ(?:いけ|なら|だめ|ダメ|駄目)|て(?:は|ちゃ)(?:いけ|なら|だめ|ダメ|駄目)
     |では(?:いけ|なら|だめ|ダメ)|たら(?:だめ|ダメ|駄目)|なければなら|今後|これからは|ないで(?=くだ|下さ|ほし
     |お願|ね|よ|[。!\uff01]|$)|を超えない|覚えておいて|論外|必须|必須|务必|務必|一定要|绝不|絕不|绝对不
     |絕對不|不要|不得|不许|不許|不可以|不允许|不允許|一律|切勿|请勿|請勿|永远|永遠|只能|从现在|從現在|今后
@@ -53,7 +57,8 @@ PLAIN = (
     |freigabe|erlaubnis|zustimmung)|bevor du|wenn du|sobald du|jedes mal|mindestens|maximal|soll(?:st|en|t|te
     |test|ten|tet)?|ich (?:esse|trinke|mag|will|möchte|nehme|fliege|rauche|vertrage) (?:\w+ ){0,2}(?:nicht
     |kein\w*)|wir (?:essen|trinken|wollen) (?:\w+ ){0,2}(?:nicht|kein\w*)|bin (?:\w+ )?(?:vegan|vegetarier\w*
-    |schwanger|\w+intolerant)|ist (?:\w+ )?veg(?:an|etarier\w*)|siempre|solo|sólo|solamente|presupuesto|plazo
+    |schwanger|\w+intolerant)|tabu|lass\w* [^.!?]{2,60} unverändert|ist (?:\w+ )?veg(?:an
+    |etarier\w*)|siempre|solo|sólo|solamente|presupuesto|plazo
     |prefiero|prefiere|evita\w*|en lugar de|sin (?:preguntar|mi|permiso|autorización)|antes de|cuando
     |cada vez|al menos|tiene[ns]? que|hay que|debería[ns]?|no (?:(?:me|te|se|le|lo|la|nos) )*(?!(?:crees
     |dices|entiendes|eres|es|haces|imaginas|puedes|quieres|sabes|tienes|va[sn]?|ves)\b)\w+(?:es|as|ís|éis)
@@ -106,7 +111,8 @@ PLAIN = (
     |いつも|だけ|べき(?:です
     |だ)?(?:。|$)|必要があります(?!ね)|アレルギー|なしで(?:お願い|書|答|作|。|$)|のみ|ようにして|避けて
     |てほしい|前に|以下|以上|以内|までに(?:お願|必要|。|$)|までに[^。]{1,12}て(?=くだ|ほし|ね|。|$)|始终|始終
-    |予算|期限|预算|預算|总是|總是|只(?:用|要|在|需)|仅|僅|避免|优先|優先|更喜欢|更喜歡|每次|至少|之前
+    |予算|期限|预算|預算|总是|總是|只(?:用|要|在|需|[读讀])|読み取り専用
+    |仅|僅|避免|优先|優先|更喜欢|更喜歡|每次|至少|之前
     |请(?:用|把|在|先)|請(?:用|把|在|先)|不能|不准|應[该該當]|应[该当]|过敏|過敏|不耐受|我不(?:吃|喝|抽|接|要
     |想要|喜[欢歡])|别(?<![特分区告个级性类]别)(?!的|人)
     |別(?<![特分區告個級性類]別)(?:[再用改碰刪說給把忘在讓叫發寫做去打]|[動亂告])|呼んで|ベジタリアン
@@ -175,7 +181,8 @@ IDLE = (
     |こん(?:にち|ばん)は[、 ]?|おはようございます[、 ]?)(?:お願い|おねがい)(?:します|致します|いたします)
     |(?:お話|話し|来|教え)てください?ね|ようにして(?:い?ます|い?ました|い?る|い?た)
     |(?:なって|されて)ほしい|ほしいもの|ぜひ[^。]*ください|不要(?:[紧緊]|客[气氣]|着急|[担擔]心|太)|要不要|(?:^
-    |, )no (?:(?:me|te|se|le|lo|la|nos) )*(?:es(?! \S+ sino)|est\w+|funciona\w*|puedo(?! (?:comer|beber|tomar
+    |, )no (?:(?:me|te|se|le|lo|la|nos) )*(?:es(?! \S+ sino)|est\w+\b(?! (?:permitid|autorizad))|funciona\w*
+    |puedo(?! (?:comer|beber|tomar
     |gastar|pagar))|puede|entiendo|encuentro|sé|h[ae]|han|creo|tengo|import\w+|mucho|gracias|necesito|falta
     |veo|recuerdo|sirve|sale|carga|hay(?! que)|soy|sab\w+|pued[ae]s?|tienes|dices)\b|(?:気に|心配|無理
     |遠慮)しないで|必ずしも|絶対(?:パス|値|座標|位置)|絶対[^。]*と思|いつも(?=[^。]*(?:[いる]|ばかり)$)|一つだけ|前に話|寝る前|以下の
