@@ -68,6 +68,8 @@ FAILURES: dict[str, Any] = {
     "HTML": plainly(200, [(b"Content-Type", b"text/html")], b"<html>Hello</html>"),
     "no choices": plainly(200, [JSON], b'{"choices":[]}'),
     "garbage": plainly(200, [JSON], b"\xff\x00"),
+    "declined": said("I'm sorry, but I can't help with that."),
+    "declined in JSON": said('{"summary": "Es tut mir leid, dabei kann ich nicht helfen."}'),
     "empty JSON": said('{"summary": ""}'),
 }
 

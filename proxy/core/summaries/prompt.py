@@ -8,6 +8,7 @@ is checked against its source (:mod:`proxy.core.summaries.verification`).
 
 import hashlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import NamedTuple, Self
 
 from proxy.core.conversation.messages import begins_with_thought, without_thoughts
@@ -17,6 +18,7 @@ from proxy.core.formats.json import as_mapping, loads_writable, text_or_empty
 from proxy.core.policy.sections import Summary
 from proxy.core.summaries.verification import Evidence, fault_in
 from proxy.core.text.cutting import size
+from proxy.core.text.lexicon.rules import DECLINES
 from proxy.core.text.words import first_sentences
 
 _STRUCTURED_FROM = 600
@@ -175,18 +177,17 @@ def said_in(answer: Answer, dialect: Dialect) -> str:
 def text_of(answer: Answer, dialect: Dialect) -> str:
     """Return the summary in an answer: the member ``summary`` if its text is JSON, else all of that.
 
-    Raises Refused as :func:`said_in` does, and if it was cut short.
+    Raises Refused as :func:`said_in` does, if it was cut short, and if the model says that it won't.
     """
     text = said_in(answer, dialect).strip()
     if answer.finish_reason == "length" or not answer.complete:
         raise Refused("cut_short")
-    if not text.startswith("{"):
-        return text
-    try:
-        found = as_mapping(loads_writable(text))
-    except ValueError:
-        return text
-    return text_or_empty(found.get("summary")).strip()
+    if text.startswith("{"):
+        with suppress(ValueError):
+            text = text_or_empty(as_mapping(loads_writable(text)).get("summary")).strip()
+    if DECLINES.match(text):
+        raise Refused("refused")
+    return text
 
 
 def longest(source_tokens: int) -> int:

@@ -9,6 +9,7 @@ from proxy.core.extraction.kinds import spaced_in
 from proxy.core.extraction.printed import examples_in, is_record
 from proxy.core.extraction.reading import sentences_of
 from proxy.core.summaries.verification import Evidence, fault_in
+from proxy.core.text.lexicon.rules import DECLINES
 from proxy.core.text.lexicon.words import COURTESY
 from tests.support.timing import growth
 
@@ -23,6 +24,11 @@ def a_line_of_initials(length: int) -> None:
 def a_line_of_names_in_code(length: int) -> None:
     for line in ("`a" * (length // 2), "a." * (length // 2) + "(", "a(" * (length // 2), "`" * length):
         _ = [*sentences_of(f"never {line}()")]
+
+
+def an_answer_that_hardly_declines(length: int) -> None:
+    for text in ("\n" * length, "i'm " + "so" * (length // 2) + " sorry", "leider kann ich " + "a " * length):
+        DECLINES.match(text)
 
 
 def a_summary_of_line_ends(length: int) -> None:
@@ -85,6 +91,7 @@ def frames_that_nothing_closes(length: int) -> None:
     [
         (a_line_of_initials, 10_000),
         (a_line_of_names_in_code, 40_000),
+        (an_answer_that_hardly_declines, 40_000),
         (a_summary_of_line_ends, 5_000),
         (a_long_number_among_short_ones, 20_000),
         (lines_that_seem_to_be_of_a_trace, 4_000),

@@ -293,6 +293,21 @@ REASON = Wording(
     )
 )
 """The beginning of a reason, which belongs to no rule."""
+DECLINES = re.compile(
+    r"\W*(?:(?:(?:unfortunately|(?:i(?: a|['\u2019])m )?(?:\w+ )?sorry),? (?:but )?)?"
+    r"(?:as an ai\b[^.!?]{0,40}, )?"
+    r"i(?: can(?:not|['\u2019]?t| not)| won['\u2019]?t| will not|(?: a|['\u2019])m (?:unable|not able) to"
+    r"| (?:must|have to) decline to) (?:\w+ )?"
+    r"(?:assist|comply|condense|create|do|fulfil+|generate|help|process|provide|share|summari[sz]e|write)\b"
+    r"|(?:es )?tut mir (?:\w+ )?leid,? [^.!?]{0,60}\bnicht\b|leider (?:kann|darf) ich [^.!?]{0,60}\bnicht\b"
+    r"|(?:je suis )?(?:vraiment )?désolée?,? (?:mais )?je ne (?:peux|puis)\b"
+    r"|je ne (?:peux|puis) (?:pas )?(?:vous )?(?:aider|fournir|résumer)"
+    r"|lo siento,? (?:pero )?no puedo\b|no puedo (?:ayudar|proporcionar|resumir)"
+    r"|(?:大変)?申し訳(?:あり|ござい)ません|(?:非常|很)?(?:抱歉|对不起|對不起)"
+    r"|我(?:无法|無法|不能)(?:提供|协助|協助|帮|幫|总结|總結))",
+    re.IGNORECASE,
+)
+"""The beginning of an answer in which a model says that it will not do what it was asked."""
 ASSENT = Wording(
     (
         r"""yes|yep|yeah|ok(?:ay)?|sure|approved?|confirm(?:ed)?|agreed?|go ahead|do it|please do|fine
