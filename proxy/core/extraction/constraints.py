@@ -80,7 +80,8 @@ def _sets_another(newer: Subject, older: Subject) -> bool:
     if not (newer.replaces or newer.about == older.about) or not _may_set(newer, older):
         return False
     shared, differing = newer.attributes & older.attributes, newer.differing(older)
-    if shared & _UNTYPED and newer.is_like(older, _ALIKE_IN_KIND) and not differing & _OBJECTS:
+    is_rule = older.commands or older.forbids  # it only mentions what is next
+    if shared & _UNTYPED and newer.is_like(older, _ALIKE_IN_KIND) and not (is_rule or differing & _OBJECTS):
         return True
     if not differing:
         return False

@@ -558,6 +558,10 @@ def test_the_newer_of_two_sentences_about_the_same_counts(older: str, newer: str
         ("The launch is due on 2031-04-01.", "The release is due on 2031-06-01 now."),
         ("Spend at most 500 dollars on /srv/quay.", "Now spend at most 800 dollars on /srv/boat."),
         ("Always test /srv/quay in the next release.", "Always test /srv/boat in the next release."),
+        (
+            "Always ask me before you open the vault. Next one.",
+            "Always ask me before you open K-4711. Next one.",
+        ),
         ("The working branch is north/plan-2.", "The branch is based on commit 8f3e2ab."),
         ("The harbour code is K-4711, never show it.", "The gate code is now K-9922, never show it."),
         ("Anna Berg is the harbour master this week.", "Jo Stein is the church warden this week."),
