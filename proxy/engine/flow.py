@@ -96,9 +96,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ttl(self) -> float:
-        """Seconds that the session lives after this turn: at most a day if it is the first without a header.
+        """Seconds that the session lives after this turn; without a header, at most a day for its first one.
 
-        Where the store could not be asked, it may be any turn of a session that lives longer.
+        While the store is away nobody knows which turn is the first, so the policy's ttl holds.
         """
         ttl, session = self.incoming.policy.store.ttl, self.session
         is_known = session.found.session is not None or session.is_store_away
@@ -146,7 +146,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return self.tool if is_sent else b""
 
     def without_tool(self) -> Self:
-        """Return the request without the proxy's tool, and as :meth:`History.with_hidden` says, its calls."""
+        """Return the request without the proxy's tool, and without its calls if the client has no tools."""
         history = self.history.with_hidden(self.session.hidden, has_tool=False)
         return replace(self, tool=b"", history=history, chain=self.chain.with_hidden(history.hidden))
 

@@ -3,8 +3,8 @@
 Keeps law 4 (bounded): the view and all messages added after it fit the budget. A result that does not fit, or
 that the upstream refuses, is not given: the client then makes the call itself, and a tool of the proxy
 returns as much as fits. After the last round no call is answered, and the last request no longer offers the
-proxy's own tools. Nor does the request that is sent because the answer would be empty, when it only called
-for results that do not fit. Where either is refused without these tools, it is sent once more with them.
+proxy's own tools. Nor does the one that is sent because the answer would be empty, having only called for
+results that do not fit. If either is refused without these tools, it is sent once more with them.
 """
 
 import asyncio

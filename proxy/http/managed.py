@@ -311,7 +311,7 @@ class Managed:
             )
             log_state(request_id(context.scope), state.lines(with_content=self._logs_content))
         except Exception as error:  # noqa: BLE001 - the answer goes on
-            log_fault("what a session stands at could not be told", error)
+            log_fault("the state of a session could not be logged", error)
 
 
 # --- tracing: one span for each request, from its head to the end of its answer; its steps are inside ---

@@ -138,8 +138,9 @@ class MemoryStore(Protocol):
     ) -> bool:
         """Take or renew a lease of ``lease`` seconds on a piece of work, such as the daily run of a day.
 
-        Returns whether ``token`` holds it. Until the lease ends no other token can take it. ``longest`` are
-        the seconds that anybody may have it: one that ends much later is of a clock that was set back.
+        Returns whether ``token`` holds it. Until the lease ends no other token can take it. ``longest`` is
+        the longest that anybody may hold it, in seconds: one that ends much later was taken by a clock that
+        was set back since.
         """
         ...
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 _STEP = 4096
 """Bytes of a head that the library parses at once; parsing is slow and blocks the event loop."""
-"""Status with which an outbound proxy refuses the credentials."""
 _CLOSED = ("disconnected", "closed connection", "ConnectionTerminated")
 """The library's words for a connection that was closed too early."""
 

@@ -143,7 +143,7 @@ class Budget(msgspec.Struct, frozen=True):
     def filled(self, view: int, usage: float) -> "Budget":
         """Return a budget so small that head and ``view`` (counted tokens) have this ``usage`` of it.
 
-        It is never larger than the present one, unless the head overruns that, and everything yields to it.
+        It is never larger than the present one. If the head alone overruns that, the view has one token.
         """
         tokens = self.real(math.floor((self.head + view) / usage))
         tokens = tokens if self.tokens is None else min(tokens, self.tokens)

@@ -134,9 +134,9 @@ class Growth(msgspec.Struct):
 
     A server that truncates silently counts only what it keeps: about as much each time. Other servers also
     count less than was sent: some leave out cached tokens, and some templates drop the reasoning of earlier
-    exchanges. But there the count falls far below the largest, or keeps growing between requests. And some
-    count more than was sent, such as a remote video or what a web search found; that may be less each time,
-    but has been sent whole as long as the count exceeds what the request itself can have.
+    exchanges. But there the count falls far below the largest, or keeps growing between requests. Some
+    count more than was sent, such as a remote video or what a web search found. That may shrink, so only a
+    count below that of the request itself can be a truncation.
     """
 
     sent: int = 0

@@ -152,9 +152,10 @@ def lacking_summaries(situation: Situation, summarised: Collection[Span] = ()) -
 _NOTICES = 2
 _TRIES: Final = 4
 """How often units are chosen at most, to come near the goal."""
-_NEAR, _AS_NEAR = 0.01, 0.03
-"""Shares of the room: how wrong the amount set aside may be, and how far below its goal a view may end
-without counting as farther from it than another choice."""
+_SET_ASIDE_ERROR = 0.01
+"""Share of the room by which the amount set aside may be wrong."""
+_DEAD_BAND = 0.03
+"""Share of the room below the goal within which a view counts as at its goal."""
 _TOO_LITTLE = 0.02
 """Share of the room added to a view's distance from its goal if it frees too little for an epoch."""
 _OVER = 2
@@ -187,9 +188,9 @@ def nearest_to_goal(
     is_chosen_once = is_counting or strategy is BY_UNITS
     may_stand = not is_counting and most is None and notes_stand(situation)
     ledger, summary = _ledger_growth(situation, most, may_stand=may_stand), summary_room(situation, stage)
-    # Less than a summary's full room (down to half): so the view ends about as near its goal with a late or
-    # short summary as with one of full length.
-    to_come = summary - min(summary // 2, int(_AS_NEAR * budget.room)) + growth
+    # Set aside a little less than a summary's room (at least half of it), so that a late or short summary
+    # misses the goal no more than a full one.
+    to_come = summary - min(summary // 2, int(_DEAD_BAND * budget.room)) + growth
     goal = budget.share(situation.policy.stages.target) - to_come
     set_aside = min(_NOTICES * NOTICE_TOKENS, budget.room // 10) + to_come
     results = (
@@ -214,7 +215,7 @@ def nearest_to_goal(
         corrected = set_aside + to_come + decided.view_tokens + lacking - selection.view_tokens
         found.append(_Try(_missed(decided, goal) + _OVER * lacking, decided.outline.cut, decided, corrected))
         is_last = is_chosen_once or len(found) == _TRIES or over > 0
-        if is_last or abs(corrected - set_aside) <= _NEAR * budget.room:
+        if is_last or abs(corrected - set_aside) <= _SET_ASIDE_ERROR * budget.room:
             break
         set_aside = _next_set_aside(found, goal)
     return min(found, key=lambda each: each[:2]).draft
@@ -255,7 +256,7 @@ def _ledger_of(decided: Draft, most: int | None, *, is_measured: bool, is_bound_
 def _missed(decided: Draft, goal: int) -> float:
     """Distance of a view from its goal, in counted tokens; larger if the epoch would free too little."""
     room, view = decided.situation.budget.room, decided.view_tokens
-    missed = max(_OVER * (view - goal), goal - _AS_NEAR * room - view, 0)
+    missed = max(_OVER * (view - goal), goal - _DEAD_BAND * room - view, 0)
     is_worth_it = decided.situation.view_tokens - view >= LEAST_FREED * room
     return missed if is_worth_it else missed + _TOO_LITTLE * room
 

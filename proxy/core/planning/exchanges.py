@@ -76,9 +76,9 @@ class Exchanges(ByCount):
         return found
 
     def wants_summary(self, situation: Situation, start: int, end: int) -> bool:
-        """Whether a summary made by code would leave out some of what no note tells yet.
+        """Whether the summary that code makes would abridge an exchange that no note covers yet.
 
-        A model is asked neither for a text too short to say anything nor to shorten an earlier note.
+        A model is not asked for fewer than ``_LEAST_ASKED`` bytes, nor only to shorten an earlier note.
         """
         running = RunningSummary.of(situation, start, end)
         return bool(running.exchanges) and running.most >= _LEAST_ASKED and not running.is_whole

@@ -19,8 +19,8 @@ from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Situation
 from proxy.core.planning.strategies import strategy_of
 
 _LEADING_BITS = 3
-"""Of its epochs a replay from the start writes the ledger of those whose number has only zeros behind this
-many leading bits."""
+"""A replay writes the ledger only of epochs whose number has zeros behind this many leading bits: 1 to 8, 10,
+12, 14, 16, 20, 24 and so on."""
 _DECODED = 512
 """Number of decoded messages that a replay keeps for its next requests."""
 _SPAN = 32
@@ -77,9 +77,8 @@ class _Replay:
     _starts: list[int] = field(default_factory=lambda: [0])
     """Positions at which units begin so far."""
     _stuck_at: int = -1
-    """Start of the last unit, if the view was over its budget all the same when that began; else -1. While no
-    other unit begins, nothing more can be cut, and a unit as long as a conversation would be read over and
-    over."""
+    """Start of the last unit, if the view stayed over its budget after cutting; else -1. Until another unit
+    begins nothing more can be cut, and planning would only read that unit again."""
 
     @property
     def plan(self) -> Plan:

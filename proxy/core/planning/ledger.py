@@ -84,13 +84,15 @@ _SLACK = 8
 _OF_CUT = 0.5
 """Maximal share of the cut messages' counted tokens that the ledger takes."""
 _OF_VIEW, _LARGE = 3, 32_000
-"""Of a larger budget than so many tokens ``ledger.share`` is of at most three times what the view holds."""
+"""Above a budget of ``_LARGE`` tokens, ``ledger.share`` is taken of at most ``_OF_VIEW`` times the view."""
 _DETAILS, _CONSTRAINTS = 0.4, 0.85
 """Shares of the room: what ``ledger.least`` lets identifiers take, and what it lets constraints take."""
-_ANEW, _ADDED, _FULL = 0.75, 0.15, 0.95
-"""Shares of what all details in a view may take: what a ledger that is written anew has at most, what one
-adds to those that stand, and how much these may have so that they still stand. What a view leaves unused
-below its goal may be filled up to the last."""
+_REWRITTEN_SHARE = 0.75
+"""Largest share of what all details in a view may take for a ledger that is written anew."""
+_ADDED_SHARE = 0.15
+"""Largest share of it for a ledger that is added to others."""
+_FULL_SHARE = 0.95
+"""Largest share of it for all ledgers of a view: unused room is filled up to it; beyond, all are rewritten."""
 LEDGER_SLACK = 32
 """Counted tokens by which a ledger that a replay does not write may exceed the one before."""
 _WORDS = 24
@@ -145,8 +147,8 @@ def details_room(situation: Situation, view: int, standing: str = "") -> int:
     """
     most = _most_details(situation, view)
     if not standing:
-        return int(_ANEW * most)
-    return max(min(int(_ADDED * most), most - _size(situation, standing)), 0)
+        return int(_REWRITTEN_SHARE * most)
+    return max(min(int(_ADDED_SHARE * most), most - _size(situation, standing)), 0)
 
 
 def _most_details(situation: Situation, view: int) -> int:
@@ -191,16 +193,16 @@ def notes_stand(situation: Situation) -> bool:
         or lacks_room_for_constraints(situation)
     ):
         return False
-    if situation.count(plan.ledger) > _FULL * _most_details(situation, situation.view_tokens):
+    if situation.count(plan.ledger) > _FULL_SHARE * _most_details(situation, situation.view_tokens):
         return False
     return _standing_pays(situation) and not Source(situation, plan).is_outdated(plan.ledger)
 
 
 def _standing_pays(situation: Situation) -> bool:
-    """Whether it saves tokens that notes stand, and does not fill the view with words of theirs.
+    """Whether keeping the notes in force costs less than rewriting them.
 
-    The provider need not read them again, but a note beside them has words of its own, beside its ledger, and
-    each request until the next epoch sends these.
+    The provider has them cached, but each more note has a frame of its own, which every request until the
+    next epoch sends.
     """
     gaps, budget, policy = situation.plan.gaps, situation.budget, situation.policy
     words = {gap: gap.tokens - _size(situation, gap.ledger) for gap in gaps}
@@ -228,7 +230,7 @@ def add_ledger(situation: Situation, plan: Plan, most: int | None = None, *, fil
     unused, view = 0, view_tokens(stripped, situation.chain.tokens)
     if fills:
         goal = situation.budget.share(situation.policy.stages.target)
-        full = int(_FULL * _most_details(situation, view)) - _size(situation, stripped.ledger)
+        full = int(_FULL_SHARE * _most_details(situation, view)) - _size(situation, stripped.ledger)
         most = min(goal - view, full, int(_cut_tokens(situation, stripped) * _OF_CUT))
         unused = max(most - room, 0)
     details = details_room(situation, view, stripped.ledger)

@@ -189,11 +189,11 @@ def in_force(
 ) -> Epoch | None:
     """Return the deepest epoch that applies to this chain; None if no epoch does.
 
-    ``epochs`` are those of the lane, in the order in which they were written. Of several children of one
-    epoch that apply, the one counts that began latest in this chain, else the deepest; of equals the newest,
-    since another is only written where the older ones did not apply (of two written at once, the store keeps
-    one). ``spares`` says whether a plan leaves alone the messages that this chain needs whole: a chain that
-    was rolled back to a message that an epoch cut falls back to the epoch before. So does a chain of fewer
+    ``epochs`` are those of the lane, in the order in which they were written. If several children of an
+    epoch apply, the one that began latest in this chain counts, else the deepest; among equals the newest,
+    which was written because the older ones did not apply (of two written at once, the store keeps one).
+    ``spares`` says whether a plan leaves alone the messages that this chain needs whole: a chain that was
+    rolled back to a message that an epoch cut falls back to the epoch before. So does a chain of fewer
     counted tokens than the epoch's ``calm_below``; ``counted`` is None if the chain is known not to be calm.
     ``settled`` is how many of the oldest messages every plan may edit, as far as known.
     """

@@ -108,7 +108,7 @@ def _outdated(results: Sequence[_Result]) -> dict[int, str]:
     """
     times = Counter(call for result in results for call in result.calls)
     tells = dict[tuple[str, bytes], bool]()
-    """By call, whether the newest result that stands for it tells what the call brings."""
+    """By call, whether its newest result is neither an error nor a remark that nothing changed."""
     texts, why = set[str](), dict[int, str]()
     for result in reversed(results):
         again = [result.is_text and text in texts for text in result.texts]
@@ -292,8 +292,8 @@ def _level(sizes: Sequence[int], excess: int) -> int:
 def clip_of(situation: Situation, place: int, allowed: int) -> Replacement | None:
     """Return a message within about ``allowed`` counted tokens; None if it has nothing to shorten.
 
-    Of a user message, pictures that would leave its words less than half of that go first; those of a result
-    go last. Otherwise they stay: a ledger can carry what is exact in words, and nothing of a picture.
+    Pictures of a user message go first if they would take more than half of that; those of a result go last.
+    Otherwise they stay, because a ledger can repeat words but no picture.
     """
     chain, content, tokens = situation.chain, situation.content(place), situation.chain.tokens[place]
     if situation.role(place) == "user" and chain.dialect.may_hold_pictures(chain.raws[place]):

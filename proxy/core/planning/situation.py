@@ -58,8 +58,8 @@ class Conditions(msgspec.Struct, frozen=True):
     """Seconds since the lane's last answer under this request's head; None if none is known, so that the
     provider has cached nothing."""
     head_sent: int | None = None
-    """How many of the chain's messages, from its first, are known to have been in the request that was
-    answered so; 0 where the client has changed or dropped the first since. None where nothing is known."""
+    """Number of the chain's first messages that were in the last answered request with this head; 0 if the
+    client has changed or dropped the first message since; None if unknown."""
     pause: float | None = None
     """Seconds since the session's last answer, in whichever lane; None if no answer is known."""
     boundary: bool = False
@@ -67,8 +67,8 @@ class Conditions(msgspec.Struct, frozen=True):
     prices: Prices | None = None
     """Token prices and the cache's rules, as the policy adjusts them; None: cost does not count."""
     since: int = 0
-    """Number of messages from which on units count for an epoch by count: those in the chain when its last
-    epoch began; 0 if none is in force. All of them where the client drops its oldest messages itself."""
+    """Length of the chain when the epoch in force began, else 0: only units after it count towards
+    `max_units`. The whole length if the client drops its oldest messages itself."""
 
     def sent_before(self, chain: Chain, plan: Plan) -> int:
         """Presumed number of the chain's messages in the previous request with this head.
@@ -155,10 +155,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True):  # a dict for cached pr
         return common_language(self.content(place).text for place in reversed(places))
 
     def preceding_in_view(self, position: int) -> int:
-        """Return the last message before a position that no gap right above ends with and no system sent.
-
-        -1 where there is none.
-        """
+        """Return the nearest message before a position, skipping gaps and system messages; -1 without any."""
         known, passed, place = self._preceding, list[int](), position - 1
         while place >= 0 and place not in known:
             ending = (gap for gap in self.plan.gaps_within(place, place + 1) if gap.end == place + 1)

@@ -30,10 +30,10 @@ _CUTTING = (
 )
 _SUMMARY = ("model", "min_gap", "max_tokens", "max_characters", "temperature", "wait", "timeout", "prompt")
 _SUMMARY_OF_MEMORY = ("model", "temperature", "timeout")
-"""Those of summaries by which memory asks its model."""
+"""Keys of `[summary]` that memory's model calls use too."""
 _ECONOMY = ("cache_ttl", "cached_price", "expected_turns")
 _ECONOMY_OF_READING = ("cache_ttl", "cached_price")
-"""Those that also say which way of asking for a summary is cheaper."""
+"""Keys of `[economy]` that also decide how a summary is asked for."""
 _MESSAGE_ROLES = {*ROLES, "function"}
 _TOOL_ROLES = {"assistant", "tool", "function"}
 _SMALL = 1_000

@@ -5,8 +5,8 @@ This is a pure function: the cache at a message depends only on that message and
 be read if the result for a prefix is remembered.
 
 A result belongs to the nearest call before it with its id. Ambiguous calls (an id that one message has twice,
-a read beside the write that affects it) store nothing. An exchange ends at the first answer without tool
-calls after a user message or, given up without one, at the next user message.
+a read beside the write that affects it) store nothing. For the cache an exchange ends at the first
+answer without tool calls after a user message or, given up without one, at the next user message.
 """
 
 import re

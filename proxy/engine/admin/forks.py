@@ -61,14 +61,14 @@ class Forks:
         in_lane = await self._copy_epochs(found, key, branch, copies, ttl)
         hidden = [replace(found.hidden[old], hash=new) for old, new in copies.items() if old in found.hidden]
         session = await asyncio.to_thread(self._session, found, shown, nodes, in_lane, hidden)
-        # A fork goes on by its name. By these answers the session that gave them goes on.
+        # Not headerless: a request with these answers continues the original session, never the fork.
         turn = Turn(session=session, nodes=nodes, advances_tip=True, headerless=False)
         for each in hidden:
             await self.store.keep_hidden(key, each, ttl, begins=True)
         if pins := [copies[each] for each in found.session.pins if each in copies]:
             await self.store.pin(key, pins, ttl)
         await self.store.record(key, turn, ttl)
-        if whole.injection:  # last: without a fork it would be that of the next session of its name
+        if whole.injection:  # last: without a fork, the next session of its name would get it
             await self.store.inject(key, whole.injection.digest, whole.injection.raw, ttl)
         return await self.inspection.read(key)
 

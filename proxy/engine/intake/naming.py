@@ -175,7 +175,7 @@ class Naming:
         return self._mac(b"bucket", tenant.encode() + first_user, 24)
 
     def issue(self, tenant: str, key: SessionKey) -> str:
-        """Return the id that shows a session without a header, and by which it can be named."""
+        """Return the id of a session without a header: clients see it, and may name the session by it."""
         return f"ub-{key.tag}-{key.sid}-{self._seal(tenant, key.tag, key.sid)}"
 
     def scope(self, kind: ScopeKind, tenant: str, *names: str) -> Scope:

@@ -36,8 +36,8 @@ _SECONDS = 5.0
 _PAUSE = 60.0
 """Seconds after which a failed call is repeated."""
 _FORBIDDEN = 3_600.0
-"""Seconds after which a caller is asked for again if it may not see an answer; other callers may. Also the
-longest pause after which what is not there is asked for again."""
+"""Seconds after which a caller that may not see an answer asks again; others may ask before. Also the longest
+pause after which what is missing is asked for again."""
 _LOADING = 1.0
 """Seconds after which a server that has not loaded the model yet is asked again."""
 _ABSENT = (404, 405, 410)

@@ -95,9 +95,9 @@ class Epochs:
         may_come_anew = request.session.is_new and request.is_one_off
         is_due = must_be_earned(standing.stage) if may_come_anew else standing.stage is Stage.EMERGENCY
         if standing.epoch is None and is_due:
-            # A session's first request is over its budget: its past is replayed. So it is at once where the
-            # next request may begin a session too, which is then cut at the same place, up to which the
-            # provider has it in its cache.
+            # A session's first request is over its budget: its past is replayed. Where the next request may
+            # begin a session too, this happens from *trim* on: that one is then cut at the same place, behind
+            # a prefix that the provider has cached.
             tenant = request.session.tenant
             plan, _ = await self._from_scratch.of(tenant, situation, at_trim=may_come_anew)
             is_at_cost = await off_loop(request.chain, lambda: cuts_protected(situation, plan))
@@ -189,8 +189,8 @@ class Epochs:
         if decided is None:
             return None
         wanted = await self._summary_jobs.wanted(decided, owner, under_way)
-        # Where none is waited for, they are begun with the epoch, unless a prepared one will do. A strategy
-        # with records would lack none by then: its own stands in for each.
+        # Summaries that nobody waits for are started with the epoch, unless a prepared one fits. With records
+        # they must start here: afterwards no gap would lack one.
         records = decided.strategy is not None and decided.strategy.records
         is_missing = (decided.waits_for_summaries or records) and wanted.start_missing()
         waits = decided.waits_for_summaries and is_missing

@@ -24,8 +24,8 @@ from proxy.engine.flow import Request
 from proxy.ports import SessionKey
 
 _STEPS = 0.02, 0.05
-"""Least and most growth, as a share of the room, before it is computed again whether an epoch pays. Between
-them it is the tokens that were lacking: before that only the pace can have changed."""
+"""Whether an epoch pays is computed again once the conversation has grown by the missing tokens, but at least
+and at most by these shares of the room."""
 _PREPARED = 16
 """Most gaps of a branch whose started summaries are remembered."""
 _BRANCHES = 8

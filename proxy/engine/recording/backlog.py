@@ -125,7 +125,7 @@ class Backlog:
                 try:
                     oldest.tells(turn)
                 except Exception as error:  # noqa: BLE001 - the turn is written, and others wait
-                    log_fault("a turn that was written late could not be told of", error)
+                    log_fault("what follows a turn that was written late has failed", error)
 
     async def aclose(self) -> None:
         """Try once more, then give up the turns that are left."""

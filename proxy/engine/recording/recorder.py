@@ -264,7 +264,7 @@ class Recorder:
             try:
                 return await self.store.keep_hidden(key, hidden, ttl, begins=begins)
             except StoreUnavailable as error:
-                log_warning("what stands upstream for an answer could not be written", code=error.code)
+                log_warning("the hidden calls of an answer could not be written", code=error.code)
                 return False
 
         task = self.background.run(keep())

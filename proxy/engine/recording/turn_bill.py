@@ -50,7 +50,7 @@ def bill_of(exchange: Exchange, usage: Usage | None, counted: int | None) -> Bil
     bill = replace(bill, **also)
     if rounds is None:
         return bill
-    # Where the answer says nothing, all that is told is told of the rounds before it.
+    # Without usage in the last answer, all that was reported is of the rounds before it.
     used = rounds.total_usage if reported is None else rounds.earlier_usage
     return bill + bill_of_hidden(request, rounds, used, rounds.count - rounds.refused)
 
@@ -93,11 +93,11 @@ def _estimated(
 
 
 def _whole(exchange: Exchange, prices: Prices, tokens: int, less: int, reported: Usage | None) -> Prompt:
-    """Return the prompt of doing nothing, as estimated and by what the usage tells of the cache.
+    """Return the prompt of doing nothing: estimated, and corrected by what the usage shows of the cache.
 
-    Where a session begins with a history, and the provider had no more than the head, the history was not
-    sent before. That tells nothing where each request may begin a session, and the cut is a new one, which
-    leaves no more than the target: then it has no more of the view in any case.
+    If a session begins with a history of which the provider had cached no more than the head, nothing of it
+    was sent before. That says nothing of one-off requests with a new cut, which leaves no more than the
+    target: their view has just changed, so no more of it could be cached.
     """
     request, budget, rounds = exchange.request, exchange.request.budget, exchange.rounds
     if reported is not None and rounds is not None and rounds.count == 1:

@@ -30,7 +30,7 @@ from proxy.ports import UNRECORDED, Clock, Lookup, LookupResult, SessionKey, Tur
 _ASKED = 64
 """Most chain hashes, newest first, that are looked up to recognise a session."""
 _TRIES = 2
-"""Answers found by their place from which a chain may go on: with one edited message it is the second."""
+"""Most answers that are tried by their joints: after one edited message it is the second that fits."""
 _SEVERAL = SessionKey("", "")
 """Marks an answer that several sessions gave: nobody can tell whose it is (law 6)."""
 
@@ -145,8 +145,8 @@ class Recognition:
     ) -> LookupResult | None:
         """Return the store's answer; None if the store is away and the request can do without.
 
-        Where the store knows nobody who gave an answer of the chain at ``place`` or later, it is asked for
-        this process's ``own`` session, which gave the one there. If another gave that one too, none is found.
+        If the store knows no answer at ``place`` or newer, this process's ``own`` session, which gave the
+        answer there, is looked up by its sid. If another session gave that answer too, none is found.
         """
         try:
             found = await self._find(lookup, caller, history)

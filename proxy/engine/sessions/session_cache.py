@@ -135,8 +135,8 @@ class CachedSession(msgspec.Struct):
     cache_key: str = ""
     """The session's key for the provider's prompt cache; empty until it is first needed."""
     begun: float = 0.0
-    """When the store says that the session began, in seconds since 1970; 0 until it is there. Another time
-    is that of another session, which took the name of one that ended."""
+    """When the session began, as the store has it, in seconds since 1970; 0 until it is stored. Another time
+    in the store is another session, which took the name."""
     anew: float = 0.0
     """The time with which turns of this process begin the session, where the store may not have it."""
     lanes: dict[str, CachedLane] = {}
@@ -351,9 +351,9 @@ class SessionState(msgspec.Struct, frozen=True):
         and head of its own requests, so that two models or two agents in one session, or a chat and its
         titles, do not hide each other.
 
-        Of a chain nothing counts as sent but what this process has sent, and its first messages that the
-        session holds: a client may have changed earlier ones. A request whose history ``is_suffix`` begins
-        with none of those. While the store is away, the session is taken to hold them all.
+        Only what this process has sent counts as sent, and the leading messages that the session holds: a
+        client may have changed others. A history that ``is_suffix`` begins with none of those. While the
+        store is away, the session is taken to hold them all.
         """
         answered, use, last = self.lane.answered, self.lane.heads.get(head_hash(head, tokens)), None
         sent, head_answered = (use and use.length_in(hashes)) or 0, use and use.at
@@ -397,10 +397,10 @@ class SessionCache:
         return session, found
 
     def follows(self, key: SessionKey, session: CachedSession, found: LookupResult) -> bool:
-        """Whether the store still has the session that an entry tells of; if it has ended, forget it.
+        """Whether an entry still describes the session in the store; forget it if that has ended.
 
-        Of a session that the store has lost the epochs count as unwritten, so that they are written again,
-        also where a turn of this process has begun it anew. What another process has begun anew is another.
+        If the store has lost the session, or a turn of this process has begun it again, its epochs count as
+        unsaved and are written again. One that another process has begun is another session.
         """
         stored, begun = found.session, session.begun
         is_ours = stored is not None and stored.created == session.anew

@@ -1,8 +1,8 @@
-"""Find the session of a request that holds only its newest messages, and note where later ones may go on.
+"""Find the session of a request that holds only its newest messages, and index where later ones may go on.
 
-A client may drop its oldest messages by itself. The first places of its session are noted under the two
-messages that stand there; a request that no session is known to hold is placed where its own first two stand
-(docs/store.md). There its messages have the chain hashes of the session's, or else they are not its messages.
+A client may drop its oldest messages by itself. So the first positions of a session are indexed by the two
+messages that stand there, and a request whose session is not found is looked up by its own first two
+(docs/store.md). It belongs to a session only if its messages then have that session's chain hashes.
 """
 
 import asyncio

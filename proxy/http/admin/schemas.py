@@ -63,7 +63,7 @@ OUT_OF_RANGE = frozenset({"greater_than_equal", "less_than"})
 def _numbers(messages: object, read: ValidatorFunctionWrapHandler) -> str | list[int]:
     try:
         return read(messages)
-    except ValidationError as error:  # of each way to write them: what the pattern is tells nobody how to
+    except ValidationError as error:  # else one error for each form, and one quotes the pattern
         faults = {each["type"] for each in error.errors()} - {"string_type"}  # a list is no string
         if faults <= OUT_OF_RANGE:
             raise PydanticCustomError("less_than", "has a number that no message can have") from None

@@ -30,7 +30,7 @@ from proxy.telemetry import log_fault
 
 ROOT = "/unabridged/"
 _OVERLAP = 1.0
-"""Seconds before a page was asked for from which changes are told to it: they may be stored a little late."""
+"""Seconds before its request from which a page asks for changes: they may be stored a little late."""
 _STATIC = Path(__file__).parent / "static"
 STYLE = _STATIC / "page.css"
 _HEADERS = {
