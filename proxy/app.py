@@ -27,7 +27,7 @@ from proxy.adapters.stores.redis.codec import Keyring
 from proxy.adapters.tokens import TiktokenCounter
 from proxy.adapters.tracing import TracedUpstream, open_tracer, traced_store
 from proxy.adapters.upstream import open_upstream
-from proxy.cache import Lru, Memory
+from proxy.cache import CacheMemory, Lru
 from proxy.config import Settings, is_loopback
 from proxy.core.dialects.dialect import Dialect
 from proxy.core.dialects.registry import CHAT, DIALECTS
@@ -116,9 +116,9 @@ class SystemClock:
 class Dependencies:
     """The engine's outside dependencies, and the memories that its caches share."""
 
-    memory: Memory
+    memory: CacheMemory
     """For entries that are read or asked for again after eviction."""
-    learned: Memory
+    learned_memory: CacheMemory
     """For entries that are stored nowhere else: no large body can evict them."""
     clock: SystemClock
     metrics: Metrics
@@ -199,23 +199,30 @@ def begin_log(settings: Settings) -> None:
 def _open_dependencies(
     settings: Settings, loaded: LoadedPolicies | None, *, owns_store: bool
 ) -> Dependencies:
-    clock, learned = SystemClock(), Memory(settings.cache_memory // _LEARNED, part=2)
-    memory = Memory(settings.cache_memory - learned.most)
+    clock, learned = SystemClock(), CacheMemory(settings.cache_memory // _LEARNED, part=2)
+    memory = CacheMemory(settings.cache_memory - learned.most)
     metrics = Metrics(lambda: memory.held + learned.held)
     if loaded is None:
         loaded = LoadedPolicies.first(PolicyLibrary(settings.policies), settings.policy)
     policies = WatchedPolicies(loaded, metrics)
     keyring = Keyring(settings.secrets, policies.encrypts)
     url = settings.store or "memory://"
-    times = (settings.store_timeout, settings.store_breaker)
     tracer, timed = open_tracer(), metrics.stored
     upstream: Upstream = open_upstream(settings, settings.operator_credentials)
     if tracer is not None:
         timed, upstream = traced_store(timed), TracedUpstream(upstream, settings.upstream, CHAT)
-    store = open_store(url, clock, *times, keyring, linger=_LINGER if owns_store else None, timed=timed)
+    store = open_store(
+        url,
+        clock,
+        timeout=settings.store_timeout,
+        rest=settings.store_breaker,
+        keyring=keyring,
+        linger=_LINGER if owns_store else None,
+        timed=timed,
+    )
     return Dependencies(
         memory=memory,
-        learned=learned,
+        learned_memory=learned,
         clock=clock,
         metrics=metrics,
         store=store,
@@ -230,7 +237,7 @@ def _open_dependencies(
 def build_engine(settings: Settings, outside: Dependencies, dialect: Dialect = CHAT) -> Engine:
     """Build the engine on the given outside dependencies."""
     store, clock, counter, metrics = outside.store, outside.clock, outside.counter, outside.metrics
-    upstream, memory, learned = outside.upstream, outside.memory, outside.learned
+    upstream, memory, learned = outside.upstream, outside.memory, outside.learned_memory
     secret, former = (*settings.secrets, None, None)[:2]
     naming = Naming(secret or "", memory, settings.tenant_header, former=former)
     background = Background()
@@ -319,7 +326,7 @@ def _memory_scheduler(
     sources = Conversations(outside.store, DIALECTS, outside.memory)
     scopes = ScopeCache(outside.store.memories, outside.memory)
     writer = MemoryWriter(scopes, sources, questions, outside.counter, outside.clock)
-    met_on = Lru[str, str](outside.learned)
+    met_on = Lru[str, str](outside.learned_memory)
     daily = Maintenance(writer, lambda: outside.policies.in_force, background, met_on, rest, credentials)
     return MemoryScheduler(outside.store.memories, writer, daily, background, rest)
 

@@ -35,7 +35,7 @@ class _Entry(msgspec.Struct, gc=False, eq=False):
     weight: int = 0
 
 
-class Memory:
+class CacheMemory:
     """Room for ``most`` bytes of cached values, as their caches weigh them.
 
     No value may take more than one ``part``-th of it, since it would push out too much that others need.
@@ -56,7 +56,7 @@ class Memory:
 class Lru(Generic[K, V]):
     """One cache; ``weigh`` returns a value's bytes when it is put. A look-up counts as use."""
 
-    def __init__(self, memory: Memory, weigh: Callable[[V], int] = small) -> None:
+    def __init__(self, memory: CacheMemory, weigh: Callable[[V], int] = small) -> None:
         self._memory = memory
         self._weigh = weigh
         self._entries: dict[K, _Entry] = {}

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from heapq import nsmallest
 from itertools import count
 
-from proxy.cache import Lru, Memory
+from proxy.cache import CacheMemory, Lru
 from proxy.core.text.lexicon.words import FUNCTION_WORDS, LIGHT_WORDS, UNSPACED, WORDS_OF_OCCASION
 from proxy.errors import SearchUnavailable
 from proxy.ports import Passage
@@ -100,8 +100,8 @@ def _storable(text: str) -> str:
 class SqliteSearch:
     """Implements `proxy.ports.Search`; its shelves are cached in ``memory`` while there is room."""
 
-    def __init__(self, memory: Memory | None = None) -> None:
-        self._shelves: Lru[str, _Shelf] = Lru(memory or Memory(), lambda shelf: shelf.bytes)
+    def __init__(self, memory: CacheMemory | None = None) -> None:
+        self._shelves: Lru[str, _Shelf] = Lru(memory or CacheMemory(), lambda shelf: shelf.bytes)
 
     async def search(self, shelf: str, passages: Sequence[Passage], query: str, most: int) -> list[int]:
         """Search as the port defines. Raises SearchUnavailable, for example if SQLite lacks FTS5."""

@@ -24,7 +24,7 @@ from proxy.adapters import prices
 from proxy.adapters.files.policies import PolicyLibrary
 from proxy.adapters.plugins import load_plugins
 from proxy.adapters.tokens import TiktokenCounter
-from proxy.cache import Memory
+from proxy.cache import CacheMemory
 from proxy.cli.replay_learn import as_json as learned_json
 from proxy.cli.replay_learn import as_toml as learned_toml
 from proxy.cli.replay_learn import learn
@@ -250,7 +250,7 @@ def _sessions(file: str, model: str, counter: TiktokenCounter) -> Iterator[Recor
 async def read_session(document: bytes, model: str, counter: TiktokenCounter, number: int = 1) -> Recording:
     """Read one session of a file; without an id it is named after its line. Raises UnabridgedError."""
     body = CHAT.read_body(document.rstrip(), sys.maxsize)
-    reader = Reader(CHAT, counter, Memory())
+    reader = Reader(CHAT, counter, CacheMemory())
     history = replace(await reader.read(body, root_hash()), model=model)
     chain = await reader.count(history)
     head = await reader.head_tokens(history)

@@ -240,8 +240,8 @@ class Exchange(msgspec.Struct, kw_only=True):
     """Chain hash of the answer, once the answer is complete."""
     is_announced: bool = False
     """Whether the request's messages are in the store already."""
-    answerers: list[Answerer] = []
-    """Answer the calls of tools that the proxy added to the request."""
+    recaller: Answerer | None = None
+    """Answers the calls of the tool that the proxy added to the request."""
     rounds: Rounds | None = None
     """The rounds of tool calls in the answer that the client does not see."""
     recording: asyncio.Task[Recorded | None] | None = None
@@ -250,9 +250,12 @@ class Exchange(msgspec.Struct, kw_only=True):
     def set_request(self, request: Request, decision: Decision, plain_body: bytes) -> None:
         """Set the request, its decision and the body to send, and count their tokens."""
         self.request, self.decision, self.base_body = request, decision, plain_body
-        self.__post_init__()
+        self._count_tokens()
 
     def __post_init__(self) -> None:
+        self._count_tokens()
+
+    def _count_tokens(self) -> None:
         """Count the tokens of what is sent; the parameters that only the proxy asks for are to be added."""
         request = self.request
         budget, ratio = request.budget, request.budget.ratio

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from proxy.core.conversation.extension import ABSENT, MEMBER, Extension, Injection, take_extension
 from proxy.core.conversation.messages import root_hash
-from proxy.core.dialects.dialect import Dialect
+from proxy.core.dialects.dialect import MODEL_NAME_CHARACTERS, Dialect
 from proxy.core.planning.chain import Chain
 from proxy.core.planning.situation import Conditions
 from proxy.core.recall.tool import recall_tool
@@ -24,7 +24,7 @@ from proxy.engine.answers.tool_loop import ToolLoop
 from proxy.engine.background import Background
 from proxy.engine.flow import NOTHING_FRESH, Exchange, Incoming, PeekedResponse, Request
 from proxy.engine.foreground import Foreground
-from proxy.engine.intake.history import MODEL_NAME_CHARACTERS, History
+from proxy.engine.intake.history import History
 from proxy.engine.intake.homes import MemoryHome
 from proxy.engine.intake.naming import Naming
 from proxy.engine.intake.reader import BodyCache, ReadBody, Reader
@@ -95,7 +95,7 @@ class Pipeline:
             if policy.tools or injection is not None:
                 exchange.tools = await self.tools.fresh(request)
             if request.tool:
-                exchange.answerers = self.decisions.answerers(request, decision)
+                exchange.recaller = self.decisions.recaller(request, decision)
             self.sender.add_parameters(exchange)
         return exchange
 
@@ -108,7 +108,7 @@ class Pipeline:
         kind = f"{request.history.body.is_streamed} {request.model.name[:MODEL_NAME_CHARACTERS]}"
         credentials = request.incoming.envelope.credentials
         sent = await self.foreground.send_measured(kind, credentials, partial(self.sender.send, exchange))
-        if exchange.tools is NOTHING_FRESH and not exchange.answerers:
+        if exchange.tools is NOTHING_FRESH and exchange.recaller is None:
             return sent
         return await self.tool_loop.run(exchange, sent)
 

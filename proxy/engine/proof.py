@@ -152,9 +152,9 @@ class Proofs:
             places = [node.sequence for node in turn.nodes if not node.answer and node.sequence in new]
             users = [place for place in places if chain.messages[place].role == "user"]
             found += said_again(users, chain, before)
-            for each in exchange.answerers:
-                if isinstance(each, Recaller):
-                    found += (Regret(Signal.RECALLED, place, is_cut=True) for place in sorted(each.found))
+            if isinstance(exchange.recaller, Recaller):
+                recalled = sorted(exchange.recaller.found)
+                found += (Regret(Signal.RECALLED, place, is_cut=True) for place in recalled)
             begins = exchange.decision.begins_epoch(request)
             if not (found or begins):
                 return Evidence()

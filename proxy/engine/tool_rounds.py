@@ -59,13 +59,13 @@ class FreshResults:
 
     def observe_client_call(self, tool: str, arguments: str) -> None:
         """Drop the results that the call makes stale."""
-        self._cache = self._cache.after(tool, arguments, served=False)
+        self._cache = self._cache.after_call(tool)
 
     async def answer(self, tool: str, arguments: str, room: int) -> str | None:
         fresh = self._cache.answer(tool, arguments)
         if fresh is None:
             return None
-        self._cache = self._cache.after(tool, arguments, served=True)
+        self._cache = self._cache.after_serving(tool, arguments)
         return fresh.text
 
 

@@ -21,10 +21,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from proxy.errors import MethodNotAllowed, NotFound, StoreUnavailable, UnabridgedError, Unavailable
 from proxy.http.asgi import send_error, with_headers
 from proxy.http.drain import Drain
-from proxy.http.limits import Policies
 from proxy.http.origins import EXEMPT, Origins, is_preflight, send_preflight, with_cors
 from proxy.http.request_head import HEAD, RequestHeads, asks_for_websocket, check_path, request_id
-from proxy.ports import SessionStore
+from proxy.ports import Policies, SessionStore
 from proxy.telemetry import Metrics, log_event, log_request
 
 _API = "/v1/"

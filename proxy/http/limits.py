@@ -7,25 +7,12 @@ request is over, because the turn is recorded from it.
 
 from __future__ import annotations
 
-from typing import Protocol, Self
+from typing import Self
 
 import msgspec
 
-from proxy.core.policy.policy import PolicySet
 from proxy.errors import Overloaded, RequestTooLarge
-
-
-class Policies(Protocol):
-    """The policies of a server, whose files may be edited while it runs."""
-
-    @property
-    def in_force(self) -> PolicySet:
-        """The policies that requests get now."""
-        ...
-
-    def stale(self) -> list[str]:
-        """Policies whose files cannot be used now."""
-        ...
+from proxy.ports import Policies
 
 
 class Admission:

@@ -18,7 +18,7 @@ from operator import attrgetter
 from starlette.types import Scope
 
 from proxy import errors
-from proxy.cache import Lru, Memory
+from proxy.cache import CacheMemory, Lru
 from proxy.core.policy.policy import Candidates, PolicySet
 from proxy.engine.intake.naming import (
     BODY_DIGESTS,
@@ -325,7 +325,7 @@ class RequestHead:
 class RequestHeads:
     """The heads that were read last; ``is_shadow`` says that the server changes no request."""
 
-    def __init__(self, memory: Memory, naming: Naming, *, is_shadow: bool = False) -> None:
+    def __init__(self, memory: CacheMemory, naming: Naming, *, is_shadow: bool = False) -> None:
         self._naming = naming
         self._is_shadow = is_shadow
         self._heads: Lru[_Key, RequestHead] = Lru(memory, attrgetter("size"))

@@ -14,6 +14,7 @@ from proxy.ports.services import (
     Clock,
     Header,
     Passage,
+    Policies,
     Search,
     TokenCounter,
     Upstream,

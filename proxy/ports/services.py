@@ -1,4 +1,4 @@
-"""Ports other than the stores: search, token counter, upstream, clock."""
+"""Ports other than the stores: search, token counter, upstream, clock, policies."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from types import CoroutineType
 from typing import Any, Protocol
+
+from proxy.core.policy.policy import PolicySet
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,4 +145,17 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Return the seconds of a clock that never jumps."""
+        ...
+
+
+class Policies(Protocol):
+    """The policies of a server, whose files may be edited while it runs."""
+
+    @property
+    def in_force(self) -> PolicySet:
+        """The policies that requests get now."""
+        ...
+
+    def stale(self) -> list[str]:
+        """Policies whose files cannot be used now."""
         ...

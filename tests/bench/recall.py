@@ -24,7 +24,7 @@ from typing import Any
 from proxy.adapters.plugins import load_plugins
 from proxy.adapters.search import SqliteSearch
 from proxy.adapters.tokens import TiktokenCounter
-from proxy.cache import Memory
+from proxy.cache import CacheMemory
 from proxy.core.budget.budget import Budget
 from proxy.core.conversation.messages import chain_hashes, head_length, read_message, root_hash
 from proxy.core.dialects.chat.dialect import CHAT
@@ -129,7 +129,7 @@ async def play(arguments: argparse.Namespace) -> bool:
     """Print the table; whether the aim is reached."""
     data = list(sessions(arguments.data))[: arguments.sessions]
     async with aclosing(SqliteSearch()) as search:
-        recall = Recall(search, TiktokenCounter(), Metrics(), Memory(), PATIENCE)
+        recall = Recall(search, TiktokenCounter(), Metrics(), CacheMemory(), PATIENCE)
         print("| found by, messages a passage | recall@5 | tokens | ms a search | ms the first |")
         print("|---|---|---|---|---|")
         scores = await ask_all(recall, data, "words", range(WINGS + 1))

@@ -157,7 +157,7 @@ def play(messages: Sequence[dict[str, Any]], rules: ToolRules, tally: Tally, cou
         for call_id, tool, arguments in content.calls:
             came = answers.get((place, call_id))
             are_right.append(_judge(asked, tool, arguments, came, tally, count))
-            asked = asked.after(tool, arguments, served=are_right[-1])
+            asked = asked.after_serving(tool, arguments) if are_right[-1] else asked.after_call(tool)
         if are_right and all(are_right):
             tally.prompts += prompt + tally.again - again
         onto = derive(onto, [(read[place], raws[place], hash_after)], CHAT)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from proxy.adapters import search as sqlite_search
 from proxy.adapters.search import SqliteSearch
-from proxy.cache import Memory
+from proxy.cache import CacheMemory
 from proxy.errors import SearchUnavailable
 from proxy.ports import Passage, Search
 
@@ -138,7 +138,7 @@ def test_the_answer_rests_on_these_passages_alone(states: list[list[str]], query
 
 async def test_a_shelf_that_was_not_used_for_longest_is_forgotten() -> None:
     read: list[str] = []
-    async with aclosing(SqliteSearch(Memory(300_000, part=1))) as search:  # of two indexes
+    async with aclosing(SqliteSearch(CacheMemory(300_000, part=1))) as search:  # of two indexes
         for shelf in ("one", "two", "one", "three", "one", "two"):
             await search.search(shelf, passages(f"red {shelf}", read=read), "red", 5)
     assert read == ["red one", "red two", "red three", "red two"]

@@ -12,7 +12,7 @@ import pytest
 
 from proxy.adapters.stores import open_store
 from proxy.app import SystemClock
-from proxy.cache import Memory
+from proxy.cache import CacheMemory
 from proxy.engine.intake.naming import Naming
 from proxy.ports import PlaceState
 from tests.support.append_client import Appender, Appenders, contents, error_code, kept, transcript
@@ -91,7 +91,7 @@ async def test_a_place_is_free_again_when_its_worker_has_died(model: Model, appe
             appender = appenders(url)
             await appender.ask("first")
             named = {b"authorization": KEY.encode(), b"x-unabridged-session": b"s"}
-            key = Naming(SECRET, Memory()).caller(named).key
+            key = Naming(SECRET, CacheMemory()).caller(named).key
             assert key is not None
             dead = open_store(store, SystemClock(), 1.0, 1.0)
             while await dead.take_place(key, "turn-of-a-dead-worker", 8, 0.3) is not PlaceState.GO:  # noqa: ASYNC110

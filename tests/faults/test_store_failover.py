@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from proxy.adapters.stores.redis import RedisStore
-from proxy.cache import Memory
+from proxy.cache import CacheMemory
 from proxy.core.conversation.messages import root_hash
 from proxy.core.dialects.chat.body import read_body
 from proxy.core.dialects.registry import CHAT
@@ -156,7 +156,7 @@ async def follow(clock: HandClock, *stores: RedisStore) -> None:
 async def test_what_is_forgotten_after_changes_were_lost_comes_back_from_no_worker(
     valkey: Server, workers: tuple[RedisStore, RedisStore], clock: HandClock
 ) -> None:
-    here, there = (ScopeCache(store.memories, Memory()) for store in workers)
+    here, there = (ScopeCache(store.memories, CacheMemory()) for store in workers)
     await here.change(CHANNEL, lambda _: Changes(about=ABOUT, items=items("secret", "other")))
     await there.remembered(CHANNEL)
     valkey.run("SAVE")
@@ -221,7 +221,7 @@ class Worker:
     """What a worker knows of one session when a request comes."""
 
     store: RedisStore
-    naming: Naming = field(default_factory=lambda: Naming("secret", Memory()))
+    naming: Naming = field(default_factory=lambda: Naming("secret", CacheMemory()))
     lookups: list[Lookup] = field(default_factory=list[Lookup])
 
     def __post_init__(self) -> None:
@@ -235,12 +235,14 @@ class Worker:
         self.caller = self.naming.caller({b"authorization": b"Bearer a", b"x-unabridged-session": b"s"})
         assert self.caller.key is not None
         self.key = self.caller.key
-        self.recognition = Recognition(self.store, self.naming, SessionCache(Memory()), HandClock(), Memory())
+        self.recognition = Recognition(
+            self.store, self.naming, SessionCache(CacheMemory()), HandClock(), CacheMemory()
+        )
 
     async def knows(self) -> tuple[list[str], set[bytes]]:
         """Return the ids of the epochs, and the answers with hidden calls."""
         body = read_body(b'{"model": "m", "messages": [{"role": "user", "content": "Hello"}]}', 10)
-        history = await Reader(CHAT, COUNTER, Memory()).read(body, root_hash())
+        history = await Reader(CHAT, COUNTER, CacheMemory()).read(body, root_hash())
         session, log = await self.recognition.recognise(self.caller, history, "l", needs_store=True)
         assert log is not None
         return [each.id for each in log.epochs], set(session.hidden)

@@ -21,7 +21,7 @@ import pytest
 
 from proxy import app
 from proxy.adapters.stores.redis import RedisStore
-from proxy.cache import Memory
+from proxy.cache import CacheMemory
 from proxy.core.formats.json import loads
 from proxy.engine.intake.naming import Naming
 from proxy.ports import SessionStore
@@ -127,7 +127,7 @@ class Site:
         }
 
     async def _tree(self, attempt: Attempt, name: str) -> Tree:
-        naming = Naming(SECRET, Memory())
+        naming = Naming(SECRET, CacheMemory())
         tenant = naming.tenant({b"authorization": attempt.tenant.encode()})
         key = naming.named(tenant, name)
         session = await self.store.session(key)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from proxy.adapters.stores.in_process import InProcessStore
 from proxy.adapters.upstream import HttptoolsUpstream
-from proxy.cache import Memory
+from proxy.cache import CacheMemory
 from proxy.core.budget.budget import Budget
 from proxy.core.conversation.units import request_points
 from proxy.core.planning.chain import Chain
@@ -104,7 +104,7 @@ class Engine:
         self._has_store = has_store
         clock, store = Clock(), InProcessStore(Clock())
         nowhere = HttptoolsUpstream("http://127.0.0.1:9/v1", connect_timeout=1.0, read_timeout=1.0)
-        cached = PromptCache(asking(nowhere), clock, Memory(), Memory())
+        cached = PromptCache(asking(nowhere), clock, CacheMemory(), CacheMemory())
         summaries = Summaries(
             cached,
             store,
@@ -112,15 +112,15 @@ class Engine:
             giving_way(clock),
             clock,
             METRICS,
-            Memory(),
+            CacheMemory(),
         )
         self._epochs = Epochs(
             store,
-            SummaryJobs(summaries, Naming("secret", Memory()), Memory()),
+            SummaryJobs(summaries, Naming("secret", CacheMemory()), CacheMemory()),
             Counter(),
             clock,
             METRICS,
-            Memory(),
+            CacheMemory(),
         )
         self._known: Decision | None = None
 

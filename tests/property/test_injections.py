@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from proxy.cache import Memory
+from proxy.cache import CacheMemory
 from proxy.core.conversation.extension import Injection, take_extension
 from proxy.core.conversation.messages import root_hash
 from proxy.core.dialects.chat.body import read_body
@@ -71,7 +71,7 @@ def sent(raws: list[bytes], plan: Plan, injection: Injection | None, *, alternat
     head = encode(system("Be brief."))
     body = read_body(b'{"model":"m","messages":[%b]}' % b",".join([head, *raws]), 100_000)
     history = replace(
-        asyncio.run(Reader(CHAT, COUNTER, Memory()).read(body, root_hash())), injection=injection
+        asyncio.run(Reader(CHAT, COUNTER, CacheMemory()).read(body, root_hash())), injection=injection
     )
     whole = history.edited_body(plan, alternates=alternates)
     return [*read_body(whole, 200_000).messages]

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from proxy.adapters.stores.in_process import InProcessStore
 from proxy.adapters.stores.redis import RedisStore
 from proxy.adapters.stores.redis import keys as names
-from proxy.cache import Memory
+from proxy.cache import CacheMemory
 from proxy.core.conversation.records import Turn
 from proxy.core.dialects.registry import CHAT
 from proxy.engine.append.append import StoredHistories, StoredHistory
@@ -93,7 +93,7 @@ def lose(url: str, part: str) -> None:
 
 
 async def takes_every_step(store: SessionStore, clock: HandClock, script: Steps, url: str = "") -> None:
-    machines = [StoredHistories(store, CHAT, Memory()), StoredHistories(store, CHAT, Memory())]
+    machines = [StoredHistories(store, CHAT, CacheMemory()), StoredHistories(store, CHAT, CacheMemory())]
     await begin(store)
     for machine in machines:
         await same(await machine.read(KEYS[0]), store, KEYS[0], [])
@@ -180,7 +180,7 @@ class HesitantStore(InProcessStore):
 def test_after_a_crowd(scripts: list[list[Any]], seed: int) -> None:
     chance, clock = random.Random(seed), HandClock()
     store = HesitantStore(clock, chance)
-    machines = [StoredHistories(store, CHAT, Memory()), StoredHistories(store, CHAT, Memory())]
+    machines = [StoredHistories(store, CHAT, CacheMemory()), StoredHistories(store, CHAT, CacheMemory())]
 
     async def act(script: list[Any]) -> None:
         for step in script:

@@ -1,6 +1,6 @@
 """Our own calls to an upstream, which nobody bills."""
 
-from proxy.cache import Memory
+from proxy.cache import CacheMemory
 from proxy.core.dialects.answers import Usage
 from proxy.core.dialects.registry import CHAT
 from proxy.engine.models.asking import CallOptions, ModelClient
@@ -19,4 +19,4 @@ class Unbilled:
 
 def asking(upstream: Upstream) -> ModelClient:
     """Return what asks this upstream, with nothing learned yet."""
-    return ModelClient(CHAT, upstream, Memory(), Unbilled())
+    return ModelClient(CHAT, upstream, CacheMemory(), Unbilled())

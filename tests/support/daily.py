@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from proxy.adapters.stores.in_process import InProcessStore
 from proxy.adapters.stores.redis import RedisStore
 from proxy.adapters.upstream import HttptoolsUpstream
-from proxy.cache import Lru, Memory
+from proxy.cache import CacheMemory, Lru
 from proxy.core.dialects.registry import DIALECTS
 from proxy.core.memory.records import About, Archived, Item, Scope, ScopeKind, Texts
 from proxy.core.policy.policy import Policy, PolicySet
@@ -55,7 +55,7 @@ class Place:
         self.background = Background()
 
     def process(self) -> Maintenance:
-        memory = Memory()
+        memory = CacheMemory()
         questions = MemoryModel(asking(self.upstream), giving_way(self.clock, quiet=0.0), COUNTER)
         sources = Conversations(self.store, DIALECTS, memory)
         writer = MemoryWriter(ScopeCache(self.memories, memory), sources, questions, COUNTER, self.clock)

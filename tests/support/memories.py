@@ -8,7 +8,7 @@ from proxy.adapters.search import SqliteSearch
 from proxy.adapters.stores.in_process import InProcessStore
 from proxy.adapters.stores.in_process_memories import InProcessMemories
 from proxy.adapters.stores.redis import RedisStore
-from proxy.cache import Memory
+from proxy.cache import CacheMemory
 from proxy.core.dialects.registry import DIALECTS
 from proxy.core.memory.records import Item, Kind, Scope, Source, Trust
 from proxy.core.policy.policy import Policy
@@ -58,7 +58,7 @@ def an_item(text: str = "Ana lives in Oslo.", **members: Any) -> Item:
 
 def forgetting_in(store: InProcessStore | RedisStore, clock: HandClock) -> Forgetting:
     """Return what forgets memories of this store for people; its ``memories`` are looked at and restored."""
-    memory = Memory(1 << 20)
+    memory = CacheMemory(1 << 20)
     naming, scopes, search = Naming("s", memory), ScopeCache(store.memories, memory), SqliteSearch()
     sources = Conversations(store, DIALECTS, memory)
     reading = MemoryReader(naming, scopes, search, COUNTER, clock, Background(), sources)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.cache import Memory
+from proxy.cache import CacheMemory
 from proxy.core.budget.budget import Budget
 from proxy.core.budget.learning import Ratio
 from proxy.core.conversation.messages import root_hash
@@ -20,7 +20,7 @@ from proxy.engine.models.stated_windows import Stated
 from proxy.engine.sessions.session_cache import CachedLane, EpochLog, SessionState
 from tests.support.stores import KEY
 
-ENVELOPE = Envelope.read(Naming("secret", Memory()), "/chat/completions", {}, [])
+ENVELOPE = Envelope.read(Naming("secret", CacheMemory()), "/chat/completions", {}, [])
 
 
 def a_request(

@@ -9,7 +9,7 @@ from proxy.adapters.files.watcher import LoadedPolicies, WatchedPolicies
 from proxy.adapters.search import SqliteSearch
 from proxy.adapters.stores.in_process import InProcessStore
 from proxy.app import Dependencies, SystemClock
-from proxy.cache import Memory
+from proxy.cache import CacheMemory
 from proxy.errors import UpstreamUnreachable
 from proxy.ports import TokenCounter, Upstream, UpstreamResponse
 from proxy.telemetry import Metrics
@@ -35,10 +35,10 @@ class NoUpstream:
 
 def outside(counter: TokenCounter, upstream: Upstream | None = None) -> Dependencies:
     """Return outside dependencies; without an ``upstream`` none can be reached."""
-    clock, metrics, memory = SystemClock(), Metrics(), Memory()
+    clock, metrics, memory = SystemClock(), Metrics(), CacheMemory()
     return Dependencies(
         memory=memory,
-        learned=memory,
+        learned_memory=memory,
         clock=clock,
         metrics=metrics,
         store=InProcessStore(clock),

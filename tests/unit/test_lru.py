@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from proxy.cache import Lru, Memory
+from proxy.cache import CacheMemory, Lru
 
 ENTRY = 300
 """Bytes of an entry beside its value."""
 
 
-def texts(memory: Memory) -> Lru[str, str]:
+def texts(memory: CacheMemory) -> Lru[str, str]:
     return Lru(memory, len)
 
 
@@ -20,7 +20,7 @@ def kept(entries: Lru[str, str], keys: str) -> str:
 
 
 def test_what_was_not_used_for_longest_goes_first() -> None:
-    entries = texts(Memory(9 * (ENTRY + 100)))
+    entries = texts(CacheMemory(9 * (ENTRY + 100)))
     for key in "abcdefghi":
         entries.put(key, "1" * 100)
     entries.get("a")
@@ -29,7 +29,7 @@ def test_what_was_not_used_for_longest_goes_first() -> None:
 
 
 def test_caches_that_share_a_memory_are_bounded_together() -> None:
-    memory = Memory(9 * (ENTRY + 100))
+    memory = CacheMemory(9 * (ENTRY + 100))
     some, others = texts(memory), texts(memory)
     for key in "abcde":
         some.put(key, "1" * 100)
@@ -39,7 +39,7 @@ def test_caches_that_share_a_memory_are_bounded_together() -> None:
 
 
 def test_a_value_counts_as_what_it_weighed_when_it_was_put() -> None:
-    memory = Memory()
+    memory = CacheMemory()
     lists: Lru[str, list[int]] = Lru(memory, len)
     value = [1]
     lists.put("a", value)
@@ -52,7 +52,7 @@ def test_a_value_counts_as_what_it_weighed_when_it_was_put() -> None:
 
 
 def test_a_value_that_would_push_out_too_much_is_not_kept() -> None:
-    memory = Memory(8_000)
+    memory = CacheMemory(8_000)
     entries = texts(memory)
     entries.put("a", "1")
     entries.put("b", "2" * 1_000)
@@ -63,7 +63,7 @@ def test_a_value_that_would_push_out_too_much_is_not_kept() -> None:
 
 
 def test_what_is_dropped_makes_room() -> None:
-    memory = Memory()
+    memory = CacheMemory()
     entries = texts(memory)
     for key in "abc":
         entries.put(key, key)
@@ -78,7 +78,7 @@ def test_what_is_dropped_makes_room() -> None:
 
 
 def test_threads_may_use_caches_at_once() -> None:
-    memory = Memory(50 * (ENTRY + 1))
+    memory = CacheMemory(50 * (ENTRY + 1))
     caches = [texts(memory) for _ in range(4)]
 
     def use(number: int) -> None:

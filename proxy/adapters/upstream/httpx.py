@@ -53,7 +53,12 @@ class HttpxUpstream(PooledUpstream):
     async def _connected(self) -> HttpxConnection:
         timeouts = (self._connect_timeout, self._read_timeout)
         connection = HttpxConnection(
-            self._url, self._transport(), timeouts, self._give_back, self._closing, over=self.proxy
+            self._url,
+            self._transport(),
+            timeouts,
+            self._give_back,
+            self._closing,
+            is_proxied=self.proxy is not None,
         )
         self._admit(connection)
         return connection
@@ -75,7 +80,7 @@ class HttpxConnection:
         give_back: Callable[..., None],
         closing: set[asyncio.Task[None]],
         *,
-        over: str | None,
+        is_proxied: bool,
     ) -> None:
         self.idle_since = 0.0
         self._url = url
@@ -83,8 +88,8 @@ class HttpxConnection:
         self._connect_timeout, self._patience = timeouts
         self.give_back = give_back
         self._closing = closing
-        self._is_forwarded = over is not None and url.scheme == "http"
-        self._is_at_proxy = over is not None
+        self._is_forwarded = is_proxied and url.scheme == "http"
+        self._is_at_proxy = is_proxied
         """Whether there is no connection to the upstream yet, but one to the outbound proxy at best."""
         self._stream: Any = None
         """The library's network stream, once there is a connection."""

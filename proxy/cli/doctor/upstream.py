@@ -19,7 +19,7 @@ from proxy.adapters import prices
 from proxy.adapters.files.policies import PolicyLibrary
 from proxy.adapters.upstream import open_upstream, outbound_proxy, tls_of
 from proxy.app import SystemClock
-from proxy.cache import Memory
+from proxy.cache import CacheMemory
 from proxy.cli.doctor.findings import Finding, fail, of_clock, ok, seconds_of, warn
 from proxy.config import Settings
 from proxy.core.dialects.registry import CHAT
@@ -127,7 +127,7 @@ async def _of_models(
     upstream: Upstream, credentials: Headers, names: Sequence[str], settings: Settings
 ) -> Finding:
     """Check the models: their windows under the server's policy, each with its source."""
-    clock, memory = SystemClock(), Memory()
+    clock, memory = SystemClock(), CacheMemory()
     stated = StatedWindows(upstream, clock, memory)
     models = Models(stated, prices.context_window, prices.prices_of, clock, memory)
     try:

@@ -26,6 +26,9 @@ from proxy.core.dialects.answers import (
 )
 from proxy.core.persistent import PersistentList
 
+MODEL_NAME_CHARACTERS = 256
+"""Characters of a model's name that are used as a key: clients choose names of any length."""
+
 Call = tuple[str, str, str]
 """A tool call: id, name, and arguments as text."""
 Size = tuple[int, int]

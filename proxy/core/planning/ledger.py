@@ -92,7 +92,7 @@ _REWRITTEN_SHARE = 0.75
 _ADDED_SHARE = 0.15
 """Largest share of it for a ledger that is added to others."""
 _FULL_SHARE = 0.95
-"""Largest share of it for all ledgers of a view: unused room is filled up to it; beyond, all are rewritten."""
+"""Largest share of it for all ledgers of a view: up to it unused room is filled; else all are rewritten."""
 LEDGER_SLACK = 32
 """Counted tokens by which a ledger that a replay does not write may exceed the one before."""
 _WORDS = 24

@@ -127,13 +127,16 @@ class ToolCache:
         """Return the result that answers a call; None if the client must make the call."""
         return self.entries.get(key_of(tool, arguments)) if self.may_answer(tool) else None
 
-    def after(self, tool: str, arguments: str, *, served: bool) -> "ToolCache":
-        """Return the cache after a call, which was ``served`` by the proxy or is made by the client."""
+    def after_serving(self, tool: str, arguments: str) -> "ToolCache":
+        """Return the cache after a call that the proxy answered from it."""
         entries = Entries(self)
-        if served:
-            entries.use(key_of(tool, arguments))
-        else:
-            entries.invalidate(self.rules.rules_invalidated_by(tool))
+        entries.use(key_of(tool, arguments))
+        return entries.frozen()
+
+    def after_call(self, tool: str) -> "ToolCache":
+        """Return the cache after a call of this tool that the client makes."""
+        entries = Entries(self)
+        entries.invalidate(self.rules.rules_invalidated_by(tool))
         return entries.frozen()
 
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
-from proxy.cache import Lru, Memory
+from proxy.cache import CacheMemory, Lru
 from proxy.core.planning.plan import Plan
 from proxy.core.policy.values import SEARCHES
 from proxy.core.recall.passages import Piece, Reach, best_of
@@ -51,7 +51,7 @@ class Recall:
     search: Search
     counter: TokenCounter
     metrics: Metrics
-    memory: Memory
+    memory: CacheMemory
     plugin_seconds: float = 5.0
     remembered: Callable[[Request, str, int], Awaitable[str]] | None = None
     """Returns what other sessions remember about a query, in at most so many counted tokens."""
@@ -74,12 +74,9 @@ class Recaller:
     reach: Reach
     found: set[int] = field(default_factory=set[int])
     """Positions of the messages that were asked for, or that matched best."""
+    is_own_tool: bool = True
+    """No client knows the tool."""
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    @property
-    def is_own_tool(self) -> bool:
-        """True: no client knows the tool."""
-        return True
 
     def may_answer(self, tool: str) -> bool:
         return tool == NAME

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from proxy.cache import Lru, Memory
+from proxy.cache import CacheMemory, Lru
 from proxy.core.conversation.extension import InjectedResult
 from proxy.core.planning.chain import Chain
 from proxy.core.policy.sections import Tool
@@ -47,7 +47,7 @@ class _CachedChain:
 class ToolCaches:
     """The fresh results of all sessions of this process."""
 
-    def __init__(self, metrics: Metrics, memory: Memory) -> None:
+    def __init__(self, metrics: Metrics, memory: CacheMemory) -> None:
         self._metrics = metrics
         self._chains: Lru[tuple[SessionKey, bytes], _CachedChain] = Lru(
             memory, lambda cached: _CHAIN_BYTES + cached.derived.cache.weight

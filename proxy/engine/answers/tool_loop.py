@@ -21,13 +21,14 @@ from proxy.core.formats.json import as_mapping, loads
 from proxy.core.formats.unpacking import CODINGS, Unpacker, UnpackingError
 from proxy.engine.answers.sending import Sender
 from proxy.engine.flow import Exchange, PeekedResponse
+from proxy.engine.recording.collector import ANSWER_BYTES
 from proxy.engine.recording.recorder import Recorder
 from proxy.engine.tool_rounds import Answerers, FreshResults, Rounds
 from proxy.errors import UpstreamError, UpstreamInvalidResponse
 from proxy.ports import ChangedResponse, coding_of
 from proxy.tracing import ROUND, step
 
-_ANSWER_BYTES, _ERROR_BYTES = 64 * 2**20, 2**20
+_ERROR_BYTES = 2**20
 _ABOUT_BYTES = (b"content-encoding", b"content-length")
 _ABOUT_LENGTH = (b"content-length", b"transfer-encoding")
 _EDITED_BYTES = 8 * 1024
@@ -55,7 +56,8 @@ class ToolLoop:
         # A model that must call a tool would make a call again that is answered here.
         body = exchange.request.history.body
         serves = exchange.tools.serves_any and not body.demands_call
-        answerers = Answerers([*exchange.answerers, *([FreshResults(exchange.tools)] if serves else [])])
+        members = [exchange.recaller, FreshResults(exchange.tools) if serves else None]
+        answerers = Answerers([each for each in members if each is not None])
         if sent.response.status != HTTPStatus.OK or not answerers or not body.may_hide_calls:
             return sent
         sent = _unpacked(sent)
@@ -262,9 +264,9 @@ async def _whole(sent: PeekedResponse, course: _Course) -> PeekedResponse:
     editor = course.rounds.dialect.answer_editor(course.rounds.rules)
     try:
         while True:
-            body = await _read(sent, _ANSWER_BYTES)
-            if sent.response.status != HTTPStatus.OK or len(body) > _ANSWER_BYTES:
-                return replace(sent, peeked=body, is_over=len(body) <= _ANSWER_BYTES)
+            body = await _read(sent, ANSWER_BYTES)
+            if sent.response.status != HTTPStatus.OK or len(body) > ANSWER_BYTES:
+                return replace(sent, peeked=body, is_over=len(body) <= ANSWER_BYTES)
             editor.feed(body)
             if not await course.rounds.settle(editor):
                 break
@@ -296,7 +298,7 @@ def _unpacked(sent: PeekedResponse) -> PeekedResponse:
     response, coding = sent.response, coding_of(sent.response)
     if coding not in CODINGS:
         return sent
-    unpacker = Unpacker(coding, _ANSWER_BYTES)
+    unpacker = Unpacker(coding, ANSWER_BYTES)
 
     async def chunks() -> AsyncIterator[bytes]:
         async for chunk in sent.chunks():

@@ -12,7 +12,7 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
-from proxy.cache import Lru, Memory
+from proxy.cache import CacheMemory, Lru
 from proxy.core.conversation.extension import Extension, take_extension
 from proxy.core.conversation.messages import Message, chain_hashes, head_length, root_hash
 from proxy.core.conversation.records import Node, Session, path_to
@@ -125,7 +125,7 @@ class StoredHistory:
 class StoredHistories:
     """Reads stored histories, and caches those used last."""
 
-    def __init__(self, store: MessageStore, dialect: Dialect, memory: Memory) -> None:
+    def __init__(self, store: MessageStore, dialect: Dialect, memory: CacheMemory) -> None:
         self._store = store
         self._dialect = dialect
         self._known: Lru[SessionKey, StoredHistory] = Lru(memory, lambda known: known.weight)
@@ -173,7 +173,7 @@ class Appends:
         reader: Reader,
         recorder: Recorder,
         queue: TurnQueue,
-        memory: Memory,
+        memory: CacheMemory,
     ) -> None:
         self._dialect = dialect
         self._store = store

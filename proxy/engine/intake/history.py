@@ -23,8 +23,6 @@ _MESSAGE_BYTES = 256
 """Estimated bytes of a message, beside its texts."""
 _IMAGE_BYTES = 4096
 """Estimated bytes of the image token counts of one message."""
-MODEL_NAME_CHARACTERS = 256
-"""Characters of a model's name that are used as a key: clients choose names of any length."""
 
 
 class Appended(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from typing import Self
 
 import msgspec
 
-from proxy.cache import Lru, Memory
+from proxy.cache import CacheMemory, Lru
 from proxy.core.memory.records import Scope, ScopeKind
 from proxy.errors import InvalidHeader, InvalidPolicy, InvalidSessionId
 from proxy.ports import NAMED, Header, SessionKey
@@ -118,7 +118,7 @@ class Naming:
     """Derives names from a secret (any string); the same secret gives the same names on every machine."""
 
     def __init__(
-        self, secret: str, memory: Memory, tenant_header: str | None = None, *, former: str | None = None
+        self, secret: str, memory: CacheMemory, tenant_header: str | None = None, *, former: str | None = None
     ) -> None:
         self._former = Naming(former, memory, tenant_header) if former is not None else None
         self._key = hmac.digest(secret.encode(), b"unabridged naming 1", "sha256")

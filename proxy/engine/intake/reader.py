@@ -17,14 +17,13 @@ from typing import TypeVar
 import msgspec
 import xxhash
 
-from proxy.cache import Lru, Memory
+from proxy.cache import CacheMemory, Lru
 from proxy.core.budget.budget import MESSAGE_TOKENS, REQUEST_TOKENS
 from proxy.core.conversation.messages import HEAD_ROLES, Message, chain_hashes, read_message
-from proxy.core.dialects.dialect import Body, BodyPrefix, Content, Dialect
+from proxy.core.dialects.dialect import MODEL_NAME_CHARACTERS, Body, BodyPrefix, Content, Dialect
 from proxy.core.persistent import PersistentList, Sizes
 from proxy.core.planning.chain import Chain
 from proxy.engine.intake.history import (
-    MODEL_NAME_CHARACTERS,
     CachedMessage,
     CachedPrefix,
     History,
@@ -63,7 +62,7 @@ _BODY_MESSAGE_BYTES = 512
 class Reader:
     """Reads histories of one dialect, and remembers messages by their bytes."""
 
-    def __init__(self, dialect: Dialect, counter: TokenCounter, memory: Memory) -> None:
+    def __init__(self, dialect: Dialect, counter: TokenCounter, memory: CacheMemory) -> None:
         self.dialect = dialect
         self._nothing = Chain(PersistentList([]), (), Sizes.of(()), (), dialect)
         self._counter = counter
@@ -300,7 +299,7 @@ class PrefixHash:
 class BodyCache:
     """Remembers the newest body of each conversation."""
 
-    def __init__(self, dialect: Dialect, memory: Memory) -> None:
+    def __init__(self, dialect: Dialect, memory: CacheMemory) -> None:
         self._dialect = dialect
         self._bodies: Lru[bytes, NewestBody] = Lru(memory, attrgetter("size"))
         self._heads: Lru[bytes, tuple[tuple[int, bytes], ...]] = Lru(

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from proxy.cache import Lru, Memory
+from proxy.cache import CacheMemory, Lru
 from proxy.core.conversation.extension import Injection
 from proxy.core.conversation.records import Session, path_to
 from proxy.core.dialects.dialect import Dialect
@@ -70,7 +70,7 @@ def _hashes_in(tip: bytes) -> list[bytes]:
 class Conversations:
     """Reads the conversations of stored sessions; what it caches counts against ``memory``."""
 
-    def __init__(self, store: SessionStore, dialects: Mapping[str, Dialect], memory: Memory) -> None:
+    def __init__(self, store: SessionStore, dialects: Mapping[str, Dialect], memory: CacheMemory) -> None:
         self.store = store
         self.dialects = dialects
         self._cached = Lru[tuple[SessionKey, float, str, frozenset[str]], Sequence[Utterance]](

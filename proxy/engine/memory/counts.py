@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from proxy.cache import Lru, Memory
+from proxy.cache import CacheMemory, Lru
 from proxy.core.memory.lifecycle import MODEL, compression_rate
 from proxy.core.memory.records import Scope
 from proxy.engine.memory.maintenance import Maintenance
@@ -39,7 +39,7 @@ class MemoryCounts:
     ``daily`` gives access to the scopes, the policies and the clock; cached counts count against ``memory``.
     """
 
-    def __init__(self, daily: Maintenance, metrics: Metrics, memory: Memory) -> None:
+    def __init__(self, daily: Maintenance, metrics: Metrics, memory: CacheMemory) -> None:
         self.daily = daily
         self.metrics = metrics
         self._known: Lru[str, _Counted] = Lru(memory)

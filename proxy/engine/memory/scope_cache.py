@@ -11,7 +11,7 @@ from functools import cached_property, partial
 
 import msgspec
 
-from proxy.cache import Lru, Memory
+from proxy.cache import CacheMemory, Lru
 from proxy.core.memory.lifecycle import content_of
 from proxy.core.memory.records import About, Event, Item, Scope, ScopeKind, Texts, day_of
 from proxy.engine.intake.homes import MemoryHome
@@ -121,7 +121,7 @@ Deciding = Callable[[CachedScope], Changes | None]
 class ScopeCache:
     """Reads and changes memories. Raises StoreUnavailable as the store does."""
 
-    def __init__(self, store: MemoryStore, memory: Memory) -> None:
+    def __init__(self, store: MemoryStore, memory: CacheMemory) -> None:
         self.store = store
         self._copies: Lru[str, CachedScope] = Lru(memory, lambda copy: copy.weight)
 

@@ -16,10 +16,10 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Literal, NamedTuple, Protocol, Self
 
-from proxy.cache import Lru, Memory
+from proxy.cache import CacheMemory, Lru
 from proxy.core.conversation.messages import begins_with_thought
 from proxy.core.dialects.answers import Answer, Ask, Usage
-from proxy.core.dialects.dialect import Dialect
+from proxy.core.dialects.dialect import MODEL_NAME_CHARACTERS, Dialect
 from proxy.core.policy.sections import Summary
 from proxy.core.summaries.prompt import TOKEN_CHARACTERS
 from proxy.core.text.cutting import size
@@ -43,8 +43,6 @@ _LEAST_ROOM = 1_000
 """Output tokens on top below which a model is not asked again."""
 _LONGEST_LIMIT = 3_600.0
 """Most seconds of a Retry-After that are obeyed."""
-_NAME = 256
-"""Characters of a model's name that are used as a key: clients choose names of any length."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +119,7 @@ class Accounts(Protocol):
 class ModelClient:
     """Asks the upstream model."""
 
-    def __init__(self, dialect: Dialect, upstream: Upstream, memory: Memory, accounts: Accounts) -> None:
+    def __init__(self, dialect: Dialect, upstream: Upstream, memory: CacheMemory, accounts: Accounts) -> None:
         self.dialect = dialect
         self.accounts = accounts
         self._upstream = upstream
@@ -137,7 +135,7 @@ class ModelClient:
 
         Raises Unanswered, TimeoutError and what the upstream port raises.
         """
-        name, room = caller.model[:_NAME], _THOUGHTS
+        name, room = caller.model[:MODEL_NAME_CHARACTERS], _THOUGHTS
         if caller.window is not None:  # thoughts may have what it has room for
             sent = (len(after) + size(ask.task) + size(ask.text)) // TOKEN_CHARACTERS
             room = min(room, max(caller.window - sent - ask.max_tokens, 0))
@@ -174,7 +172,7 @@ class ModelClient:
 
     async def _asked(self, caller: CallOptions, ask: Ask, after: bytes) -> Answer:
         """Return the answer to a question, asked without schema and temperature where these are refused."""
-        plain = bool(self._refuses_parameters.get(caller.model[:_NAME]))
+        plain = bool(self._refuses_parameters.get(caller.model[:MODEL_NAME_CHARACTERS]))
         while True:
             if after:
                 body = self.dialect.question_after(after, ask, minimal=plain)
@@ -185,7 +183,7 @@ class ModelClient:
                 break
             plain = True
         if plain:  # if this is refused too, the parameters were not the cause
-            self._refuses_parameters.put(caller.model[:_NAME], value=True)
+            self._refuses_parameters.put(caller.model[:MODEL_NAME_CHARACTERS], value=True)
         return answer
 
     async def again(self, caller: CallOptions, body: bytes) -> Answer:
@@ -198,7 +196,7 @@ class ModelClient:
 
     async def _post(self, caller: CallOptions, body: bytes, *, may_refuse: bool = False) -> Answer | None:
         """Return the answer and bill it; None where parameters were refused, if that ``may_refuse``."""
-        name = caller.model[:_NAME]
+        name = caller.model[:MODEL_NAME_CHARACTERS]
         streams = bool(self._stream_only.get(name))
         path = f"{self.dialect.path}?{caller.query}" if caller.query else self.dialect.path
         while True:

@@ -11,7 +11,7 @@ from enum import Flag, auto
 
 import msgspec
 
-from proxy.cache import Lru, Memory
+from proxy.cache import CacheMemory, Lru
 from proxy.core.budget.budget import Window
 from proxy.core.budget.learning import (
     LEAST_SAMPLE,
@@ -126,7 +126,7 @@ class Models:
         windows: Callable[[str], int | None],
         prices: Callable[[str], Prices],
         clock: Clock,
-        memory: Memory,
+        memory: CacheMemory,
     ) -> None:
         self.stated = stated
         self._windows = windows

@@ -21,7 +21,7 @@ from typing import cast
 
 import msgspec
 
-from proxy.cache import Lru, Memory
+from proxy.cache import CacheMemory, Lru
 from proxy.core.budget.learning import LEAST_WINDOW
 from proxy.core.formats.json import as_mapping, dumps, loads, text_or_empty
 from proxy.engine.models.asking import fetch
@@ -81,7 +81,7 @@ class Stated(msgspec.Struct):
 class StatedWindows:
     """The windows that one upstream states, asked for with the credentials of a model's user."""
 
-    def __init__(self, upstream: Upstream, clock: Clock, memory: Memory) -> None:
+    def __init__(self, upstream: Upstream, clock: Clock, memory: CacheMemory) -> None:
         self._upstream = upstream
         self._clock = clock
         self._stated: Lru[tuple[str, str], Stated] = Lru(memory, lambda stated: 200 + len(stated.name))

@@ -150,10 +150,9 @@ class Decisions:
         refused = request.model.refused_members
         return request.chain.dialect.without_members(body, refused) if refused else body
 
-    def answerers(self, request: Request, decision: Decision) -> list[Answerer]:
-        """Return the answerers for tools that the proxy added to this request or to its history."""
-        is_offered = bool(request.tool_under(decision.plan))
-        return [self.recall(request, decision.plan)] if is_offered else []
+    def recaller(self, request: Request, decision: Decision) -> Answerer | None:
+        """Return what answers the tool that the proxy added to this request; None if it added none."""
+        return self.recall(request, decision.plan) if request.tool_under(decision.plan) else None
 
     async def leave_out_reasoning(self, exchange: Exchange) -> bool:
         """Decide again without the refused signed reasoning; return False if there was none."""
@@ -172,7 +171,7 @@ class Decisions:
         body = self.body(request, decision)
         if body == exchange.base_body:
             return False
-        exchange.answerers = self.answerers(request, decision)
+        exchange.recaller = self.recaller(request, decision)
         exchange.set_request(request, decision, body)
         return True
 

@@ -11,7 +11,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from proxy.cache import Memory
+from proxy.cache import CacheMemory
 from proxy.core.budget.budget import Stage
 from proxy.core.economics.economy import account_of, is_cold, late_account, prices_in, shortfall
 from proxy.core.planning.changes import Change, as_requested
@@ -49,7 +49,7 @@ class Epochs:
         counter: TokenCounter,
         clock: Clock,
         metrics: Metrics,
-        memory: Memory,
+        memory: CacheMemory,
     ) -> None:
         self._store = store
         self._summary_jobs = summary_jobs

@@ -14,7 +14,7 @@ from typing import Generic, NamedTuple, Self, TypeVar
 
 import msgspec
 
-from proxy.cache import Lru, Memory
+from proxy.cache import CacheMemory, Lru
 from proxy.core.planning.from_scratch import plan_from_scratch
 from proxy.core.planning.plan import Plan, Span
 from proxy.core.planning.situation import Situation
@@ -64,7 +64,7 @@ class _Moments(Generic[V]):
     messages.
     """
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: CacheMemory) -> None:
         self._lanes: Lru[tuple[SessionKey, str], tuple[tuple[_Moment, V], ...]] = Lru(
             memory, lambda found: _MOMENT_BYTES * len(found)
         )
@@ -96,7 +96,7 @@ class _Moments(Generic[V]):
 class PendingEpochs:
     """What is known of epochs that have not begun yet."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: CacheMemory) -> None:
         self._prepared = _Moments[tuple[Span, ...]](memory)
         """Gaps whose summaries were started, and in no note at that time."""
         self._lacking = _Moments[int](memory)
@@ -151,7 +151,7 @@ _PLAN_BYTES = 1024
 class PlanCache:
     """The plans from scratch of all tenants of this process."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: CacheMemory) -> None:
         self._plans: Lru[bytes, tuple[Policy, Plan, int]] = Lru(
             memory, lambda planned: _PLAN_BYTES + len(msgspec.msgpack.encode(planned[1]))
         )

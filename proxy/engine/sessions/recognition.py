@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from proxy.cache import Lru, Memory
+from proxy.cache import CacheMemory, Lru
 from proxy.core.conversation.messages import Message, has_only_lost_text
 from proxy.core.conversation.records import HiddenCalls, Joint
 from proxy.engine.intake.history import History
@@ -39,7 +39,7 @@ class Recognition:
     """Finds the sessions of requests."""
 
     def __init__(
-        self, store: TurnStore, naming: Naming, cache: SessionCache, clock: Clock, memory: Memory
+        self, store: TurnStore, naming: Naming, cache: SessionCache, clock: Clock, memory: CacheMemory
     ) -> None:
         self._store = store
         self._naming = naming

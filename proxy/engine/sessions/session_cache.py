@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from proxy.cache import Lru, Memory
+from proxy.cache import CacheMemory, Lru
 from proxy.core.budget.learning import Growth
 from proxy.core.conversation.extension import Injection
 from proxy.core.conversation.records import HiddenCalls, Turn
@@ -377,7 +377,7 @@ class SessionState(msgspec.Struct, frozen=True):
 class SessionCache:
     """The cache entries of recently used sessions."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: CacheMemory) -> None:
         self._sessions: Lru[SessionKey, CachedSession] = Lru(memory, lambda session: session.weight)
 
     def of(self, key: SessionKey) -> CachedSession:

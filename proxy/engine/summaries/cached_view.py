@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from proxy.cache import Lru, Memory
+from proxy.cache import CacheMemory, Lru
 from proxy.core.conversation.messages import TOOL_ROLES
 from proxy.core.dialects.answers import Answer, Ask
+from proxy.core.dialects.dialect import MODEL_NAME_CHARACTERS
 from proxy.core.economics.economy import cheaper_reading
 from proxy.core.formats.json import dumps
 from proxy.core.planning.plan import EMPTY, Epoch, Span
@@ -21,7 +22,6 @@ from proxy.core.summaries.extractive import EARLIER
 from proxy.core.summaries.prompt import Limit, ask_after
 from proxy.core.summaries.source import Block, Piece, Source, blocks_of
 from proxy.engine.flow import Request
-from proxy.engine.intake.history import MODEL_NAME_CHARACTERS
 from proxy.engine.models.asking import CallOptions, ModelClient, Unanswered
 from proxy.ports import Clock
 
@@ -65,7 +65,7 @@ class PromptCache:
     and if one is evicted, its gap is read afresh.
     """
 
-    def __init__(self, asking: ModelClient, clock: Clock, memory: Memory, bodies: Memory) -> None:
+    def __init__(self, asking: ModelClient, clock: Clock, memory: CacheMemory, bodies: CacheMemory) -> None:
         """``bodies`` is the memory for waiting questions, ``memory`` that for what is learned."""
         self.asking = asking
         self._clock = clock

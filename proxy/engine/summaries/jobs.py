@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 
 from msgspec.structs import asdict, replace
 
-from proxy.cache import Lru, Memory
+from proxy.cache import CacheMemory, Lru
 from proxy.core.conversation.retention import rules_digest
 from proxy.core.planning.draft import Draft, lacking_summaries
 from proxy.core.planning.exchanges import RunningSummary
@@ -62,7 +62,7 @@ class Owner(NamedTuple):
 class Declined:
     """Gaps whose summaries were found not worth rewriting."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: CacheMemory) -> None:
         self._ends: Lru[tuple[SessionKey, str, int], int] = Lru(memory)
 
     def holds(self, owner: Owner, anchor: Anchor) -> bool:
@@ -86,7 +86,7 @@ class Missing(NamedTuple):
 class SummaryJobs:
     """Turns drafts into jobs for the writer of summaries."""
 
-    def __init__(self, summaries: Summaries, naming: Naming, memory: Memory) -> None:
+    def __init__(self, summaries: Summaries, naming: Naming, memory: CacheMemory) -> None:
         self._summaries = summaries
         self._naming = naming
         self._declined = Declined(memory)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from proxy.cache import Lru, Memory
+from proxy.cache import CacheMemory, Lru
 from proxy.core.planning.plan import Plan, Span
 from proxy.core.summaries.prompt import Refused
 from proxy.engine.foreground import Foreground
@@ -55,7 +55,7 @@ class Summaries:
         foreground: Foreground,
         clock: Clock,
         metrics: Metrics,
-        memory: Memory,
+        memory: CacheMemory,
     ) -> None:
         self._prompt_cache = prompt_cache
         self._clock = clock

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from proxy.cache import Lru, Memory
+from proxy.cache import CacheMemory, Lru
 from proxy.core.dialects.answers import Answer
 from proxy.core.planning.exchanges import RunningSummary
 from proxy.core.summaries.extractive import extractive_summary
@@ -84,7 +84,7 @@ class Writer:
         counter: TokenCounter,
         foreground: Foreground,
         metrics: Metrics,
-        memory: Memory,
+        memory: CacheMemory,
     ) -> None:
         self._asking, self._prompt_cache = prompt_cache.asking, prompt_cache
         self._compacting = Compacting(self._asking, store, counter)

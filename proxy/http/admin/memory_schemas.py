@@ -1,4 +1,4 @@
-"""The response bodies of the admin API about memories, and about the state of a session."""
+"""The response bodies of the admin API about memories."""
 
 from __future__ import annotations
 
@@ -179,39 +179,6 @@ class OwnMemory(Shape):
     long: str
     short: str
     items: list[ItemReport]
-
-
-class CachedFunction(Shape):
-    """A tool call whose result is fresh."""
-
-    name: str = Field(validation_alias=AliasChoices("name", "tool"))
-    arguments: str
-    remaining_exchanges: int = Field(validation_alias=AliasChoices("remaining_exchanges", "remaining"))
-    cache_exchanges: int = Field(validation_alias=AliasChoices("cache_exchanges", "duration"))
-    """Number of exchanges for which it is fresh after each use."""
-
-
-class Received(Shape):
-    """A message that the model gets."""
-
-    role: str
-    text: str
-    """The text, followed by the calls that the message makes."""
-
-
-class StateReport(Shape):
-    """The state of a session, as the log has it for each request at debug level."""
-
-    session: str
-    """The name of the session."""
-    exchanges: int
-    summary_bytes: int
-    """Bytes of the summaries in the view."""
-    llm_compressions: int
-    functions: list[CachedFunction]
-    messages: list[Received]
-    lines: str
-    """The same as text, in the form of the log."""
 
 
 # --- conversion from the engine's records ---

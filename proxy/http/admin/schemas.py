@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    AliasChoices,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -271,6 +272,39 @@ class ToolResults(Shape):
     tip: str
     policy: str
     tools: list[ToolResult]
+
+
+class CachedFunction(Shape):
+    """A tool call whose result is fresh."""
+
+    name: str = Field(validation_alias=AliasChoices("name", "tool"))
+    arguments: str
+    remaining_exchanges: int = Field(validation_alias=AliasChoices("remaining_exchanges", "remaining"))
+    cache_exchanges: int = Field(validation_alias=AliasChoices("cache_exchanges", "duration"))
+    """Number of exchanges for which it is fresh after each use."""
+
+
+class Received(Shape):
+    """A message that the model gets."""
+
+    role: str
+    text: str
+    """The text, followed by the calls that the message makes."""
+
+
+class StateReport(Shape):
+    """The state of a session, as the log has it for each request at debug level."""
+
+    session: str
+    """The name of the session."""
+    exchanges: int
+    summary_bytes: int
+    """Bytes of the summaries in the view."""
+    llm_compressions: int
+    functions: list[CachedFunction]
+    messages: list[Received]
+    lines: str
+    """The same as text, in the form of the log."""
 
 
 class Pinned(Shape):

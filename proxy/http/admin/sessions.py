@@ -18,7 +18,7 @@ from proxy.engine.admin.inspection import Branch, Inspected, Inspection, NewestE
 from proxy.engine.admin.stats import Stats
 from proxy.engine.state import SessionSnapshot, SummaryCounts, role_texts
 from proxy.errors import InvalidType, InvalidValue, MissingParameter, NotFound
-from proxy.http.admin import memory_schemas, schemas
+from proxy.http.admin import schemas
 from proxy.http.admin.api import Query, number, operation
 from proxy.http.admin.bills import BilledSession, BillReport
 from proxy.http.admin.export import Export, export
@@ -112,7 +112,7 @@ class SessionOperations:
         return schemas.ToolResults(id=branch.found.id, tip=branch.tip, policy=policy, tools=results)
 
     @operation("GET", f"{_ONE}/state", _TIP)
-    async def state(self, request: Request, body: schemas.NoBody) -> memory_schemas.StateReport:
+    async def state(self, request: Request, body: schemas.NoBody) -> schemas.StateReport:
         """Read the state of a session: summaries, tool results, and what the model gets."""
         return await asyncio.to_thread(_state, await self._branch(request))
 
@@ -267,18 +267,18 @@ def tool_results(branch: Branch) -> list[schemas.ToolResult]:
     return results
 
 
-def _state(branch: Branch) -> memory_schemas.StateReport:
+def _state(branch: Branch) -> schemas.StateReport:
     """Return the state of a session, as the log has it for a request."""
     session, summarised = branch.found.session, SummaryCounts.of(branch.found.epochs)
     functions = [*branch.fresh()]
     messages = role_texts(branch.view(branch.epoch), branch.dialect)
     state = SessionSnapshot(branch.found.id, session.name, session.exchanges, summarised, functions, messages)
-    return memory_schemas.StateReport(
+    return schemas.StateReport(
         session=session.name,
         exchanges=session.exchanges,
         summary_bytes=summarised.bytes,
         llm_compressions=summarised.written,
-        functions=[memory_schemas.CachedFunction.model_validate(each) for each in functions],
-        messages=[memory_schemas.Received(role=role, text=text) for role, text in messages],
+        functions=[schemas.CachedFunction.model_validate(each) for each in functions],
+        messages=[schemas.Received(role=role, text=text) for role, text in messages],
         lines=state.lines(with_content=True),
     )

@@ -16,11 +16,11 @@ from proxy.engine.admin.stats import Stats
 from proxy.errors import StoreUnavailable
 from proxy.http.admin.api import number
 from proxy.http.page.frame import Form, Page, page
-from proxy.ports.bill_store import HOUR
+from proxy.ports.bill_store import HOUR, KEPT_HOURS
 
 _SHOWN, _MOST = 50, 1_000
 _DAY = 24 * HOUR
-_WEEK, _KEPT = 7 * _DAY, 90 * _DAY
+_WEEK, _KEPT = 7 * _DAY, KEPT_HOURS * HOUR
 
 
 @dataclass(frozen=True)

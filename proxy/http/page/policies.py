@@ -22,9 +22,9 @@ from proxy.core.proof.evidence import Evidence, Unproven
 from proxy.engine.admin.inspection import Branch, Inspected, Inspection
 from proxy.engine.admin.stats import Stats
 from proxy.errors import StoreUnavailable
-from proxy.http.limits import Policies
 from proxy.http.page.frame import Form, Page, page
 from proxy.http.page.session import SESSION_PATH
+from proxy.ports import Policies
 from proxy.ports.bill_store import HOUR, KEPT_HOURS
 
 _COMPARED = 4

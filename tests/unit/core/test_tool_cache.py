@@ -315,8 +315,8 @@ def test_what_a_caller_hands_in_is_fresh_before_the_first_message():
 
 def test_what_is_left_after_a_call_depends_on_who_answers_it():
     cache = after([*exchange(fetched("get_user", "Mia")), *exchange()])
-    (served,) = cache.after("get_user", "{}", served=True)
+    (served,) = cache.after_serving("get_user", "{}")
     assert (served.remaining, served.hits) == (3, 1)
-    assert list(cache.after("get_user", "{}", served=False)) == list(cache)
-    assert not cache.after("set_user", "{}", served=False)
+    assert list(cache.after_call("get_user")) == list(cache)
+    assert not cache.after_call("set_user")
     assert [each.remaining for each in cache] == [1]

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from proxy.app import Dependencies, build_engine
-from proxy.cache import Memory
+from proxy.cache import CacheMemory
 from proxy.config import Settings
 from proxy.core.conversation.records import Session
 from proxy.core.formats.json import dumps, loads
@@ -44,7 +44,7 @@ def pipeline(world: Dependencies) -> Pipeline:
 
 async def prepared(pipeline: Pipeline) -> Exchange:
     headers = {b"x-unabridged-budget": b"800", b"x-unabridged-session": b"s"}
-    envelope = Envelope.read(Naming("secret", Memory()), "/lines", headers, [])
+    envelope = Envelope.read(Naming("secret", CacheMemory()), "/lines", headers, [])
     return await pipeline.prepare(Incoming(envelope, BODY, Policy(), 0.0))
 
 

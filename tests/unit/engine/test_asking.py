@@ -9,7 +9,7 @@ from contextlib import aclosing
 import pytest
 
 from proxy.adapters.upstream import HttptoolsUpstream
-from proxy.cache import Memory
+from proxy.cache import CacheMemory
 from proxy.core.dialects.answers import Ask
 from proxy.engine.models.asking import CallOptions, Unanswered, fetch
 from proxy.engine.models.stated_windows import StatedWindows
@@ -64,7 +64,7 @@ async def test_a_larger_one_is_left(server: FakeUpstream, upstream: Upstream) ->
 
 async def test_an_endless_list_of_models_states_no_window(server: FakeUpstream, upstream: Upstream) -> None:
     server.script = endless
-    stated = StatedWindows(upstream, HandClock(), Memory())
+    stated = StatedWindows(upstream, HandClock(), CacheMemory())
     model = stated.of("", "gpt-test")
     await stated.ask(model, [])
     assert model.window is None
@@ -87,7 +87,7 @@ async def test_what_is_not_there_is_asked_for_later_and_later_until_it_is(
         )
 
     server.script = ollama
-    stated = StatedWindows(upstream, clock, Memory())
+    stated = StatedWindows(upstream, clock, CacheMemory())
     model, times = stated.of("", "qwen3"), list[int]()
     for minute in range(8 * 60):
         if stated.may_tell(model, []):

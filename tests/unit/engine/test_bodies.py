@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from proxy.cache import Memory
+from proxy.cache import CacheMemory
 from proxy.core.conversation.messages import root_hash
 from proxy.core.dialects.registry import CHAT
 from proxy.engine.intake.history import History
@@ -22,18 +22,21 @@ ROOT = root_hash()
 class Process:
     """What one process remembers."""
 
-    def __init__(self, *, is_shared: bool = True, memory: Memory | None = None) -> None:
-        self.body_cache, self.reader = BodyCache(CHAT, memory or Memory()), Reader(CHAT, COUNTER, Memory())
+    def __init__(self, *, is_shared: bool = True, memory: CacheMemory | None = None) -> None:
+        self.body_cache, self.reader = (
+            BodyCache(CHAT, memory or CacheMemory()),
+            Reader(CHAT, COUNTER, CacheMemory()),
+        )
         self.is_shared = is_shared
 
     def read(self, raw: bytes, scope: bytes = b"me", start: bytes = ROOT) -> bool:
         """Whether something of the body was known; it is placed as if nothing had been."""
         read = self.body_cache.read(raw, scope, 100, is_shared=self.is_shared)
         self.history = history = asyncio.run(self.reader.read(read.body, start, read.before))
-        whole = BodyCache(CHAT, Memory()).read(raw, scope, 100).body
-        alone = asyncio.run(Reader(CHAT, COUNTER, Memory()).read(whole, start))
+        whole = BodyCache(CHAT, CacheMemory()).read(raw, scope, 100).body
+        alone = asyncio.run(Reader(CHAT, COUNTER, CacheMemory()).read(whole, start))
         chain = asyncio.run(self.reader.count(history))
-        whole_chain = asyncio.run(Reader(CHAT, COUNTER, Memory()).count(alone))
+        whole_chain = asyncio.run(Reader(CHAT, COUNTER, CacheMemory()).count(alone))
         assert (history.head, history.exchanges, chain) == (alone.head, alone.exchanges, whole_chain)
         self.body_cache.keep(read, history, chain)
         return read.before is not None
@@ -93,7 +96,7 @@ def test_a_conversation_that_has_become_long_is_known_by_what_it_is_now() -> Non
 
 
 def test_conversations_in_use_are_not_forced_out_by_many_that_are_not() -> None:
-    process, talk = Process(is_shared=False, memory=Memory(250_000)), ["One?"]
+    process, talk = Process(is_shared=False, memory=CacheMemory(250_000)), ["One?"]
     process.read(body(*talk))
     for number in range(400):
         process.read(body("Hello?", first="Be brief."), scope=b"%d" % number)
@@ -148,7 +151,7 @@ def test_two_branches_of_one_conversation_never_see_each_others_messages() -> No
     for told in ("A secret.", "Another secret."):
         read, others = (
             process.body_cache.read(body(*beginning, "2", told), b"me", 100),
-            Reader(CHAT, COUNTER, Memory()),
+            Reader(CHAT, COUNTER, CacheMemory()),
         )
         branches.append(asyncio.run(process.reader.read(read.body, ROOT, read.before)))
         alone = asyncio.run(others.read(read.body, ROOT))
@@ -179,5 +182,5 @@ def test_what_is_wrong_after_a_known_beginning_is_told_by_its_place_in_the_whole
     with pytest.raises(InvalidJSON) as raised:
         process.read(broken)
     with pytest.raises(InvalidJSON) as alone:
-        BodyCache(CHAT, Memory()).read(broken, b"", 100)
+        BodyCache(CHAT, CacheMemory()).read(broken, b"", 100)
     assert raised.value.message == alone.value.message

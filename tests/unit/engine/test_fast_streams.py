@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from proxy.app import build_engine
-from proxy.cache import Memory
+from proxy.cache import CacheMemory
 from proxy.config import Settings
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import Tool
@@ -61,7 +61,7 @@ async def test_others_have_their_turn_while_thousands_of_events_are_edited(answe
     stream = b"".join(map(sse, events(answer))) + DONE
     upstream = AtOnce(stream)
     pipeline = build_engine(Settings(upstream="http://127.0.0.1:9/v1"), outside(COUNTER, upstream)).pipeline
-    envelope = Envelope.read(Naming("secret", Memory()), "/chat/completions", {}, [])
+    envelope = Envelope.read(Naming("secret", CacheMemory()), "/chat/completions", {}, [])
     body = json.dumps({"model": "gpt-4o", "messages": BEFORE, "stream": True}).encode()
     exchange = await pipeline.prepare(Incoming(envelope, body, POLICY, 0.0))
     sent = await pipeline.answer(exchange)

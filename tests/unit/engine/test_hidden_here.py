@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.cache import Memory
+from proxy.cache import CacheMemory
 from proxy.core.conversation.records import HiddenCalls
 from proxy.engine.sessions.session_cache import CachedSession, EpochLog, SessionCache
 from proxy.ports import LookupResult, SessionKey
@@ -61,7 +61,10 @@ def test_all_of_them_take_the_place_of_what_was_read() -> None:
     [LookupResult(has_ended=True), LookupResult(sid=KEY.sid, session=turn("u1", created=2.0).session)],
 )
 def test_what_ended_there_has_ended_here_even_if_it_was_begun_anew(found: LookupResult) -> None:
-    cache, begun = SessionCache(Memory()), LookupResult(sid=KEY.sid, session=turn("u1", created=1.0).session)
+    cache, begun = (
+        SessionCache(CacheMemory()),
+        LookupResult(sid=KEY.sid, session=turn("u1", created=1.0).session),
+    )
     here, lane = cache.of_lane(KEY, "lane")
     assert cache.follows(KEY, here, begun)
     here.learn_hidden(told(A), KEY.sid, held=0)
@@ -74,7 +77,7 @@ def test_what_ended_there_has_ended_here_even_if_it_was_begun_anew(found: Lookup
 
 
 def test_the_epochs_of_a_session_that_the_store_has_lost_are_to_be_written_again() -> None:
-    cache = SessionCache(Memory())
+    cache = SessionCache(CacheMemory())
     here, lane = cache.of_lane(KEY, "lane")
     assert cache.follows(KEY, here, LookupResult(sid=KEY.sid, session=turn("u1").session))
     cache.keep_log(KEY, "lane", EpochLog((epoch("e1"),), 1))
@@ -84,7 +87,7 @@ def test_the_epochs_of_a_session_that_the_store_has_lost_are_to_be_written_again
 
 @pytest.mark.parametrize("begun", [5.0, 7.0], ids=["here", "elsewhere"])
 def test_one_that_the_store_has_lost_goes_on_only_where_it_was_begun_anew(begun: float) -> None:
-    cache = SessionCache(Memory())
+    cache = SessionCache(CacheMemory())
     here, _ = cache.of_lane(KEY, "lane")
     assert cache.follows(KEY, here, LookupResult(sid=KEY.sid, session=turn("u1", created=1.0).session))
     cache.keep_log(KEY, "lane", EpochLog((epoch("e1"),), 1))
@@ -104,7 +107,7 @@ def test_a_store_that_does_not_know_the_session_yet_is_asked_for_all() -> None:
 
 
 def test_a_deleted_session_leaves_nothing() -> None:
-    cache = SessionCache(Memory())
+    cache = SessionCache(CacheMemory())
     here = cache.of(KEY)
     here.hide(A)
     cache.forget(KEY)

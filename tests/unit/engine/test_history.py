@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from proxy.cache import Memory
+from proxy.cache import CacheMemory
 from proxy.core.conversation.messages import chain_hashes, root_hash
 from proxy.core.dialects.chat.body import read_body
 from proxy.core.dialects.registry import CHAT
@@ -26,7 +26,7 @@ PICTURE = {"type": "image_url", "image_url": {"url": "https://example.org/1.png"
 
 async def counted(model: str) -> tuple[History, Chain]:
     body = {"model": model, "messages": [{"role": "user", "content": [PICTURE]}]}
-    reader = Reader(CHAT, COUNTER, Memory())
+    reader = Reader(CHAT, COUNTER, CacheMemory())
     history = await reader.read(read_body(json.dumps(body).encode(), 10), root_hash())
     return history, await reader.count(history)
 
@@ -41,7 +41,7 @@ async def test_many_messages_are_read_and_counted_off_the_event_loop() -> None:
     told = conversation("mixed", 20 * MESSAGES_AT_ONCE)
     body = read_body(json.dumps({"messages": told}).encode(), len(told))
     await COUNTER.ready()
-    reader = Reader(CHAT, COUNTER, Memory())
+    reader = Reader(CHAT, COUNTER, CacheMemory())
     in_all, on_loop = time.process_time(), time.thread_time()
     history = await reader.read(body, root_hash())
     await reader.count(history)
@@ -72,7 +72,7 @@ async def test_no_depth_of_nesting_is_a_fault_of_ours(place: str) -> None:
     read = set[bool]()
     for depth in range(sys.getrecursionlimit() - 150, sys.getrecursionlimit() + 10):
         try:
-            history = await Reader(CHAT, COUNTER, Memory()).read(
+            history = await Reader(CHAT, COUNTER, CacheMemory()).read(
                 read_body(nested(depth, place), 10), root_hash()
             )
             read.add(bool(history.hashes))

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from proxy.adapters.stores.in_process import InProcessStore
-from proxy.cache import Memory
+from proxy.cache import CacheMemory
 from proxy.core.conversation.extension import Injection
 from proxy.engine.sessions.attachments import Attachments, ReadMemory
 from proxy.engine.sessions.session_cache import SessionCache, SessionState
@@ -44,9 +44,9 @@ def store() -> Counted:
     return Counted(HandClock())
 
 
-def process(memory: Memory | None = None) -> SessionCache:
+def process(memory: CacheMemory | None = None) -> SessionCache:
     """What one process has of its sessions."""
-    return SessionCache(memory or Memory())
+    return SessionCache(memory or CacheMemory())
 
 
 async def settle(
@@ -165,7 +165,7 @@ async def test_what_was_let_go_of_since_the_store_was_asked_is_read_again(store:
 
 
 async def test_a_process_holds_so_much_at_most_and_reads_the_rest_again(store: Counted) -> None:
-    here = process(Memory(32_000_000))
+    here = process(CacheMemory(32_000_000))
     large = [Injection(b'{"text":"%d%s","tools":[]}' % (number, b"x" * 1_000_000)) for number in range(20)]
     keys = [SessionKey("aa", f"{number:02}") for number in range(20)]
     for key, injection in zip(keys, large, strict=True):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from proxy.adapters.search import SqliteSearch
-from proxy.cache import Memory
+from proxy.cache import CacheMemory
 from proxy.core.memory.lifecycle import used
 from proxy.core.memory.records import Scope
 from proxy.core.text.words import words_of
@@ -47,7 +47,7 @@ def test_a_cached_memory_weighs_what_it_takes_however_often_it_was_used() -> Non
 
 
 async def test_indexes_of_many_memories_stay_within_the_memory_for_caches() -> None:
-    memory = Memory(2**20)
+    memory = CacheMemory(2**20)
     async with aclosing(SqliteSearch(memory)) as search:
         for scope in range(20):
             texts = [f"item{place} of scope{scope} is in box{place}" for place in range(50)]

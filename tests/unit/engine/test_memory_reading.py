@@ -9,7 +9,7 @@ import pytest
 
 from proxy.adapters.search import SqliteSearch
 from proxy.adapters.stores.in_process import InProcessStore
-from proxy.cache import Memory
+from proxy.cache import CacheMemory
 from proxy.core.conversation.messages import root_hash
 from proxy.core.dialects.chat.body import read_body
 from proxy.core.dialects.registry import CHAT, DIALECTS
@@ -30,7 +30,7 @@ from tests.support.memories import NOW, an_item
 from tests.support.stores import HandClock
 from tests.support.upstreams import COUNTER
 
-NAMING = Naming("secret", Memory())
+NAMING = Naming("secret", CacheMemory())
 HEADERS = {
     b"authorization": b"Bearer sk-1",
     b"x-unabridged-channel": b"general",
@@ -44,7 +44,7 @@ class Place:
     """A channel in a workspace, and who reads what is remembered of them."""
 
     def __init__(self, search: Search | None = None) -> None:
-        self.clock, memory = HandClock(NOW), Memory()
+        self.clock, memory = HandClock(NOW), CacheMemory()
         store = InProcessStore(self.clock)
         self.memories, self.background = store.memories, Background()
         home = named_home(NAMING, HEADERS, channel="general", workspace="acme")
@@ -90,7 +90,7 @@ class LongSearch(SqliteSearch):
 
 async def history_of(raw: bytes) -> History:
     """A request's messages, as they are read."""
-    return await Reader(CHAT, COUNTER, Memory()).read(read_body(raw, 10), root_hash())
+    return await Reader(CHAT, COUNTER, CacheMemory()).read(read_body(raw, 10), root_hash())
 
 
 @pytest.fixture

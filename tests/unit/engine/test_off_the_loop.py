@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from proxy.app import build_engine
-from proxy.cache import Memory
+from proxy.cache import CacheMemory
 from proxy.config import Settings
 from proxy.core.dialects.chat.dialect import ChatCompletions
 from proxy.core.policy.policy import Policy
@@ -47,7 +47,7 @@ def talk(exchanges: int, words: str) -> list[Sent]:
 async def prepared(turns: list[list[Sent]], policy: Policy, budget: int) -> list[Exchange]:
     """Several turns of one session."""
     headers = {b"x-unabridged-budget": b"%d" % budget, b"x-unabridged-session": b"s"}
-    envelope = Envelope.read(Naming("secret", Memory()), "/chat/completions", headers, [])
+    envelope = Envelope.read(Naming("secret", CacheMemory()), "/chat/completions", headers, [])
     pipeline = build_engine(Settings(upstream="http://127.0.0.1:9/v1"), outside(COUNTER)).pipeline
     bodies = [json.dumps({"model": "gpt-4o", "messages": messages}).encode() for messages in turns]
     return [await pipeline.prepare(Incoming(envelope, body, policy, 0.0)) for body in bodies]

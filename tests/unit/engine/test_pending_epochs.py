@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.cache import Memory
+from proxy.cache import CacheMemory
 from proxy.core.budget.budget import Budget
 from proxy.engine.flow import Request
 from proxy.engine.planning.planning_cache import PendingEpochs
@@ -29,7 +29,7 @@ def words(tokens: int) -> Sent:
 def test_it_is_thought_about_again_when_what_was_lacking_has_come_or_a_twentieth_of_the_room(
     lacking: int, sooner: int, later: int
 ) -> None:
-    pending = PendingEpochs(Memory())
+    pending = PendingEpochs(CacheMemory())
     pending.note_lacking(request(), "one", lacking)
     assert not pending.has_grown(request(), "one")
     assert not pending.has_grown(request(words(sooner)), "one")
@@ -37,7 +37,7 @@ def test_it_is_thought_about_again_when_what_was_lacking_has_come_or_a_twentieth
 
 
 def test_it_is_thought_about_again_after_an_epoch_on_another_branch_and_where_it_never_was() -> None:
-    pending = PendingEpochs(Memory())
+    pending = PendingEpochs(CacheMemory())
     assert pending.has_grown(request(), "one")
     pending.note_lacking(request(), "one", 5_000)
     assert pending.has_grown(request(), "two")
@@ -46,7 +46,7 @@ def test_it_is_thought_about_again_after_an_epoch_on_another_branch_and_where_it
 
 
 def test_branches_that_go_on_by_turns_do_not_forget_each_others_summaries_and_sums() -> None:
-    pending, branches = PendingEpochs(Memory()), [[user("left")], [user("right")]]
+    pending, branches = PendingEpochs(CacheMemory()), [[user("left")], [user("right")]]
     for number, branch in enumerate(branches):
         pending.prepare(request(*branch), "one", ((number, number + 5),))
         pending.note_lacking(request(*branch), "one", 5_000 + number)
@@ -62,7 +62,7 @@ def test_branches_that_go_on_by_turns_do_not_forget_each_others_summaries_and_su
 
 
 def test_of_many_branches_the_newest_are_remembered() -> None:
-    pending, branches = PendingEpochs(Memory()), [[user(str(number))] for number in range(20)]
+    pending, branches = PendingEpochs(CacheMemory()), [[user(str(number))] for number in range(20)]
     for branch in branches:
         pending.prepare(request(*branch), "one", ((0, 5),))
     known = [pending.is_prepared(request(*branch), "one") for branch in branches]
@@ -70,7 +70,7 @@ def test_of_many_branches_the_newest_are_remembered() -> None:
 
 
 def test_of_two_branches_a_request_goes_on_from_the_longer_one() -> None:
-    pending = PendingEpochs(Memory())
+    pending = PendingEpochs(CacheMemory())
     pending.prepare(request(user("left")), "one", ((0, 6),))
     pending.prepare(request(talk=BEFORE[:5]), "one", ())  # an earlier message is answered anew
     assert pending.prepared(request(user("left"), words(10))) == ((0, 6),)

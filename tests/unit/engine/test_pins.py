@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 import pytest
 
 from proxy.adapters.stores.in_process import InProcessStore
-from proxy.cache import Memory
+from proxy.cache import CacheMemory
 from proxy.engine.sessions.attachments import MAX_PINS, Attachments
 from proxy.engine.sessions.session_cache import SessionCache, SessionState
 from proxy.errors import InvalidValue, StoreUnavailable
@@ -38,7 +38,7 @@ def store() -> Counted:
 
 def process() -> SessionCache:
     """What one process has of its sessions."""
-    return SessionCache(Memory())
+    return SessionCache(CacheMemory())
 
 
 async def settled(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from proxy.cache import Memory
+from proxy.cache import CacheMemory
 from proxy.core.budget.budget import Budget
 from proxy.core.planning.plan import EMPTY
 from proxy.core.planning.situation import UNKNOWN_CONDITIONS, Conditions, Situation
@@ -32,7 +32,7 @@ async def plans_made(first: Request, second: Request, conditions: Conditions = U
         asked.append(text)
         return COUNTER.count(text)
 
-    plans, made = PlanCache(Memory()), 0
+    plans, made = PlanCache(CacheMemory()), 0
     for case, given in ((first, UNKNOWN_CONDITIONS), (second, conditions)):
         asked.clear()
         policy = case.incoming.policy
@@ -65,5 +65,5 @@ async def test_whatever_is_different_is_planned_anew() -> None:
 
 async def test_what_is_read_for_a_plan_from_scratch_is_not_read_again_by_what_goes_on_from_it() -> None:
     situation = Situation(REQUEST.chain, EMPTY, POLICY, REQUEST.budget, COUNTER.count)
-    plan, _ = await PlanCache(Memory()).of("t", situation)
+    plan, _ = await PlanCache(CacheMemory()).of("t", situation)
     assert 0 < plan.depth <= len(situation.extracted.readings)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from proxy.app import build_engine
-from proxy.cache import Memory
+from proxy.cache import CacheMemory
 from proxy.config import Settings
 from proxy.core.policy.policy import Policy
 from proxy.engine.flow import Incoming
@@ -36,7 +36,7 @@ class BrokenCounter:
 
 async def test_a_request_is_forwarded_untouched_when_planning_fails():
     headers = {b"x-unabridged-budget": b"400"}
-    envelope = Envelope.read(Naming("secret", Memory()), "/chat/completions", headers, [])
+    envelope = Envelope.read(Naming("secret", CacheMemory()), "/chat/completions", headers, [])
     pipeline = build_engine(Settings(upstream="http://127.0.0.1:9/v1"), outside(BrokenCounter())).pipeline
     exchange = await pipeline.prepare(Incoming(envelope, BODY, Policy(), 0.0))
     assert exchange.body == BODY

@@ -10,7 +10,7 @@ from contextlib import aclosing, asynccontextmanager
 import pytest
 
 from proxy.adapters.search import SqliteSearch
-from proxy.cache import Memory
+from proxy.cache import CacheMemory
 from proxy.core.budget.budget import Budget
 from proxy.core.planning.plan import Gap, Plan
 from proxy.core.policy import values
@@ -40,7 +40,7 @@ CHAT: list[Sent] = [
 @asynccontextmanager
 async def recalling(seconds: float = 8.0) -> AsyncGenerator[Recall]:
     async with aclosing(SqliteSearch()) as search:
-        yield Recall(search, COUNTER, Metrics(), Memory(), seconds)
+        yield Recall(search, COUNTER, Metrics(), CacheMemory(), seconds)
 
 
 def answerer(recall: Recall, search: str = "words") -> Recaller:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from proxy.adapters.stores.in_process import InProcessStore
-from proxy.cache import Lru, Memory
+from proxy.cache import CacheMemory, Lru
 from proxy.core.conversation.messages import root_hash
 from proxy.core.conversation.records import Turn
 from proxy.core.dialects.chat.body import read_body
@@ -43,11 +43,11 @@ class Interrupted(InProcessStore):
 
 async def said() -> History:
     body = read_body(b'{"model": "m", "messages": [{"role": "user", "content": "Hello"}]}', 10)
-    return await Reader(CHAT, COUNTER, Memory()).read(body, root_hash())
+    return await Reader(CHAT, COUNTER, CacheMemory()).read(body, root_hash())
 
 
 async def test_hidden_calls_are_known_though_they_are_forgotten_while_the_store_is_asked() -> None:
-    store, memory, naming = Interrupted(), Memory(1_000_000), Naming("secret", Memory())
+    store, memory, naming = Interrupted(), CacheMemory(1_000_000), Naming("secret", CacheMemory())
     recognition, caller = (
         Recognition(store, naming, SessionCache(memory), HandClock(), memory),
         naming.caller(NAMED),
@@ -72,7 +72,7 @@ async def conversation(*texts: str) -> History:
     roles = ("user", "assistant")
     messages = [{"role": roles[place % 2], "content": text} for place, text in enumerate(texts)]
     body = read_body(json.dumps({"model": "m", "messages": messages}).encode(), 10)
-    return await Reader(CHAT, COUNTER, Memory()).read(body, root_hash())
+    return await Reader(CHAT, COUNTER, CacheMemory()).read(body, root_hash())
 
 
 def headerless(history: History, *, ours: int = 0) -> Turn:
@@ -89,9 +89,13 @@ def headerless(history: History, *, ours: int = 0) -> Turn:
 
 
 async def test_who_gave_the_newest_answer_decides_though_this_process_gave_one_before() -> None:
-    store, naming, caller = Interrupted(), Naming("secret", Memory()), Naming("secret", Memory()).caller({})
+    store, naming, caller = (
+        Interrupted(),
+        Naming("secret", CacheMemory()),
+        Naming("secret", CacheMemory()).caller({}),
+    )
     here, there = (
-        Recognition(store, naming, SessionCache(Memory()), HandClock(), Memory()) for _ in range(2)
+        Recognition(store, naming, SessionCache(CacheMemory()), HandClock(), CacheMemory()) for _ in range(2)
     )
 
     async def answered(by: Recognition, *texts: str) -> SessionState:
@@ -116,7 +120,7 @@ async def test_who_gave_the_newest_answer_decides_though_this_process_gave_one_b
 
 
 async def test_a_session_that_is_deleted_while_the_store_is_asked_leaves_no_epochs() -> None:
-    store, memory, naming = Interrupted(), Memory(), Naming("secret", Memory())
+    store, memory, naming = Interrupted(), CacheMemory(), Naming("secret", CacheMemory())
     recognition = Recognition(store, naming, SessionCache(memory), HandClock(), memory)
     caller = naming.caller(NAMED)
     key = caller.key
@@ -138,9 +142,9 @@ async def test_a_session_that_is_deleted_while_the_store_is_asked_leaves_no_epoc
 
 
 async def test_where_several_gave_the_newest_answer_none_goes_on_though_this_process_gave_another() -> None:
-    store, naming = Interrupted(), Naming("secret", Memory())
+    store, naming = Interrupted(), Naming("secret", CacheMemory())
     caller = naming.caller({})
-    recognition = Recognition(store, naming, SessionCache(Memory()), HandClock(), Memory())
+    recognition = Recognition(store, naming, SessionCache(CacheMemory()), HandClock(), CacheMemory())
     asked, answered = await conversation("Hello"), await conversation("Hello", "Hi.")
     session, _ = await recognition.recognise(caller, asked, "l", needs_store=False)
     recognition.remember_answer(session, asked, answered.entries[-1].message, answered.hashes[-1])
@@ -155,10 +159,12 @@ async def test_where_several_gave_the_newest_answer_none_goes_on_though_this_pro
 
 @pytest.mark.parametrize("is_written", [True, False])
 async def test_what_another_process_answered_alike_is_joined_to_none_of_the_two(*, is_written: bool) -> None:
-    store, naming = Interrupted(), Naming("secret", Memory())
+    store, naming = Interrupted(), Naming("secret", CacheMemory())
     caller, sessions = naming.caller({}), list[SessionState]()
     asked, answered = await conversation("Hi"), await conversation("Hi", "Hello!")
-    processes = [Recognition(store, naming, SessionCache(Memory()), HandClock(), Memory()) for _ in range(2)]
+    processes = [
+        Recognition(store, naming, SessionCache(CacheMemory()), HandClock(), CacheMemory()) for _ in range(2)
+    ]
     for recognition in processes:
         session, _ = await recognition.recognise(caller, asked, "l", needs_store=False)
         recognition.remember_answer(session, asked, answered.entries[-1].message, answered.hashes[-1])
@@ -177,7 +183,7 @@ async def test_what_another_process_answered_alike_is_joined_to_none_of_the_two(
 async def read(*messages: tuple[str, str]) -> History:
     sent = [{"role": role, "content": text} for role, text in messages]
     body = read_body(json.dumps({"model": "m", "messages": sent}).encode(), 1_000)
-    return await Reader(CHAT, COUNTER, Memory()).read(body, root_hash())
+    return await Reader(CHAT, COUNTER, CacheMemory()).read(body, root_hash())
 
 
 def long_talk(exchanges: int) -> list[tuple[str, str]]:
@@ -192,9 +198,9 @@ class Process:
     """A process before the store of all, which knows nothing from before its start."""
 
     def __init__(self, store: Interrupted) -> None:
-        naming = Naming("secret", Memory())
+        naming = Naming("secret", CacheMemory())
         self.store, self.caller = store, naming.caller({})
-        self.recognition = Recognition(store, naming, SessionCache(Memory()), HandClock(), Memory())
+        self.recognition = Recognition(store, naming, SessionCache(CacheMemory()), HandClock(), CacheMemory())
 
     async def recognise(self, *messages: tuple[str, str]) -> SessionState:
         history = await read(*messages)

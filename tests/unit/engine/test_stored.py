@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from proxy.adapters.stores.in_process import InProcessStore
-from proxy.cache import Memory
+from proxy.cache import CacheMemory
 from proxy.core.conversation.records import Node
 from proxy.core.dialects.answers import Reply
 from proxy.core.dialects.registry import CHAT
@@ -46,7 +46,7 @@ def way(history: StoredHistory, *names: str) -> bytes:
 class TestReading:
     async def test_each_message_is_read_once(self) -> None:
         store = Asked()
-        histories = StoredHistories(store, CHAT, Memory())
+        histories = StoredHistories(store, CHAT, CacheMemory())
         names: list[str] = []
         for number in range(4):
             names += [f"u{number}", f"a{number}"]
@@ -57,7 +57,7 @@ class TestReading:
 
     async def test_two_who_read_at_once_have_both_the_whole(self) -> None:
         store = Asked()
-        histories = StoredHistories(store, CHAT, Memory())
+        histories = StoredHistories(store, CHAT, CacheMemory())
         await store.record(KEY, turn("u1", "a1"), DAY)
         await histories.read(KEY)
         await store.record(KEY, turn("u1", "a1", "u2", "a2", known=2), DAY)
@@ -67,7 +67,7 @@ class TestReading:
 
     async def test_after_a_fault_it_is_read_whole(self) -> None:
         store = Asked()
-        histories = StoredHistories(store, CHAT, Memory())
+        histories = StoredHistories(store, CHAT, CacheMemory())
         await store.record(KEY, turn("u1", "a1"), DAY)
         await histories.read(KEY)
         store.is_away = True
@@ -78,7 +78,7 @@ class TestReading:
 
     async def test_those_used_longest_ago_are_let_go(self) -> None:
         store = Asked()
-        histories = StoredHistories(store, CHAT, Memory(20_000))
+        histories = StoredHistories(store, CHAT, CacheMemory(20_000))
         keys = [SessionKey(KEY.tag, f"{number}") for number in range(20)]
         for key in keys:
             await store.record(key, turn("u1", "a1"), DAY)
@@ -91,7 +91,7 @@ class TestReading:
 
     async def test_what_has_ended_is_not_held(self) -> None:
         store = Asked()
-        histories = StoredHistories(store, CHAT, Memory())
+        histories = StoredHistories(store, CHAT, CacheMemory())
         await store.record(KEY, turn("u1", "a1"), DAY)
         await histories.read(KEY)
         await store.delete(KEY)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from proxy.adapters.stores.in_process import InProcessStore
 from proxy.adapters.upstream import HttptoolsUpstream
-from proxy.cache import Memory
+from proxy.cache import CacheMemory
 from proxy.core.dialects.answers import Ask
 from proxy.core.policy.sections import Summary
 from proxy.core.summaries.source import Block, Piece, Source
@@ -58,13 +58,13 @@ async def test_what_a_request_waits_for_is_written_however_much_waits_for_a_paus
     async with running(Model()) as model:
         upstream, clock = HttptoolsUpstream(model.url), HandClock()
         summaries = Summaries(
-            PromptCache(asking(upstream), clock, Memory(), Memory()),
+            PromptCache(asking(upstream), clock, CacheMemory(), CacheMemory()),
             InProcessStore(clock),
             COUNTER,
             giving_way(clock, NEVER),
             clock,
             Metrics(),
-            Memory(),
+            CacheMemory(),
         )
         for number in range(200):
             start(summaries, replace(WAITED_FOR, address=str(number)))
@@ -82,8 +82,8 @@ async def test_questions_that_wait_hold_their_requests_within_the_memory_until_i
 ) -> None:
     async with running(Model()) as model:
         upstream, clock = HttptoolsUpstream(model.url), HandClock()
-        bodies, foreground = Memory(room * (len(SENT) + 10_000), part=1), giving_way(clock)
-        prompts = PromptCache(asking(upstream), clock, Memory(), bodies)
+        bodies, foreground = CacheMemory(room * (len(SENT) + 10_000), part=1), giving_way(clock)
+        prompts = PromptCache(asking(upstream), clock, CacheMemory(), bodies)
         summaries = Summaries(
             prompts,
             InProcessStore(clock),
@@ -91,7 +91,7 @@ async def test_questions_that_wait_hold_their_requests_within_the_memory_until_i
             foreground,
             clock,
             Metrics(),
-            Memory(),
+            CacheMemory(),
         )
         addresses = [str(number) for number in range(3)]
         with foreground:  # so that nothing is written yet
@@ -113,13 +113,13 @@ async def test_what_requests_wait_for_gives_way_to_nothing() -> None:
         upstream, clock = HttptoolsUpstream(model.url), HandClock()
         foreground = giving_way(clock)
         summaries = Summaries(
-            PromptCache(asking(upstream), clock, Memory(), Memory()),
+            PromptCache(asking(upstream), clock, CacheMemory(), CacheMemory()),
             InProcessStore(clock),
             COUNTER,
             foreground,
             clock,
             Metrics(),
-            Memory(),
+            CacheMemory(),
         )
         with foreground:  # so that nothing is written yet
             for number in range(64):
@@ -139,13 +139,13 @@ async def test_what_is_being_written_is_not_read_again_and_never_on_the_event_lo
         upstream, clock = HttptoolsUpstream(model.url), HandClock()
         foreground = giving_way(clock)
         summaries = Summaries(
-            PromptCache(asking(upstream), clock, Memory(), Memory()),
+            PromptCache(asking(upstream), clock, CacheMemory(), CacheMemory()),
             InProcessStore(clock),
             COUNTER,
             foreground,
             clock,
             Metrics(),
-            Memory(),
+            CacheMemory(),
         )
         readers: list[int] = []
 
@@ -168,13 +168,13 @@ async def test_what_failed_may_be_tried_again_soon_where_the_reason_passes(statu
     async with running(Model(summary=plainly(status, [JSON], b"{}"))) as model:
         upstream, clock = HttptoolsUpstream(model.url), HandClock()
         summaries = Summaries(
-            PromptCache(asking(upstream), clock, Memory(), Memory()),
+            PromptCache(asking(upstream), clock, CacheMemory(), CacheMemory()),
             InProcessStore(clock),
             COUNTER,
             giving_way(clock),
             clock,
             Metrics(),
-            Memory(),
+            CacheMemory(),
         )
         start(summaries, WAITED_FOR)
         await summaries.wait([WAITED_FOR.address], PATIENCE)
@@ -192,13 +192,13 @@ async def test_a_lease_is_given_up_where_writing_fails() -> None:
         upstream, clock = HttptoolsUpstream(model.url), HandClock()
         store = InProcessStore(clock)
         summaries = Summaries(
-            PromptCache(asking(upstream), clock, Memory(), Memory()),
+            PromptCache(asking(upstream), clock, CacheMemory(), CacheMemory()),
             store,
             COUNTER,
             giving_way(clock),
             clock,
             Metrics(),
-            Memory(),
+            CacheMemory(),
         )
         start(summaries, WAITED_FOR)
         await summaries.wait([WAITED_FOR.address], PATIENCE)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from proxy.adapters.stores.in_process import InProcessStore
 from proxy.adapters.upstream import HttptoolsUpstream
-from proxy.cache import Memory
+from proxy.cache import CacheMemory
 from proxy.core.budget.budget import Budget
 from proxy.core.extraction.reading import ReadingCache
 from proxy.core.planning.plan import Anchor
@@ -67,10 +67,10 @@ async def planning(model: Model, counter: TokenCounter) -> AsyncGenerator[Epochs
     """What decides on epochs, with summaries by this model."""
     upstream, clock = HttptoolsUpstream(model.url), HandClock()
     store, metrics = InProcessStore(clock), Metrics()
-    cached = PromptCache(asking(upstream), clock, Memory(), Memory())
-    summaries = Summaries(cached, store, counter, giving_way(clock), clock, metrics, Memory())
-    jobs = SummaryJobs(summaries, Naming("secret", Memory()), Memory())
-    yield Epochs(store, jobs, counter, clock, metrics, Memory())
+    cached = PromptCache(asking(upstream), clock, CacheMemory(), CacheMemory())
+    summaries = Summaries(cached, store, counter, giving_way(clock), clock, metrics, CacheMemory())
+    jobs = SummaryJobs(summaries, Naming("secret", CacheMemory()), CacheMemory())
+    yield Epochs(store, jobs, counter, clock, metrics, CacheMemory())
     await summaries.aclose()
     await upstream.aclose()
 
@@ -104,7 +104,7 @@ async def test_nor_is_a_long_conversation_read_there_to_count_its_units_or_excha
 
 
 def test_a_gap_that_was_not_worth_reading_again_is_not_asked_about_before_it_has_grown() -> None:
-    declined, owner = Declined(Memory()), Owner.of_request(REQUEST)
+    declined, owner = Declined(CacheMemory()), Owner.of_request(REQUEST)
     small = Anchor(0, 100, "They spoke.", generation=3)
     assert not declined.holds(owner, small)
     declined.add(owner, small)

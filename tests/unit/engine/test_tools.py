@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from proxy.cache import Memory
+from proxy.cache import CacheMemory
 from proxy.core.budget.budget import Budget
 from proxy.core.conversation.extension import InjectedResult
 from proxy.core.policy.policy import Policy
@@ -39,7 +39,7 @@ def counted(metrics: Metrics) -> dict[str, float]:
 
 
 async def test_a_turn_finds_what_the_turn_before_it_came_to() -> None:
-    tools, cold = ToolCaches(Metrics(), Memory()), ToolCaches(Metrics(), Memory())
+    tools, cold = ToolCaches(Metrics(), CacheMemory()), ToolCaches(Metrics(), CacheMemory())
     for length in range(1, len(ANSWERED) + 1):
         warm = await tools.of(request(ANSWERED[:length]))
         assert list(warm) == list(await cold.of(request(ANSWERED[:length])))
@@ -47,7 +47,7 @@ async def test_a_turn_finds_what_the_turn_before_it_came_to() -> None:
 
 
 async def test_a_sibling_branch_keeps_its_own() -> None:
-    tools = ToolCaches(Metrics(), Memory())
+    tools = ToolCaches(Metrics(), CacheMemory())
     await tools.of(request(ANSWERED))
     other = await tools.of(request([*ASKED, result("a", "9 m")]))
     assert [(each.text, each.remaining) for each in other] == [("9 m", 2)]
@@ -56,14 +56,14 @@ async def test_a_sibling_branch_keeps_its_own() -> None:
 
 
 async def test_another_session_gets_its_own_bytes_even_where_messages_count_as_the_same() -> None:
-    tools = ToolCaches(Metrics(), Memory())
+    tools = ToolCaches(Metrics(), CacheMemory())
     await tools.of(request(LOOKED))
     (fresh,) = await tools.of(request([*ASKED, result("a", " 7 m ")], sid="other"))
     assert fresh.text == " 7 m "
 
 
 async def test_another_policy_has_another_cache() -> None:
-    tools = ToolCaches(Metrics(), Memory())
+    tools = ToolCaches(Metrics(), CacheMemory())
     await tools.of(request(LOOKED))
     longer = Policy(tools=(Tool(match="look", cache_exchanges=9),))
     assert [each.remaining for each in await tools.of(request(LOOKED, longer))] == [9]
@@ -71,7 +71,7 @@ async def test_another_policy_has_another_cache() -> None:
 
 
 async def test_what_was_served_counts_as_soon_as_it_is_known() -> None:
-    tools, last = ToolCaches(Metrics(), Memory()), request([*ANSWERED, assistant("Seven.")])
+    tools, last = ToolCaches(Metrics(), CacheMemory()), request([*ANSWERED, assistant("Seven.")])
     assert not await tools.of(last)
     served = [calling("h"), result("h", "7 m"), assistant("Seven.")]
     (fresh,) = await tools.of(last, {last.chain.hashes[-1]: [encode(each) for each in served]})
@@ -81,13 +81,13 @@ async def test_what_was_served_counts_as_soon_as_it_is_known() -> None:
 
 async def test_what_a_caller_hands_in_counts_without_any_rule() -> None:
     given = [InjectedResult("look", "{}", "7 m", 1)]
-    tools = ToolCaches(Metrics(), Memory())
+    tools = ToolCaches(Metrics(), CacheMemory())
     assert len(await tools.of(request(ASKED, Policy()), injected=given)) == 1
     assert not await tools.of(request(ASKED, Policy()))
 
 
 async def test_a_deleted_session_is_forgotten() -> None:
-    tools = ToolCaches(Metrics(), Memory())
+    tools = ToolCaches(Metrics(), CacheMemory())
     await tools.of(request(LOOKED))
     tools.forget(SessionKey("tag", "one"))
     (fresh,) = await tools.of(request([*ASKED, result("a", "7 m ")]))
@@ -96,7 +96,7 @@ async def test_a_deleted_session_is_forgotten() -> None:
 
 async def test_each_result_is_counted_once_however_often_its_request_comes() -> None:
     metrics = Metrics()
-    tools = ToolCaches(metrics, Memory())
+    tools = ToolCaches(metrics, CacheMemory())
     for length in (1, 3, 3, 5, 3):
         await tools.of(request(ANSWERED[:length]))
     assert counted(metrics) == {"stored": 1}
@@ -107,6 +107,6 @@ async def test_each_result_is_counted_once_however_often_its_request_comes() -> 
 
 async def test_fresh_results_of_a_long_history_are_derived_like_those_of_a_short_one() -> None:
     long = [message for number in range(200) for message in (user(f"{number}?"), assistant("So."))]
-    assert [each.text for each in await ToolCaches(Metrics(), Memory()).of(request([*long, *LOOKED]))] == [
-        "7 m"
-    ]
+    assert [
+        each.text for each in await ToolCaches(Metrics(), CacheMemory()).of(request([*long, *LOOKED]))
+    ] == ["7 m"]

@@ -7,7 +7,7 @@ import re
 import pytest
 from starlette.types import Scope
 
-from proxy.cache import Memory
+from proxy.cache import CacheMemory
 from proxy.core.policy.policy import Policy, PolicySet
 from proxy.engine.intake.naming import Naming
 from proxy.errors import InvalidHeader, InvalidPolicy, UnabridgedError, UnsupportedMediaType
@@ -15,7 +15,7 @@ from proxy.http.request_head import RequestHeads
 
 KEY = (b"authorization", b"Bearer k")
 
-NAMING = Naming("secret", Memory())
+NAMING = Naming("secret", CacheMemory())
 
 
 def scope(*headers: tuple[bytes, bytes], query: bytes = b"") -> Scope:
@@ -24,7 +24,7 @@ def scope(*headers: tuple[bytes, bytes], query: bytes = b"") -> Scope:
 
 @pytest.fixture
 def heads() -> RequestHeads:
-    return RequestHeads(Memory(), NAMING)
+    return RequestHeads(CacheMemory(), NAMING)
 
 
 def test_a_head_is_the_same_however_long_its_body_is(heads: RequestHeads) -> None:
@@ -120,7 +120,7 @@ def test_a_mode_that_there_is_not_is_refused_each_time(heads: RequestHeads) -> N
 
 
 def test_heads_that_nobody_sends_any_more_are_forgotten() -> None:
-    heads = RequestHeads(Memory(2_000_000), NAMING)
+    heads = RequestHeads(CacheMemory(2_000_000), NAMING)
     first = heads.of(scope(KEY))
     for number in range(100):
         heads.of(scope((b"x-padding", b"%d" % number * 30_000)))
@@ -128,7 +128,7 @@ def test_heads_that_nobody_sends_any_more_are_forgotten() -> None:
 
 
 def test_headers_of_ours_that_there_are_not_are_told_in_characters_of_our_choice() -> None:
-    heads = RequestHeads(Memory(), Naming("secret", Memory(), "x-unabridged-team"))
+    heads = RequestHeads(CacheMemory(), Naming("secret", CacheMemory(), "x-unabridged-team"))
     assert heads.of(scope(KEY, (b"x-unabridged-team", b"a"))).warning == b""
     odd = [(b'x-unabridged-a\r\nSet-Cookie: a"=\xe9\0,' + b"b" * 70_000, b"")]
     odd += [(b"x-unabridged-%d" % number, b"") for number in range(100)]
