@@ -49,7 +49,7 @@ class TestTheDoor:
             (b"[]", (400, "invalid_type")),
             (b'{"mesages": "1-2"}', (400, "unknown_parameter")),
             (b'{"messages": "4-"}', (400, "invalid_type")),
-            (b'{"messages": [-1]}', (400, "invalid_type")),
+            (b'{"messages": [-1]}', (400, "invalid_value")),
             (b'{"messages": "0-999999"}', (400, "invalid_value")),
             (b'{"epoch": -1}', (400, "invalid_value")),
             (b'{"messages": "0", "epoch": 1}', (400, "invalid_type")),
