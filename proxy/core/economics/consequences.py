@@ -62,44 +62,44 @@ def budget_of(policy: Policy, window: int | None) -> int | None:
     return budget_tokens(policy.budget.limit, window, policy.budget.reserved)
 
 
-def consequences(policy: Policy, decided: Mapping[str, Any], window: str) -> Iterator[tuple[str, str]]:
+def consequences(policy: Policy, numbers: Mapping[str, Any], window: str) -> Iterator[tuple[str, str]]:
     """Yield topic and sentence for what follows from :func:`decisions`; ``window`` describes the window."""
     yield "strategy", policy.strategy.name
     if policy.strategy.name == "off":
         yield "cuts", "nothing: requests are relayed as they come"
         return
-    if decided["budget"] is None:
+    if numbers["budget"] is None:
         condition = (
             "unless the upstream says it, nothing is cut by tokens until it refuses a request for length"
         )
         yield "budget", f"none: {window}; {condition}"
     else:
-        yield "budget", f"{decided['budget']:,} tokens; {window}"
-    counts: Mapping[str, int] = decided["counts"]
+        yield "budget", f"{numbers['budget']:,} tokens; {window}"
+    counts: Mapping[str, int] = numbers["counts"]
     yield from (("cuts", words.format(**counts)) for name, words in _BY_COUNTS.items() if name in counts)
     if policy.strategy.name == "session":
         yield "cuts", f"what came before a pause over {policy.strategy.idle:g} seconds, at any usage"
-    if decided["stages"] is not None:
-        yield from _by_tokens(policy, decided)
-    if decided["budget"] is not None or not policy.summary.enabled:
-        yield "summary", f"at most {decided['summary']:,} tokens" if decided["summary"] else "none"
+    if numbers["stages"] is not None:
+        yield from _by_tokens(policy, numbers)
+    if numbers["budget"] is not None or not policy.summary.enabled:
+        yield "summary", f"at most {numbers['summary']:,} tokens" if numbers["summary"] else "none"
     if policy.store.encrypt:
         yield "store", "encrypted at rest, for every policy of a server that has this one"
     if policy.memory.enabled:
         yield "memory", f"told at a session's start, at most {policy.memory.inject_tokens:,} tokens"
 
 
-def _by_tokens(policy: Policy, decided: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _by_tokens(policy: Policy, numbers: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield at how many tokens each stage begins, and from how many on cutting costs less."""
-    stages: Mapping[str, int] = decided["stages"]
+    stages: Mapping[str, int] = numbers["stages"]
     if policy.strategy.name in _BY_COUNT:
         yield "emergency", f"above {stages['emergency']:,} tokens, cuts as much as it takes"
         return
     for stage, tokens in stages.items():
         yield stage, f"{'above' if stage == 'emergency' else 'from'} {tokens:,} tokens"
-    yield "target", f"a cut leaves {decided['target']:,} tokens where nothing precedes the conversation"
-    if decided["pays_from"] is not None:
-        sessions = f"in sessions of more than about {decided['pays_from']:,} tokens"
+    yield "target", f"a cut leaves {numbers['target']:,} tokens where nothing precedes the conversation"
+    if numbers["pays_from"] is not None:
+        sessions = f"in sessions of more than about {numbers['pays_from']:,} tokens"
         yield "pays", f"{sessions}, at {_PACE} a request"
 
 

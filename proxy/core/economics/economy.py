@@ -179,21 +179,19 @@ def pays_from(policy: Policy, budget: int, prices: Prices, pace: int) -> int:
     return ceil(max(2 * even - begins, begins) + growth)
 
 
-def shortfall(decided: Draft) -> int:
+def shortfall(draft: Draft) -> int:
     """Counted tokens that a draft's epoch must free, beyond those it frees now, until it pays.
 
     0 if it need not wait, 1 if the number cannot be computed. The epoch will free more as the conversation
     grows. If the number of future calls is derived from the tokens freed, the saving is proportional to the
     square of these. It may pay sooner, because the conversation's pace, and with it that number, changes.
     """
-    account = account_of(
-        decided.situation, decided.outline, must_pay=decided.must_pay, view=decided.view_tokens
-    )
+    account = account_of(draft.situation, draft.outline, must_pay=draft.must_pay, view=draft.view_tokens)
     if account is None or account.verdict is not Verdict.WAITS:
         return 0
     if not (account.calls and account.freed and account.cached):
         return 1
-    is_stated = decided.situation.policy.economy.expected_turns != "auto"
+    is_stated = draft.situation.policy.economy.expected_turns != "auto"
     paid = account.cost / account.cached / account.calls
     enough = paid if is_stated else sqrt(paid * account.freed)
     return max(ceil(enough - account.freed), 1)

@@ -151,11 +151,11 @@ def _next(
     if situation.conditions.idle is None and stage is Stage.EMERGENCY:
         plan, epochs = plan_from_scratch(situation)
         return (plan, epochs, account_of(situation, plan, must_pay=False)) if epochs else standing
-    decided = draft_epoch(situation, stage)
-    if decided is None:
+    draft = draft_epoch(situation, stage)
+    if draft is None:
         return standing
-    plan = finish(decided, {})
-    account = account_of(situation, plan, must_pay=decided.must_pay, summarised=summarised)
+    plan = finish(draft, {})
+    account = account_of(situation, plan, must_pay=draft.must_pay, summarised=summarised)
     if account is not None and account.verdict is Verdict.WAITS:
         return situation.plan, 0, account
     return plan, 1, account

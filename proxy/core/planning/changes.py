@@ -76,14 +76,14 @@ def compacted(situation: Situation, wanted: Collection[int] | None) -> Draft:
     # Answers come before users: cutting a whole answer also cuts its request, and quotes it.
     for index in sorted(filter(may_go, situation.view_units), key=situation.is_user):
         selection.cut_unit(index)
-    decided = Draft.of(situation, Stage.COMPACT, selection.quotes())
+    draft = Draft.of(situation, Stage.COMPACT, selection.quotes())
     if not selection.cut:
-        if wanted is None and decided.unsummarised_spans:
-            return decided
+        if wanted is None and draft.unsummarised_spans:
+            return draft
         raise NothingToChange(_NOTHING_LEFT if wanted is None else _NOTHING_NAMED)
-    if view_tokens(finish(decided, {}), situation.chain.tokens) >= situation.view_tokens:
+    if view_tokens(finish(draft, {}), situation.chain.tokens) >= situation.view_tokens:
         raise NothingToChange(_NO_SHORTER)
-    return decided
+    return draft
 
 
 def restored(situation: Situation, wanted: Collection[int] | None) -> Plan:

@@ -201,19 +201,19 @@ def nearest_to_goal(
     found: list[_Try] = []
     while True:
         selection = Selection(situation, stage, set_aside, ledger, results)
-        decided = _chosen(selection, strategy, acts_now=acts_now, may_stand=may_stand)
-        over = decided.view_tokens - selection.to_clip - budget.share(1)
-        lacking = lacking_room(situation, decided.outline) if most is None else 0
+        draft = _chosen(selection, strategy, acts_now=acts_now, may_stand=may_stand)
+        over = draft.view_tokens - selection.to_clip - budget.share(1)
+        lacking = lacking_room(situation, draft.outline) if most is None else 0
         if may_stand and selection.standing_gaps and max(over, lacking) > 0:
             may_stand = False
             continue
         if stage is Stage.EMERGENCY and over > 0 and not selection.is_exhausted:
             set_aside += over
             continue
-        size = _ledger_of(decided, most, is_measured=over <= 0, is_bound_enough=is_chosen_once)
-        decided = replace(decided, yielded=selection.yielded, ledger=size)
-        corrected = set_aside + to_come + decided.view_tokens + lacking - selection.view_tokens
-        found.append(_Try(_missed(decided, goal) + _OVER * lacking, decided.outline.cut, decided, corrected))
+        size = _ledger_of(draft, most, is_measured=over <= 0, is_bound_enough=is_chosen_once)
+        draft = replace(draft, yielded=selection.yielded, ledger=size)
+        corrected = set_aside + to_come + draft.view_tokens + lacking - selection.view_tokens
+        found.append(_Try(_missed(draft, goal) + _OVER * lacking, draft.outline.cut, draft, corrected))
         is_last = is_chosen_once or len(found) == _TRIES or over > 0
         if is_last or abs(corrected - set_aside) <= _SET_ASIDE_ERROR * budget.room:
             break
@@ -236,28 +236,28 @@ def _chosen(selection: Selection, strategy: Strategy, *, acts_now: bool, may_sta
     )
 
 
-def _ledger_of(decided: Draft, most: int | None, *, is_measured: bool, is_bound_enough: bool) -> int:
+def _ledger_of(draft: Draft, most: int | None, *, is_measured: bool, is_bound_enough: bool) -> int:
     """Counted tokens of the ledger: its room, at most ``most`` if given; else measured if ``is_measured``.
 
     ``is_bound_enough``: whether its room will do if the view fits the budget with all of it and with the
     summaries to come, because to write a ledger takes long.
     """
-    situation, outline = decided.situation, decided.outline
+    situation, outline = draft.situation, draft.outline
     room = allowed_ledger_tokens(situation, outline)
     if most is not None:
         return min(room, most)
-    largest = decided.view_tokens + room + len(decided.unsummarised_spans) * situation.summary_tokens
+    largest = draft.view_tokens + room + len(draft.unsummarised_spans) * situation.summary_tokens
     if not is_measured or (is_bound_enough and largest <= situation.budget.share(1)):
         return room
     tokens = situation.chain.tokens
     return view_tokens(add_ledger(situation, outline), tokens) - view_tokens(outline, tokens)
 
 
-def _missed(decided: Draft, goal: int) -> float:
+def _missed(draft: Draft, goal: int) -> float:
     """Distance of a view from its goal, in counted tokens; larger if the epoch would free too little."""
-    room, view = decided.situation.budget.room, decided.view_tokens
+    room, view = draft.situation.budget.room, draft.view_tokens
     missed = max(_OVER * (view - goal), goal - _DEAD_BAND * room - view, 0)
-    is_worth_it = decided.situation.view_tokens - view >= LEAST_FREED * room
+    is_worth_it = draft.situation.view_tokens - view >= LEAST_FREED * room
     return missed if is_worth_it else missed + _TOO_LITTLE * room
 
 

@@ -106,9 +106,9 @@ class _Replay:
         is_known, strategy = situation.conditions != UNKNOWN_CONDITIONS, self.given.policy.strategy.name
         if is_due or (is_known and strategy_of(strategy).may_act_now(situation)):
             is_measured = self.measures and self.epochs < 1 << _LEADING_BITS
-            decided = draft_epoch(situation, self._stage, ledger=None if is_measured else self._bound)
-            if decided is not None:
-                self._begin(decided)
+            draft = draft_epoch(situation, self._stage, ledger=None if is_measured else self._bound)
+            if draft is not None:
+                self._begin(draft)
             self._stuck_at = self._starts[-1] if self._stage is Stage.EMERGENCY else -1
 
     def _add(self, length: int) -> None:
@@ -141,13 +141,13 @@ class _Replay:
         """Upper bound of the counted tokens of the next ledger, if it is not written."""
         return self._ledger + LEDGER_SLACK if self._begun else self.given.budget.limit
 
-    def _begin(self, decided: Draft) -> None:
+    def _begin(self, draft: Draft) -> None:
         """Begin an epoch; a ledger that is not written is assumed to be as large as ``_bound`` allows.
 
         A ledger is written from the whole chain. A replay stays linear because it writes the first eight,
         then four each time the number of epochs doubles, and in the end one.
         """
-        situation, plain = decided.situation, finish_without_ledger(decided, {})
+        situation, plain = draft.situation, finish_without_ledger(draft, {})
         self._past = self._past.after(self._length, self._stage)
         self.epochs += 1
         step = 1 << max(self.epochs.bit_length() - _LEADING_BITS, 0)

@@ -77,13 +77,13 @@ def draft_epoch(
         newest = int(situation.policy.keep.recent * situation.view_tokens)
         stage, situation = Stage.TRIM, replace(situation, recent_tokens=newest)
     stage = _planned_at(situation, stage)
-    decided = nearest_to_goal(_with_first_user(situation, stage), stage, strategy, growth, ledger)
-    if not all(_holds(gate, decided, situation) for gate in decided.gates):
+    draft = nearest_to_goal(_with_first_user(situation, stage), stage, strategy, growth, ledger)
+    if not all(_holds(gate, draft, situation) for gate in draft.gates):
         return None
-    if Gate.FREES not in decided.gates:
-        return decided
-    freed = situation.view_tokens - decided.view_tokens - summary_room(situation, stage)
-    return replace(decided, affords_summaries=freed >= LEAST_FREED * situation.budget.room)
+    if Gate.FREES not in draft.gates:
+        return draft
+    freed = situation.view_tokens - draft.view_tokens - summary_room(situation, stage)
+    return replace(draft, affords_summaries=freed >= LEAST_FREED * situation.budget.room)
 
 
 def _with_first_user(situation: Situation, stage: Stage) -> Situation:
@@ -114,20 +114,20 @@ def _with_first_user(situation: Situation, stage: Stage) -> Situation:
     return situation.under(Plan(tuple(each for each in gaps if each is not None), plan.replacements))
 
 
-def _holds(gate: Gate, decided: Draft, situation: Situation) -> bool:
-    outline = decided.outline
+def _holds(gate: Gate, draft: Draft, situation: Situation) -> bool:
+    outline = draft.outline
     match gate:
         case Gate.CHANGES:
             has_new_edits = not {*outline.replacements} <= {*situation.plan.replacements}
             return has_new_edits or outline.edited != situation.plan.edited
         case Gate.FREES:
-            return situation.view_tokens - decided.view_tokens >= LEAST_FREED * situation.budget.room
+            return situation.view_tokens - draft.view_tokens >= LEAST_FREED * situation.budget.room
         case Gate.SHRINKS:
             count, dialect, tokens = situation.count, situation.chain.dialect, situation.chain.tokens
             before, after = (strip_ledgers(each, count, dialect) for each in (situation.plan, outline))
             return view_tokens(after, tokens) < view_tokens(before, tokens)
         case Gate.FITS:
-            return not situation.budget.is_over(decided.view_tokens)
+            return not situation.budget.is_over(draft.view_tokens)
         case Gate.EARNED | Gate.PAYS | Gate.PREPARED:
             return True  # EARNED is checked in due_strategy, the others in proxy/engine/planning/epochs.py
         case _:
@@ -137,37 +137,37 @@ def _holds(gate: Gate, decided: Draft, situation: Situation) -> bool:
 # --- the plan ---
 
 
-def finish(decided: Draft, summaries: Summaries) -> Plan:
+def finish(draft: Draft, summaries: Summaries) -> Plan:
     """Return the plan of a draft with its notes and ledger; in an emergency, clip messages as needed."""
-    return add_ledger(decided.situation, finish_without_ledger(decided, summaries), fills=True)
+    return add_ledger(draft.situation, finish_without_ledger(draft, summaries), fills=True)
 
 
-def finish_without_ledger(decided: Draft, summaries: Summaries) -> Plan:
+def finish_without_ledger(draft: Draft, summaries: Summaries) -> Plan:
     """Return the plan of a draft without the ledger of its last note, leaving room for it."""
-    situation, plan, tokens = decided.situation, decided.outline, decided.situation.chain.tokens
+    situation, plan, tokens = draft.situation, draft.outline, draft.situation.chain.tokens
     quotes, edits = {gap.span: gap.quotes for gap in plan.gaps}, plan.replacements
-    texts = new_texts(situation, quotes, decided.strategy, summaries)
-    writer = decided.strategy if decided.acts_now else None
+    texts = new_texts(situation, quotes, draft.strategy, summaries)
+    writer = draft.strategy if draft.acts_now else None
     if texts or writer:
-        plan = with_notes(situation, decided.in_force, quotes, edits, texts, writer)
-    while texts and situation.budget.is_over(view_tokens(plan, tokens) + decided.ledger):
+        plan = with_notes(situation, draft.in_force, quotes, edits, texts, writer)
+    while texts and situation.budget.is_over(view_tokens(plan, tokens) + draft.ledger):
         # A summary may be longer than the room set aside for it; a notice always fits.
         texts.pop(max(texts, key=lambda span: sum(len(anchor.text) for anchor in texts[span])))
-        plan = with_notes(situation, decided.in_force, quotes, edits, texts, writer)
-    if decided.stage is Stage.EMERGENCY:
-        return _fitted(decided, plan)
+        plan = with_notes(situation, draft.in_force, quotes, edits, texts, writer)
+    if draft.stage is Stage.EMERGENCY:
+        return _fitted(draft, plan)
     return plan
 
 
-def _fitted(decided: Draft, plan: Plan) -> Plan:
+def _fitted(draft: Draft, plan: Plan) -> Plan:
     """Return the plan with clips so that its view fits the budget, as far as that is possible.
 
     Where notes leave no room for what must stay, their quotes go, then the notes themselves.
     """
-    situation, tokens = decided.situation, decided.situation.chain.tokens
+    situation, tokens = draft.situation, draft.situation.chain.tokens
 
     def clipped(each: Plan) -> Plan:
-        return clip_view(situation, each, decided.yielded, decided.ledger)
+        return clip_view(situation, each, draft.yielded, draft.ledger)
 
     def is_over(each: Plan) -> bool:
         return situation.budget.is_over(view_tokens(each, tokens))
@@ -176,7 +176,7 @@ def _fitted(decided: Draft, plan: Plan) -> Plan:
     if not is_over(found):
         return found
     quotes = dict.fromkeys(plan.spans, ())
-    unquoted = with_notes(situation, decided.in_force, quotes, plan.replacements, None, None)
+    unquoted = with_notes(situation, draft.in_force, quotes, plan.replacements, None, None)
     shorter = map(clipped, (unquoted, without_notes(situation, plan)))
     return next((each for each in shorter if not is_over(each)), found)
 

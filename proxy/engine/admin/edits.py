@@ -120,12 +120,12 @@ class Edits:
             nonlocal summary
             rules = branch.situation.policy.summary
             owner = branch.found.owner(rules, self.credentials)
-            decided, summaries = await self._compacted(branch, messages, owner)
+            draft, summaries = await self._compacted(branch, messages, owner)
             is_begun = bool(self.credentials) and summaries.start_missing()
             if is_begun:
                 await summaries.wait(rules.wait)
-            new = await asyncio.to_thread(finish, decided, summaries.texts())
-            summary = self._summary(decided.situation.under(new), owner, is_begun=is_begun)
+            new = await asyncio.to_thread(finish, draft, summaries.texts())
+            summary = self._summary(draft.situation.under(new), owner, is_begun=is_begun)
             if new == branch.situation.plan:
                 raise NothingToChange(f"There is nothing left to cut. The summary of what was: {summary}.")
             return new
@@ -146,8 +146,8 @@ class Edits:
 
         async def cut(branch: Branch) -> Plan:
             owner = branch.found.owner(branch.situation.policy.summary)
-            decided, summaries = await self._compacted(branch, messages, owner)
-            return await asyncio.to_thread(finish, decided, summaries.texts())
+            draft, summaries = await self._compacted(branch, messages, owner)
+            return await asyncio.to_thread(finish, draft, summaries.texts())
 
         plan = partial(_restored, messages, epoch) if asked is Verb.RESTORE else cut
         now, change = await self._decided(found, asked, plan)
@@ -159,8 +159,8 @@ class Edits:
         """Return what a compaction of these messages (None: all that may be) cuts, and its summaries."""
         wanted = None if messages is None else numbered(messages, len(branch.nodes))
         informed = await self.summary_jobs.informed(branch.situation, owner)
-        decided = await asyncio.to_thread(compacted, informed, wanted)
-        return decided, await self.summary_jobs.wanted(decided, owner)
+        draft = await asyncio.to_thread(compacted, informed, wanted)
+        return draft, await self.summary_jobs.wanted(draft, owner)
 
     def _summary(self, situation: Situation, owner: Owner, *, is_begun: bool) -> str:
         """Describe the state of the summary. ``is_begun``: this compaction has requested it from a model."""

@@ -77,24 +77,24 @@ class Epochs:
                 log = await self._append(request, log)
                 request = replace(request, epoch_log=log)
         situation, epoch = self._situation(request, log.epochs)
-        standing = Decision.under(request, situation.plan, epoch)
-        if epoch is not None and _was_decided(epoch, request, standing.stage):
-            return standing
+        current = Decision.under(request, situation.plan, epoch)
+        if epoch is not None and _was_decided(epoch, request, current.stage):
+            return current
         try:
-            return await self._next(request, log, situation, standing, races)
+            return await self._next(request, log, situation, current, races)
         except Exception as error:
             if epoch is None:
                 raise
             log_fault("planning failed", error)
-            return replace(standing, degraded=("not-planned",))
+            return replace(current, degraded=("not-planned",))
 
     async def _next(
-        self, request: Request, log: EpochLog, situation: Situation, standing: Decision, races: int
+        self, request: Request, log: EpochLog, situation: Situation, current: Decision, races: int
     ) -> Decision:
-        """Return the decision under a new epoch, if one begins now; else ``standing``."""
+        """Return the decision under a new epoch, if one begins now; else ``current``."""
         may_come_anew = request.session.is_new and request.is_one_off
-        is_due = must_be_earned(standing.stage) if may_come_anew else standing.stage is Stage.EMERGENCY
-        if standing.epoch is None and is_due:
+        is_due = must_be_earned(current.stage) if may_come_anew else current.stage is Stage.EMERGENCY
+        if current.epoch is None and is_due:
             # A session's first request is over its budget: its past is replayed. Where the next request may
             # begin a session too, this happens from *trim* on: that one is then cut at the same place, behind
             # a prefix that the provider has cached.
@@ -102,17 +102,17 @@ class Epochs:
             plan, _ = await self._from_scratch.of(tenant, situation, at_trim=may_come_anew)
             is_at_cost = await off_loop(request.chain, lambda: cuts_protected(situation, plan))
             degraded, drafted = _PROTECTED_CUT if is_at_cost else (), None
-            decision = replace(standing, plan=plan, summary="none", degraded=degraded)
-        elif (decided := await self._drafted(request, situation, standing)) is None:
-            return await self._completed(request, log, situation, standing, races)
+            decision = replace(current, plan=plan, summary="none", degraded=degraded)
+        elif (result := await self._draft(request, situation, current)) is None:
+            return await self._with_late_summaries(request, log, situation, current, races)
         else:
-            decision, drafted = decided
+            decision, drafted = result
         if decision.plan == situation.plan:
-            return standing
+            return current
         must_pay, known = (False, situation) if drafted is None else (drafted.must_pay, drafted.situation)
         account = account_of(known, decision.plan, must_pay=must_pay)
         if account is not None and account.verdict is Verdict.WAITS:
-            return replace(standing, lacking=1)
+            return replace(current, lacking=1)
         by_units = drafted is not None and drafted.by_units
         return await self._begin(request, log, situation, decision, account, races, by_units=by_units)
 
@@ -129,8 +129,8 @@ class Epochs:
         if decision.epoch_log is None:
             return replace(decision, is_unsigned=True)
         request = replace(request, epoch_log=decision.epoch_log)
-        situation, standing = self._situation(request, decision.epoch_log.epochs)
-        account, before = Account(Verdict.REFUSED), replace(decision, plan=situation.plan, epoch=standing)
+        situation, epoch = self._situation(request, decision.epoch_log.epochs)
+        account, before = Account(Verdict.REFUSED), replace(decision, plan=situation.plan, epoch=epoch)
         return await self._begin(request, decision.epoch_log, situation, before, account, 0)
 
     def forget(self, key: SessionKey) -> None:
@@ -165,112 +165,112 @@ class Epochs:
         )
         return situation, epoch
 
-    async def _drafted(
-        self, request: Request, situation: Situation, standing: Decision
+    async def _draft(
+        self, request: Request, situation: Situation, current: Decision
     ) -> tuple[Decision, Draft] | None:
         """Return the decision of an epoch beginning now, and its draft; None if none begins."""
-        policy, due = situation.policy, partial(due_strategy, situation, standing.stage)
+        policy, due = situation.policy, partial(due_strategy, situation, current.stage)
         # What acts by count reads the whole of a conversation that it sees for the first time.
         counts = policy.stages.max_units or not acts_by_usage(policy.strategy.name)
         if (await off_loop(request.chain, due) if counts else due()) is None:
             if (ahead := strategy_of(policy.strategy.name).ahead(situation)) is not None:
-                await self._ahead.for_next_exchange(request, ahead, standing)
+                await self._ahead.for_next_exchange(request, ahead, current)
             elif prices_in(situation) is None:
-                await self._ahead.for_stage(request, situation, standing, Stage.TRIM)
+                await self._ahead.for_stage(request, situation, current, Stage.TRIM)
             return None
-        owner = self._ahead.owner(request, situation, standing)
+        owner = self._ahead.owner(request, situation, current)
         prepared = self._ahead.prepared(request, situation, owner)
-        hurries = standing.stage is Stage.COMPACT and bool(prepared.under_way)
+        hurries = current.stage is Stage.COMPACT and bool(prepared.under_way)
         until = self._clock.monotonic() + self._patience(request)
         if hurries:
             await prepared.wait(until - self._clock.monotonic())
         under_way = prepared.under_way
-        decided = await self._intend(request, situation, standing, owner, prepared)
-        if decided is None:
+        draft = await self._due_draft(request, situation, current, owner, prepared)
+        if draft is None:
             return None
-        wanted = await self._summary_jobs.wanted(decided, owner, under_way)
+        wanted = await self._summary_jobs.wanted(draft, owner, under_way)
         # Summaries that nobody waits for are started with the epoch, unless a prepared one fits. With records
         # they must start here: afterwards no gap would lack one.
-        records = decided.strategy is not None and decided.strategy.records
-        is_missing = (decided.waits_for_summaries or records) and wanted.start_missing()
-        waits = decided.waits_for_summaries and is_missing
+        records = draft.strategy is not None and draft.strategy.records
+        is_missing = (draft.waits_for_summaries or records) and wanted.start_missing()
+        waits = draft.waits_for_summaries and is_missing
         if waits:
             await wanted.wait(until - self._clock.monotonic())
         summaries = wanted.texts()
-        plan = await off_loop(request.chain, lambda: finish(decided, summaries))
+        plan = await off_loop(request.chain, lambda: finish(draft, summaries))
         if plan == situation.plan:  # a summary did not fit, and a notice is longer than what it replaces
             return None
-        degraded = _PROTECTED_CUT if decided.yielded else ()
+        degraded = _PROTECTED_CUT if draft.yielded else ()
         is_late = hurries and bool(under_way)
         summary = "failed" if is_late else wanted.outcome(plan, waited=waits or hurries)
-        return replace(standing, plan=plan, summary=summary, degraded=degraded), decided
+        return replace(current, plan=plan, summary=summary, degraded=degraded), draft
 
     def _patience(self, request: Request) -> float:
         """Return the seconds that the request may still wait for summaries."""
         left = request.incoming.arrived + _MOST_WAITING - self._clock.monotonic()
         return min(request.incoming.policy.summary.wait, left)
 
-    async def _completed(
-        self, request: Request, log: EpochLog, situation: Situation, standing: Decision, races: int
+    async def _with_late_summaries(
+        self, request: Request, log: EpochLog, situation: Situation, current: Decision, races: int
     ) -> Decision:
         """Where no epoch is due, start the missing summaries and put in those that arrived late.
 
         A late summary replaces its notice where that costs nothing now. Where a person asked for the cut, it
         does so at once, and the request waits for the summaries that it has started.
         """
-        if standing.stage is Stage.TRIM and prices_in(situation) is not None:
-            standing = replace(standing, lacking=self._pending.lacking(request))
-        epoch = standing.epoch
+        if current.stage is Stage.TRIM and prices_in(situation) is not None:
+            current = replace(current, lacking=self._pending.lacking(request))
+        epoch = current.epoch
         policy, situation = situation.policy, as_requested(situation, log.epochs, epoch)
         is_asked = situation.policy is not policy
         if epoch is None or not unsummarised(situation):
-            return standing
+            return current
         owner = Owner.of_request(request)
         begun = await self._ahead.begin_lacking(request, situation, epoch, owner, is_asked=is_asked)
         if is_amid_reasoning(situation.chain) or not (is_asked or is_cold(situation)):
-            return standing
+            return current
         if is_asked:
             await begun.wait(self._patience(request))
         texts = self._summary_jobs.late(situation, owner)
         if not texts:
-            return standing
+            return current
         new = await off_loop(request.chain, lambda: with_late_summaries(situation, texts))
         usage = request.budget.usage(view_tokens(new, request.chain.tokens))
         if new == situation.plan or usage >= situation.policy.stages.trim:
-            return standing
+            return current
         summary = "waited" if is_asked and begun.spans else "ready"
-        decision = replace(standing, plan=new, summary=summary)
+        decision = replace(current, plan=new, summary=summary)
         return await self._begin(request, log, situation, decision, late_account(situation, new), races)
 
-    async def _intend(
+    async def _due_draft(
         self,
         request: Request,
         situation: Situation,
-        standing: Decision,
+        current: Decision,
         owner: Owner,
         prepared: GapSummaries,
     ) -> Draft | None:
         """Return the draft of the due epoch; None if it waits."""
-        stage, parent, under_way = standing.stage, standing.parent, prepared.under_way
+        stage, parent, under_way = current.stage, current.parent, prepared.under_way
         situation = await self._summary_jobs.informed(situation, owner, prepared)
         is_by_units = due_strategy(situation, stage) is BY_UNITS
         if is_by_units and under_way and not has_waited(situation):
             return None
         acts_now = strategy_of(situation.policy.strategy.name).may_act_now(situation)
         if is_by_units or stage.is_pressing or acts_now or prices_in(situation) is None:
-            decided = await off_loop(request.chain, lambda: draft_epoch(situation, stage))
+            draft = await off_loop(request.chain, lambda: draft_epoch(situation, stage))
         else:
-            decided = await self._worthwhile(request, situation, stage, parent)
-            if decided is None and stage is Stage.TRIM:
-                await self._ahead.for_stage(request, situation, standing, Stage.COMPACT)
-        if decided is not None and Gate.PREPARED in decided.gates and not has_waited(situation):
-            wanted = await self._summary_jobs.wanted(decided, owner, under_way)
+            draft = await self._paying_draft(request, situation, stage, parent)
+            if draft is None and stage is Stage.TRIM:
+                await self._ahead.for_stage(request, situation, current, Stage.COMPACT)
+        if draft is not None and Gate.PREPARED in draft.gates and not has_waited(situation):
+            wanted = await self._summary_jobs.wanted(draft, owner, under_way)
             if wanted.start_missing():
                 self._pending.prepare(request, parent, wanted.spans)
                 return None
-        return decided
+        return draft
 
-    async def _worthwhile(
+    async def _paying_draft(
         self, request: Request, situation: Situation, stage: Stage, parent: str
     ) -> Draft | None:
         """Return the draft of an epoch that pays; None if none does.
@@ -280,10 +280,10 @@ class Epochs:
         if not (is_cold(situation) or self._pending.has_grown(request, parent)):
             return None
         self._pending.note_lacking(request, parent)  # so that concurrent requests need not draft too
-        decided = await off_loop(request.chain, lambda: draft_epoch(situation, stage))
-        lacking = shortfall(decided) if decided is not None else 0
+        draft = await off_loop(request.chain, lambda: draft_epoch(situation, stage))
+        lacking = shortfall(draft) if draft is not None else 0
         self._pending.note_lacking(request, parent, lacking)
-        return None if lacking else decided
+        return None if lacking else draft
 
     async def _begin(
         self,

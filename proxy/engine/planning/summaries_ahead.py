@@ -26,7 +26,7 @@ class SummariesAhead:
         self._clock = clock
 
     async def for_stage(
-        self, request: Request, situation: Situation, standing: Decision, stage: Stage
+        self, request: Request, situation: Situation, current: Decision, stage: Stage
     ) -> None:
         """Start summaries of what an epoch would cut at a stage that is near, once between two epochs."""
         rules, budget = situation.policy.stages, request.budget
@@ -34,31 +34,31 @@ class SummariesAhead:
         is_near = 2 * budget.usage(situation.view_tokens) >= at + below
         if not (is_near and situation.policy.summary.enabled) or due_strategy(situation, stage) is None:
             return
-        parent = standing.parent
+        parent = current.parent
         if self._pending.is_prepared(request, parent):
             return
-        owner = self.owner(request, situation, standing)
+        owner = self.owner(request, situation, current)
         prepared = self.prepared(request, situation, owner)
         under_way = prepared.under_way
         situation = await self._summary_jobs.informed(situation, owner, prepared)
         growth = max(int(at * budget.limit) - budget.head - situation.view_tokens, 0)
-        decided = await off_loop(request.chain, lambda: draft_epoch(situation, stage, growth=growth))
-        if decided is None:
+        draft = await off_loop(request.chain, lambda: draft_epoch(situation, stage, growth=growth))
+        if draft is None:
             self._pending.prepare(request, parent, ())
             return
-        wanted = await self._summary_jobs.wanted(decided, owner, under_way)
+        wanted = await self._summary_jobs.wanted(draft, owner, under_way)
         self._pending.prepare(request, parent, wanted.spans)
         wanted.start_missing()
 
-    async def for_next_exchange(self, request: Request, ahead: Situation, standing: Decision) -> None:
+    async def for_next_exchange(self, request: Request, ahead: Situation, current: Decision) -> None:
         """Start summaries of what will be cut at the next exchange, once between two epochs."""
-        parent = standing.parent
+        parent = current.parent
         if not ahead.policy.summary.enabled or self._pending.is_prepared(request, parent):
             return
         self._pending.prepare(request, parent, ())
-        decided = await off_loop(request.chain, lambda: draft_epoch(ahead, standing.stage))
-        if decided is not None:
-            wanted = await self._summary_jobs.wanted(decided, Owner.of_request(request))
+        draft = await off_loop(request.chain, lambda: draft_epoch(ahead, current.stage))
+        if draft is not None:
+            wanted = await self._summary_jobs.wanted(draft, Owner.of_request(request))
             wanted.start_missing()
 
     async def begin_lacking(
@@ -71,10 +71,10 @@ class SummariesAhead:
             self._pending.prepare(request, "", begun.spans)
         return begun
 
-    def owner(self, request: Request, before: Situation, standing: Decision) -> Owner:
+    def owner(self, request: Request, before: Situation, current: Decision) -> Owner:
         """Return the owner of a request's summaries, with the view that its lane sent ``before``."""
         now = self._clock.monotonic()
-        return Owner.of_request(request, CachedView(request, before, standing.epoch, now))
+        return Owner.of_request(request, CachedView(request, before, current.epoch, now))
 
     def prepared(self, request: Request, situation: Situation, owner: Owner) -> GapSummaries:
         """Return the summaries that were started for an epoch to come."""

@@ -93,13 +93,13 @@ class SummaryJobs:
         self._begun: Lru[tuple[SessionKey, str], tuple[str, Sequence[str]]] = Lru(memory)
         """By lane: the epoch whose summaries have all been started, and their addresses."""
 
-    async def wanted(self, decided: Draft, owner: Owner, under_way: Sequence[Span] = ()) -> GapSummaries:
+    async def wanted(self, draft: Draft, owner: Owner, under_way: Sequence[Span] = ()) -> GapSummaries:
         """Return the summaries of a draft; those that the store holds are fetched.
 
         A gap waits if it contains one whose summary is ``under_way`` or is being rewritten.
         """
-        situation = decided.situation
-        spans = await off_loop(situation.chain, lambda: decided.unsummarised_spans)
+        situation = draft.situation
+        spans = await off_loop(situation.chain, lambda: draft.unsummarised_spans)
         under_way = [*under_way, *self._rebuild(situation, owner)]
         wanted = self.of(situation, [span for span in spans if not _holds_any(span, under_way)], owner)
         await self._summaries.recall(owner.key, wanted.addresses.values())
