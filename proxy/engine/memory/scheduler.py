@@ -258,6 +258,7 @@ def _about(home: MemoryHome, request: Request, at: float) -> About:
         name=home.name,
         workspace=home.workspace.tag if home.workspace else "",
         workspace_name=incoming.envelope.workspace if home.workspace else "",
+        former=next(iter(home.former), ""),  # servers that still have the old secret may write there
         policy=incoming.policy.name,
         model=request.model.name,
         since=at,

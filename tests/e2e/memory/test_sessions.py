@@ -324,6 +324,29 @@ async def test_what_was_said_under_an_old_secret_is_recalled_also_when_that_is_g
                 assert heron in str(model.views()[-1])
 
 
+async def test_what_was_said_to_a_server_that_had_the_old_secret_longer_than_others_is_recalled(
+    model: RememberingModel, tmp_path: Path, chats: Chats
+) -> None:
+    old, new, rules = "the old secret of the tests", "the new secret of the tests", "[recall]\nenabled = true"
+    heron = "The code word of the harbour is heron."
+    with serving(valkey_command()) as store:
+        async with (
+            remembering(model, tmp_path, rules, store=store.url, secret=old) as old_url,
+            remembering(model, tmp_path, rules, store=store.url, secret=f"{new},{old}") as url,
+        ):
+            await person(chats, url, X_Unabridged_Session="begun").ask("Good morning.")
+            await eventually(lambda: len(model.asked_for_items) == 1)
+            first = person(chats, old_url, X_Unabridged_Session="first")
+            await first.ask(heron)
+            await eventually(lambda: len(model.asked_for_items) == 2)
+            first.url = url
+            await first.ask("So it is.")
+            await eventually(lambda: len(model.asked_for_items) == 3)
+            model.replies += [calling(("r1", NAME, '{"query": "code word of the harbour"}')), said("Yes.")]
+            await person(chats, url, X_Unabridged_Session="later").ask("What is the code word?")
+            assert heron in str(model.views()[-1])
+
+
 @pytest.mark.parametrize("headers", [{"X_Unabridged_Session": "one"}, {}], ids=["named", "by its chain"])
 async def test_a_sessions_own_memory_moves_to_the_new_secret_and_is_deleted_with_it(
     model: RememberingModel, tmp_path: Path, chats: Chats, headers: dict[str, str]
