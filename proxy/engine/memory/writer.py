@@ -258,7 +258,7 @@ class MemoryWriter:
                 if about is None:
                     return
                 name = about.workspace_name
-                own = replace(about, name=name, workspace="", workspace_name="", unmerged={})
+                own = replace(about, name=name, workspace="", workspace_name="", former="", unmerged={})
                 made = Changes(about=own)
                 copy = await self.scopes.change(scope, lambda copy: None if copy.about else made)
             channels = [each.texts for each in await self.below(scope)]

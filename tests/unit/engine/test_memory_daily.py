@@ -321,6 +321,20 @@ async def test_what_was_said_before_the_secret_was_rotated_is_read_and_found_aft
             assert "Oslo" in (await store.memories.remembered(renamed)).texts.long
 
 
+async def test_what_was_said_in_a_channel_under_an_old_secret_is_no_item_of_its_workspace(
+    model: RememberingModel,
+) -> None:
+    place, channel = Place(model, credentials=OPERATOR), CHANNELS[0]
+    texts = Texts(long="- They built a bridge.", short="- They paint.", updated=NOW)
+    await place.know(scope=channel, texts=texts, workspace=WORKSPACE.tag, former=PERSON.tag)
+    await place.process().run()
+    await said(place, KEY, OSLO)  # in the channel, and it goes on in the workspace
+    await place.memories.note(WORKSPACE, KEY, NOW, About(tenant="t"))
+    await place.process().writer.thread(MemoryHome("t", WORKSPACE, "acme"), KEY, place.reader)
+    assert (await place.memories.remembered(WORKSPACE)).texts.long
+    assert await place.items(WORKSPACE) == {}
+
+
 async def test_a_workspace_is_written_at_the_time_of_its_channels_policy(model: RememberingModel) -> None:
     place = Place(model, credentials=OPERATOR)
     await channels_in_a_workspace(place)
