@@ -148,7 +148,8 @@ class Conversations:
                 return [line for line in lines if nodes[line.message].scope in tags]
 
             chain = Chain.from_nodes(branch, dialect)
-            others = [lines_on(Chain.from_nodes(path_to(nodes, each), dialect)) for each in beside]
+            left = [path_to(nodes, each) for each in beside if each not in chain.hashes]
+            others = [lines_on(Chain.from_nodes(way, dialect)) for way in left]
             # It holds no messages: models take long to read it, and results of tools may be large.
             parents = {node.hash: node.parent for node in nodes.values()}
             return Conversation(session, parents, chain.hashes, lines_on(chain), chain.exchanges, others)

@@ -170,6 +170,19 @@ async def test_what_was_read_of_a_branch_that_is_left_before_the_texts_are_writt
     assert await merged(place) == []
 
 
+async def test_of_a_session_that_goes_on_where_it_was_read_its_lines_are_made_once(place: Place) -> None:
+    await recorded(place, A, "One.", "Two.", at=NOW)
+    (earlier, here), (left,) = chain(*names_of(["One.", "Two."]))[1::2], chain(*names_of(["Three."]))[1::2]
+    await recorded(place, A, "Three.", at=NOW + 1.0)
+    await recorded(place, A, "One.", "Two.", at=NOW + 2.0)
+    said = await place.process().writer.sources.of(
+        A, place.reader.policy, frozenset({CHANNEL.tag}), [earlier, here, left]
+    )
+    assert said is not None
+    lines = [[line.text for line in each if line.name == "user"] for each in (said.lines, *said.beside)]
+    assert lines == [["One.", "Two."], ["Three."]]
+
+
 async def test_what_was_read_of_a_branch_that_is_left_before_its_own_text_is_written_stands_in_that(
     place: Place,
 ) -> None:
