@@ -103,7 +103,7 @@ class MemoryWriter:
                 return None
             copies = await self.scopes.of_home(home)  # first of all, to notice what is forgotten meanwhile
             known = await self.scopes.store.thread(home.scope, session)
-            if known is None:
+            if copies[0].readable_about is None or known is None:  # it takes in nothing that a model reads
                 return False
             tags, unmerged = copies[0].tags(home.scope), branches_since(known.texts.tip, known.tip)
             said = await self.sources.of(session, access.policy, tags, unmerged)

@@ -20,7 +20,7 @@ from proxy.engine.intake.homes import MemoryHome
 from proxy.engine.memory import writer
 from proxy.engine.memory.reader import SearchedScope
 from proxy.engine.memory.scope_cache import CachedScope
-from proxy.ports import Changes, SessionKey
+from proxy.ports import Changes, SessionKey, UnreadableRecord
 from proxy.ports.memory_store import THREADS
 from tests.support.daily import OPERATOR, YEAR, Place
 from tests.support.memories import NOW
@@ -246,6 +246,18 @@ async def test_a_session_that_cannot_be_read_keeps_nothing_of_others_from_the_te
             assert (await place.memories.remembered(CHANNEL)).texts == texts
             run(server.url, "HSET", keys.session(A), "record", record)
             assert await merged(place) == ["One."]
+
+
+async def test_no_model_reads_what_a_damaged_memory_cannot_take_in(model: RememberingModel) -> None:
+    clock, name = HandClock(NOW), keys.session(SessionKey(CHANNEL.tag, keys.MEMORY))
+    with serving(valkey_command()) as server:
+        async with aclosing(RedisStore(server.url, clock, PATIENCE, 1.0)) as store:
+            place = Place(model, clock=clock, kept_in=store)
+            await recorded(place, A, "One.", at=NOW)
+            run(server.url, "HSET", name, "about", "damaged")
+            with pytest.raises(UnreadableRecord):
+                await place.process().writer.thread(HOME, A, place.reader)
+            assert model.asked_for_items == model.asked_for_texts == []
 
 
 async def test_what_tools_gave_is_not_held_while_a_model_reads_what_was_said(model: RememberingModel) -> None:
