@@ -11,7 +11,7 @@ from proxy.core.memory.records import (
     Thread,
 )
 from proxy.ports import Changes, MemoryStore, SessionKey
-from proxy.ports.memory_store import DELETED_LOG_LIFE, DELETED_LOGS, LOGGED, LOGS, THREADS
+from proxy.ports.memory_store import DELETED_LOG_LIFE, DELETED_LOGS, LATE, LOGGED, LOGS, THREADS
 from tests.support.scopes import (
     ABOUT,
     CHANNEL,
@@ -110,9 +110,11 @@ class TestThreads:
         await written(memories, threads={ONE: read})
         await memories.note(CHANNEL, ONE, 9.0, ABOUT)
         assert await memories.thread(CHANNEL, ONE) == replace(read, updated=9.0)
-        await memories.note(CHANNEL, ONE, 8.0, ABOUT)  # it comes late
+        await memories.note(CHANNEL, ONE, 8.0, ABOUT)  # it comes late, and is news all the same
         await written(memories, threads={ONE: replace(read, tip=b"later")})
-        assert await memories.thread(CHANNEL, ONE) == replace(read, updated=9.0, tip=b"later")
+        assert await memories.thread(CHANNEL, ONE) == replace(read, updated=9.0 + LATE, tip=b"later")
+        await memories.note(CHANNEL, ONE, 9.0 + LATE, ABOUT)  # the same turn again is none
+        assert await memories.thread(CHANNEL, ONE) == replace(read, updated=9.0 + LATE, tip=b"later")
 
     async def test_those_with_the_newest_turns_come_first(self, memories: MemoryStore) -> None:
         for session, at in ((ONE, 5.0), (TWO, 9.0), (THREE, 7.0)):
