@@ -29,8 +29,8 @@ _AT_A_TIME = 8
 _AGAIN = 30.0
 """At most so many seconds after a turn could not be noted, it is tried again."""
 _TRIES = 3
-"""Most times that a thread is read again, each after twice the rest: the model failed, another process was
-reading it, or something was forgotten meanwhile."""
+"""Most times that a thread is read again, after 2, 4 and 8 times the rest: the model failed, another process
+was reading it, or something was forgotten meanwhile."""
 _Name = tuple[SessionKey, Scope]
 """A session and the scope of its memory, since a later turn of it may name another scope."""
 
