@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
+from string import ascii_letters, digits
 from typing import Literal
 
 import msgspec
@@ -44,8 +45,10 @@ _END = re.compile(
     r"(?<=[.!?…][\"”»)\]])\s+(?=[^\Wa-zß-ÿ])|(?<=[.!?…])\s+(?=[^\Wa-zß-ÿ]|[\"“«(¡¿])"
     r"|(?<=[。!?\uff01\uff1f])(?![」』”])"
 )
-_NAMED = re.compile(r"`[^`]+`|(?<!\S)[\w.]+(?:\(\))?(?=[\s,.;:!?]|[^\x00-\x7f]|$)")
-"""A word, or the name of something in code as people put it into a sentence: its symbols are no code."""
+_NAMED = re.compile(r"`[^`]+`|(?<!\S)[\w.]+(?:\(\)|=\w+)?(?=[\s,.;:!?]|[^\x00-\x7f]|$)")
+"""A word, or what of code people put into a sentence: a name, a call, `a=b`. Other symbols make it code."""
+_OF_NAMES = f"{ascii_letters}{digits}_."
+"""Characters of what is called in source code."""
 _DOT_WITHIN = re.compile(r"(?<=\w)\.(?=\w)")
 """A dot of a file's name, a host or a number, which ends no sentence."""
 _ABBREVIATED = re.compile(rf"(?:\b(?:{ABBREVIATIONS})|\b[A-Z])\.$")
@@ -146,7 +149,8 @@ def sentences_of(text: str) -> Iterator[str]:
         if len(prose) <= _SHORT_LINE and not any(map(QUESTION.search, found)):
             found = [prose]
         for each in found:
-            is_program = len(SYMBOLS.findall(_NAMED.sub("", each))) * 10 > len(each)
+            is_dense = len(SYMBOLS.findall(each)) * 10 > len(each)
+            is_program = is_dense and SYMBOLS.search(_NAMED.sub("", each)) is not None
             if _SHORTEST <= len(each) <= _LONGEST and not is_program:
                 yield each
 
@@ -173,15 +177,14 @@ def _own_lines(text: str) -> Iterator[str]:
 
 
 def _is_program(line: str) -> bool:
-    """Whether a line is source code or output: not where it binds before the call that it ends with.
+    """Whether a line is source code or output: not where words bind before the call that it ends with.
 
-    "Never call print()." is a rule, and "static void print()" is none.
+    "Never call print()." is a rule; "static void print()" and "self.deadline.print()" are none.
     """
     found = PROGRAM.search(line)
-    is_said = (
-        found and found["call"] and len(line) <= _LONGEST and strength_of(line[: found.start()]) >= BINDS
-    )
-    return found is not None and not is_said
+    if found is None or not found["call"] or len(line) > _LONGEST:
+        return found is not None
+    return _worded(line[: found.start()].rstrip(_OF_NAMES).lower()) < BINDS
 
 
 def _announces(line: str) -> bool:
