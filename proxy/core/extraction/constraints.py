@@ -91,7 +91,7 @@ def _sets_another(newer: Subject, older: Subject) -> bool:
     if newer.is_one and older.is_one and differing == _URL:
         return newer.head <= older.head or older.head <= newer.head
     is_state = bool(newer.head) and newer.head == older.head and (newer.is_one or not differing & _OBJECTS)
-    is_changed = newer.replaces and not (newer.forbids or older.forbids or older.replaces)
+    is_changed = newer.replaces and not (newer.forbids or older.forbids)
     is_set = differing <= _MANNERS or newer.limits or is_changed or is_state
     return newer.things == older.things and is_set
 

@@ -78,7 +78,7 @@ class Subject:
     withdraws: bool
     tells_change: bool
     replaces: bool
-    """Whether the sentence says explicitly that one value replaces another."""
+    """Whether the sentence says explicitly that one value replaces another, and does not only mention it."""
     limits: bool
     """Whether the sentence sets an amount or a deadline; its value is then no object, even if negated."""
 
@@ -107,6 +107,8 @@ class Subject:
         found = list[str]()
         for kind, own in self.values.items():
             values, others = own, other.values.get(kind, about)
+            if self.replaces:
+                values = values - others  # "8081 instead of 8080"
             if about:
                 values, others = values - about, others - about
             if values and others and values.isdisjoint(others):
@@ -162,7 +164,7 @@ def subject_of(sentence: str) -> Subject:
         permits=not forbids and bool(rules.PERMITS.search(text)) and not rules.RELIEF.search(text),
         withdraws=withdraws,
         tells_change=bool(rules.CHANGES.search(text)),
-        replaces=bool(rules.REPLACES.search(text)),
+        replaces=bool(rules.REPLACES.search(text)) and _tells_replacement(text),
         limits=("limit" in content and (is_deadline or "quantity" in values))
         or (is_deadline and bool(head.words)),
     )
@@ -260,6 +262,12 @@ def _named(text: str) -> tuple[str, bool]:
     return named, bool(rules.ARTICLE.match(named))
 
 
+def _tells_replacement(text: str) -> bool:
+    """Whether a clause says that one value replaces another, and does not only mention it."""
+    clauses = rules.CLAUSE.findall(text)
+    return any(rules.REPLACES.search(each) and not rules.MENTIONS.search(each) for each in clauses)
+
+
 def _act_of(text: str) -> frozenset[str]:
     """Return the words of what a sentence demands, forbids or allows, without those that say which."""
     if rules.WITHDRAWS.search(text):
@@ -336,4 +344,4 @@ def _bare(word: str) -> str:
     return word.removesuffix("'s").removesuffix("\u2019s")
 
 
-_UNTELLING = frozenset(map(_stem, lexicon.DEMANDING_VERBS | lexicon.LIGHT_WORDS))
+_UNTELLING = frozenset(map(_stem, lexicon.DEMANDING_VERBS | lexicon.LIGHT_WORDS | lexicon.REPLACING_WORDS))

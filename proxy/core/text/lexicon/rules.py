@@ -195,13 +195,24 @@ REPLACES = Wording(
         r"""instead|no longer (?:works?|valid|counts?|used)|rotat(?:ed|ion)|changed|moved|switched|replaced
         |renamed
         |reassigned|rescheduled|postponed|migrated|rebased|raised|lowered|extended|reduced|retired|correction
-        |not .{1,40} any ?more|geändert|verschoben|stattdessen|ersetzt|cambi\w+|reemplaz\w+|en vez de
+        |not .{1,40} any ?more|geändert|verschoben|statt(?:dessen)?|ersetzt|cambi\w+|reemplaz\w+|en vez de
         |en lugar de
         |changé\w*|remplac\w+|à la place|au lieu""",
         "変更|に代わ|の代わり|になりました|改为|改為|改成|换成|換成|代替",
     )
 )
 """Wordings that explicitly replace one value by another; those of CHANGES may add a value instead."""
+MENTIONS = Wording(
+    (
+        r"""when(?:ever)?|if|before|after|once|until|unless|as soon as|that|which|what|whether|each|every|any
+        |without|wenn|falls|sobald|bevor|ehe|nachdem|dass|ob|jede[nmrs]?|alles?|ohne|cuando|si|antes|después
+        |que|cada|sin|quand|lorsque|avant|après|qu(?:i|e|['\u2019])|chaque|sans""",
+        r"""たら|れば|場合|とき|こと|前|(?<!今)後|(?<!今)后|時(?!間|刻|区)|时(?!间|刻|区)|如果|若|每|所有""",
+    )
+)
+"""What makes a clause only mention a change: when it happens, that it did, or to which of many things."""
+CLAUSE = re.compile(r"[^,;\uff0c\uff1b、。]+")
+"""What a mention of a change goes to the end of."""
 ARTICLE = re.compile(
     r"\s*(?:the|our|my|der|die|das|unsere?|meine?|el|la|los|las|nuestr[oa]s?|mi|le|les|l['\u2019]|notre|nos|mon|ma)\b",
     re.IGNORECASE,

@@ -29,6 +29,10 @@ FUNCTION_WORDS = frozenset(
     del el las los nunca o por sin solo una y""".split()
 )
 """Words that do not distinguish any two sentences."""
+REPLACING_WORDS = frozenset(
+    "instead jetzt ab statt stattdessen ahora lugar vez partir désormais dorénavant lieu".split()
+)
+"""Words of what says that one value replaces another, from when on: compare REPLACES."""
 LIGHT_WORDS = frozenset(
     """about again because being could did doing done else few had has have having he her here hers him
     his how nor off once other out over own s same she some such t them there they through too under up
