@@ -548,6 +548,8 @@ def test_abbreviations_and_versions_end_no_sentence() -> None:
         ("Utilise toujours le port 8080.", "Désormais utilise le port 8081 au lieu de 8080."),
         ("Never open the gate after 22:00.", "The gate may be opened after 22:00 again."),
         ("Never open the gate after 22:00.", "Opening the gate after 22:00 is no longer forbidden."),
+        ("The vault is taboo.", "The vault is no longer taboo."),
+        ("Die Nordbrücke ist tabu.", "Die Nordbrücke ist nicht mehr tabu."),
         ("Never use the old key.", "The old key may be used again."),
         ("Do not clean the boiler.", "The boiler can be cleaned again."),
         ("Never ship the red crates.", "Shipping the red crates is allowed again."),

@@ -11,7 +11,7 @@ from proxy.core.text.lexicon.words import COUNTS
 # --- negations, and wordings that only look like one ---
 
 PROHIBITION = (
-    r"""forb[aio]d\w*|prohibit(?:s|ed)?|disallow(?:s|ed)?|ban(?:s|ned)?|not allowed|off[- ]limits
+    r"""forb[aio]d\w*|prohibit(?:s|ed)?|disallow(?:s|ed)?|ban(?:s|ned)?|not allowed|off[- ]limits|taboo|tabu
     |verb(?:iete[nt]?|oten)|untersag\w+|prohib\w+|interdi\w+""",
     "禁止|严禁|嚴禁",
 )
@@ -19,7 +19,7 @@ _NO_LIMIT = rf"(?! (?:qu[e'\u2019]|d(?:e |['\u2019])(?:\d|(?:{COUNTS})\b)))"
 """Not "plus de 3" nor "plus que", which say how much."""
 _NEGATION = (
     rf"""not?|never|none|nothing|nobody|neither|nor|cannot|dont|cant|wont|without|avoid(?:s|ed|ing)?|refrain(?:s|ed)?
-    |stop(?:s|ped)?|taboo|stay (?:away|out|off|clear)|steer clear|keep (?:away|out|off|clear)|hands off
+    |stop(?:s|ped)?|stay (?:away|out|off|clear)|steer clear|keep (?:away|out|off|clear)|hands off
     |nicht|nichts|nie|niemals|kein(?:e[nmrs]?)?|niemand|ohne|vermeide[nt]?|nunca|jamás
     |ningun[oa]?|ningún|nada|nadie|ni|sin|evit\w+
     |ne(?= (?:(?!qu[e'\u2019])[^,.;:!?]){{1,40}}(?<!\b(?:au|de|en)) plus\b{_NO_LIMIT})
@@ -74,7 +74,7 @@ TAKEN_BACK = Wording(
 
 WITHDRAWS = Wording(
     (
-        r"""no longer (?:forbidden|prohibited|banned|disallowed|off[- ]limits|appl(?:y|ies)|holds?|valid
+        r"""no longer (?:forbidden|prohibited|banned|disallowed|off[- ]limits|taboo|appl(?:y|ies)|holds?|valid
         |in force
         |required|needed|necessary|mandatory|binding)|not (?:forbidden|prohibited|banned) any ?(?:more|longer)
         |(?:is|are|was|were|been|be|being) (?:hereby )?(?:lifted|withdrawn|revoked|cancell?ed|repealed|void
@@ -83,7 +83,7 @@ WITHDRAWS = Wording(
         |prohibition
         |restriction|constraint|instruction)|need(?: not|n['\u2019]t)|do(?: not|n['\u2019]?t) (?:have|need) to
         |no need|not (?:required|necessary|needed)|optional(?: now)?
-        |nicht (?:mehr|länger) (?:verboten|untersagt|gültig|nötig|erforderlich|notwendig)
+        |nicht (?:mehr|länger) (?:verboten|untersagt|tabu|gültig|nötig|erforderlich|notwendig)
         |(?:gilt|gelten) nicht mehr|aufgehoben|zurückgenommen|widerrufen|hinfällig|nicht (?:nötig
         |erforderlich)
         |brauchs?t? (?:nicht|kein\w*)|ya no (?:está|están|rige|vale|se aplica|hace falta
