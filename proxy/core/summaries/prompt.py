@@ -14,11 +14,12 @@ from typing import NamedTuple, Self
 from proxy.core.conversation.messages import begins_with_thought, without_thoughts
 from proxy.core.dialects.answers import Answer, Ask
 from proxy.core.dialects.dialect import Dialect
+from proxy.core.extraction.facts import facts_in
 from proxy.core.formats.json import as_mapping, loads_writable, text_or_empty
 from proxy.core.policy.sections import Summary
 from proxy.core.summaries.verification import Evidence, fault_in
 from proxy.core.text.cutting import size
-from proxy.core.text.lexicon.rules import DECLINES
+from proxy.core.text.lexicon.rules import DECLINES, TELLS
 from proxy.core.text.words import first_sentences
 
 _STRUCTURED_FROM = 600
@@ -185,7 +186,8 @@ def text_of(answer: Answer, dialect: Dialect) -> str:
     if text.startswith("{"):
         with suppress(ValueError):
             text = text_or_empty(as_mapping(loads_writable(text)).get("summary")).strip()
-    if DECLINES.match(text):
+    # One that names something, or tells who said so, is a summary of somebody who declined.
+    if DECLINES.match(text) and not (TELLS.search(text.lower()) or facts_in(text)):
         raise Refused("refused")
     return text
 

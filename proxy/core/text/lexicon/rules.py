@@ -305,7 +305,8 @@ REASON = Wording(
 )
 """The beginning of a reason, which belongs to no rule."""
 DECLINES = re.compile(
-    r"\W*(?:(?:(?:unfortunately|(?:i(?: a|['\u2019])m )?(?:\w+ )?sorry),? (?:but )?)?"
+    r"\W*(?:(?:(?:unfortunately|i(?: a|['\u2019])m afraid|i apologi[sz]e"
+    r"|(?:i(?: a|['\u2019])m )?(?:\w+ )?sorry),? (?:but )?)?"
     r"(?:as an ai\b[^.!?]{0,40}, )?"
     r"i(?: can(?:not|['\u2019]?t| not)| won['\u2019]?t| will not|(?: a|['\u2019])m (?:unable|not able) to"
     r"| (?:must|have to) decline to) (?:\w+ )?"
