@@ -325,6 +325,7 @@ def test_a_sentence_that_binds_is_found_word_for_word(sentence: str) -> None:
         "expect(boat).never()",
         "while not moored()",
         "always_moor(boat_at_quay, only)",
+        "这本航海书我只读了一半。",
         "self.deadline.moor()",
         "while not until.moored():",
         "LONGEST_BOAT_CAP: int = 7",

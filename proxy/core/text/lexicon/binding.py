@@ -73,7 +73,7 @@ PLAIN = _folded(
         |where possible|one (?!day)\w+ at a time|till i
         |at most|at least|limit(?:ed)? to|limit is|whenever|max\.? \W?\d+|max \w+(?: \w+)? is
         |m(?<=[s\d] m)(?<!thanks m)ax(?=\W*$)|call me (?!back|when|if|at|on|tomorrow|later)|address me
-        |refer to (?:\w+ ){1,3}as|taboo|no[- ]go(?:es)?|halal|kosher
+        |refer to (?:\w+ ){1,3}as|no[- ]go(?:es)?|halal|kosher
         |my (?:ok|okay|go-?ahead|permission|consent)|sign(?:s|ed|ing)?[- ]off|all future|stays? between
         |leave (?!me|us|him|her)[^.!?]{2,40} (?:alone|untouched|unchanged|as (?:is|it|they))
         |i (?:said no|told you (?:not )?to|refuse to|insist|expect (?:you|an?|all|every))

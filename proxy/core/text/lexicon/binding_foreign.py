@@ -57,7 +57,7 @@ PLAIN = (
     |freigabe|erlaubnis|zustimmung)|bevor du|wenn du|sobald du|jedes mal|mindestens|maximal|soll(?:st|en|t|te
     |test|ten|tet)?|ich (?:esse|trinke|mag|will|möchte|nehme|fliege|rauche|vertrage) (?:\w+ ){0,2}(?:nicht
     |kein\w*)|wir (?:essen|trinken|wollen) (?:\w+ ){0,2}(?:nicht|kein\w*)|bin (?:\w+ )?(?:vegan|vegetarier\w*
-    |schwanger|\w+intolerant)|tabu|lass\w* [^.!?]{2,60} unverändert|ist (?:\w+ )?veg(?:an
+    |schwanger|\w+intolerant)|lass\w* [^.!?]{2,60} unverändert|ist (?:\w+ )?veg(?:an
     |etarier\w*)|siempre|solo|sólo|solamente|presupuesto|plazo
     |prefiero|prefiere|evita\w*|en lugar de|sin (?:preguntar|mi|permiso|autorización)|antes de|cuando
     |cada vez|al menos|tiene[ns]? que|hay que|debería[ns]?|no (?:(?:me|te|se|le|lo|la|nos) )*(?!(?:crees
@@ -111,7 +111,7 @@ PLAIN = (
     |いつも|だけ|べき(?:です
     |だ)?(?:。|$)|必要があります(?!ね)|アレルギー|なしで(?:お願い|書|答|作|。|$)|のみ|ようにして|避けて
     |てほしい|前に|以下|以上|以内|までに(?:お願|必要|。|$)|までに[^。]{1,12}て(?=くだ|ほし|ね|。|$)|始终|始終
-    |予算|期限|预算|預算|总是|總是|只(?:用|要|在|需|[读讀])|読み取り専用
+    |予算|期限|预算|預算|总是|總是|只(?:用|要|在|需|[读讀](?![了书書过過]))|読み取り専用
     |仅|僅|避免|优先|優先|更喜欢|更喜歡|每次|至少|之前
     |请(?:用|把|在|先)|請(?:用|把|在|先)|不能|不准|應[该該當]|应[该当]|过敏|過敏|不耐受|我不(?:吃|喝|抽|接|要
     |想要|喜[欢歡])|别(?<![特分区告个级性类]别)(?!的|人)
