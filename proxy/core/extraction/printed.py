@@ -62,9 +62,10 @@ _RECORD = re.compile(
     r"|(?=[^\s:(]*[./])[^\s:(]++[:(]\d+(?:[:,]\d+)?\)?: (?:fatal )?(?:error|warning)(?: \w+\d|\[[\w-]+\])?:"
     r"|Traceback \([\w ]+\):\s*$|File \".*\", line \d++(?:, in \S+)?\s*$"
     r"|at [\w.$<>/]+\([\w.: ]*\)(?: ~?\[.*\])?\s*$"
-    r"|diff --git a/.* b/|index [0-9a-f]{6,}\.\.[0-9a-f]|@@ -\d+(?:,\d+)? \+\d|(?:\+\+\+|---) [ab]/\S+\s*$)"
+    r"|diff --git a/.* b/|index [0-9a-f]{6,}\.\.[0-9a-f]|@@ -\d+(?:,\d+)? \+\d|(?:\+\+\+|---) [ab]/\S+\s*$"
+    r"|\{\"(?:error\"|type\": ?\"error\").*\}\s*$|[^\[]*+\[type=\w+, input_value=.*\]\s*$)"
 )
-"""Lines that no person writes: of pages, directory listings, logs, compilers, stack traces and diffs."""
+"""Lines that no person writes: of pages, directory listings, logs, compilers, checks, traces and diffs."""
 _FAULT = re.compile(
     rf"^\s*(?:\[(?:{_LEVELS})\]|(?:Caused by: )?(?:(?:\w+\.)+\w*|[A-Z]\w+)(?:Error|Exception)(?:: |\s*$))"
 )

@@ -72,6 +72,8 @@ def a_line_like_an_element(length: int) -> None:
         "[1] " + "Aa" * (length // 2),
         "[1]<a" + "</" * (length // 2) + " " * length,
         "10:00:00 " + "[a] " * (length // 4),
+        '{"error"' + "} " * (length // 2) + "a",
+        "a [type=a, input_value=" + "] " * (length // 2) + "a",
     ):
         is_record([line], 0)
 
