@@ -80,8 +80,9 @@ def _sets_another(newer: Subject, older: Subject) -> bool:
     if not (newer.replaces or newer.about == older.about) or not _may_set(newer, older):
         return False
     shared, differing = newer.attributes & older.attributes, newer.differing(older)
-    is_rule = older.commands or older.forbids  # it only mentions what is next
-    if shared & _UNTYPED and newer.is_like(older, _ALIKE_IN_KIND) and not (is_rule or differing & _OBJECTS):
+    # A rule that names "the next release" does not set what is next, and neither does what is about a thing.
+    is_no_state = older.commands or older.forbids or differing & _OBJECTS
+    if shared & _UNTYPED and newer.is_like(older, _ALIKE_IN_KIND) and not is_no_state:
         return True
     if not differing:
         return False

@@ -164,7 +164,10 @@ def subject_of(sentence: str) -> Subject:
         permits=not forbids and bool(rules.PERMITS.search(text)) and not rules.RELIEF.search(text),
         withdraws=withdraws,
         tells_change=bool(rules.CHANGES.search(text)),
-        replaces=bool(rules.REPLACES.search(text)) and _tells_replacement(text),
+        replaces=any(
+            rules.REPLACES.search(clause) and not rules.MENTIONS.search(clause)
+            for clause in rules.CLAUSE.findall(text)
+        ),
         limits=("limit" in content and (is_deadline or "quantity" in values))
         or (is_deadline and bool(head.words)),
     )
@@ -260,12 +263,6 @@ def _named(text: str) -> tuple[str, bool]:
         return text[: lies.start()].rpartition(",")[2], True
     named = text[: copula.start()].rpartition(",")[2] if copula else ""
     return named, bool(rules.ARTICLE.match(named))
-
-
-def _tells_replacement(text: str) -> bool:
-    """Whether a clause says that one value replaces another, and does not only mention it."""
-    clauses = rules.CLAUSE.findall(text)
-    return any(rules.REPLACES.search(each) and not rules.MENTIONS.search(each) for each in clauses)
 
 
 def _act_of(text: str) -> frozenset[str]:
