@@ -127,7 +127,7 @@ class Engine:
     async def decide(self, chain: Chain, budget: Budget) -> Decision:
         """Decide on the next request of the session."""
         log = (self._known.epoch_log if self._known else EpochLog()) if self._has_store else None
-        request = a_request(chain, budget, policy=self._policy, log=log)
+        request = a_request(chain, budget, policy=self._policy, epoch_log=log)
         decide = self._epochs.decide
         first = await decide(request)
         found = await within_bytes(request, first, lambda each: size(chain, each.plan), decide)
