@@ -131,6 +131,19 @@ async def test_a_store_that_takes_a_large_turn_all_too_slowly_is_not_kept_from_o
     assert len(await afar.nodes(OTHER)) == 2
 
 
+async def test_a_store_that_takes_a_turn_and_is_silent_is_left_alone_whatever_its_timeout(
+    shim: Shim, clock: HandClock
+) -> None:
+    waiting, size = 5.0, 8_000  # as an operator may set it; and a turn of 9 KB as it is sent
+    async with aclosing(RedisStore(shim.url, clock, timeout=waiting, rest=1.0)) as afar:
+        for session in (OTHER, THIRD):  # the scripts are sent with the first calls
+            await afar.record(session, turn("u1", "a1"), DAY)
+        shim.swallow = True
+        with pytest.raises(StoreUnavailable, match="timed out"):
+            await afar.record(KEY, long_turn(messages=1, size=size), DAY)
+        assert is_left_alone(afar)
+
+
 async def test_what_is_new_in_a_session_may_be_large_too(
     shim: Shim, afar: RedisStore, store: RedisStore
 ) -> None:

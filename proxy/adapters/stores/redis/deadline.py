@@ -24,8 +24,8 @@ So little because all connections of a process may share a slow line: 32 of them
 QUICK: Final = 8 * 1024
 """Bytes of a request that gets through within a pause; of a larger one it is looked at how it leaves."""
 
-_LOOKS: Final = 8
-"""How often in a pause that is done."""
+_LOOK: Final = 1 / 16
+"""Seconds between two looks; fewer than QUICK bytes may take, or a silent server would seem a slow one."""
 
 _GRACE: Final = 0.02
 """Seconds in which this process may still read what has come in time, if it was busy itself."""
@@ -63,7 +63,6 @@ class Deadline:
 
     def __exit__(self, _: object, raised: BaseException | None, __: object) -> None:
         self._timer.cancel()
-        self._due = -inf  # so that nothing sets the timer again
         is_ours = self._is_over and self._task.uncancel() <= self._cancellations
         if is_ours and isinstance(raised, asyncio.CancelledError):
             late = TimeoutError("It took too long.")
@@ -91,7 +90,7 @@ class Deadline:
         self._due = min(self._end, self._loop.time() + self._pause)
 
     def _next_check(self) -> float:
-        look = inf if self._unsent is None else self._loop.time() + self._pause / _LOOKS
+        look = inf if self._unsent is None else self._loop.time() + _LOOK
         return min(self._due, look)
 
     def _check(self, *, is_late: bool = False) -> None:
