@@ -21,7 +21,7 @@ EARLIER = "summary"
 _LONGEST = 240
 _SHORTEST = 12
 _MOST = 2_000
-"""Maximal number of sentences whose words are read; of more, those of users, with numbers, and the newest."""
+"""Maximal number of sentences that are weighed; of more, users' rules come first, then all else of users."""
 _FACTS = 3
 """Maximal number of exact values in a sentence that count for its weight."""
 _WORDS = 8
@@ -110,7 +110,7 @@ def most_important(
     last = max(sentences[-1].number, 1) if sentences else 1
     once = [*newest.values()]
     if len(once) > _MOST:
-        told = [(_voice(each.role) in _BINDING, _worth(each, last)) for each in once]
+        told = [(_voice(each.role) in _BINDING, _strength(each), _worth(each, last)) for each in once]
         most = sorted(range(len(once)), key=lambda place: told[place])[-_MOST:]
         once = [once[place] for place in sorted(most)]
     sizes = [size(each) + label(each.role) for each in once]
@@ -126,6 +126,11 @@ def most_important(
     return [once[place] for place in sorted(chosen)]
 
 
+def _strength(sentence: Sentence) -> int:
+    """How firmly a sentence binds; read with its courtesies, as what somebody likes may be a rule."""
+    return strength_of(sentence.text) if _voice(sentence.role) in _BINDING else 0
+
+
 def _worth(sentence: Sentence, last: int) -> float:
     """The weight of a sentence that no word of it is read for: who says it, how late, and any number."""
     number = 0.3 if _DIGIT.search(sentence.text) else 0.0
@@ -138,7 +143,7 @@ def _weight(sentence: Sentence, last: int) -> float:
     A correction weighs more than what it corrects: read alone, that would be told as if it still held.
     """
     text, voice = COURTESY.sub(" ", sentence.text), _voice(sentence.role)
-    strength = strength_of(text) if voice in _BINDING else 0
+    strength = _strength(sentence)
     facts = min(len(facts_in(text)), _FACTS)
     may_change = strength >= BINDS or (voice in _BINDING and facts)
     change = 0.4 if may_change and (CHANGES.search(text) or WITHDRAWS.search(text)) else 0.0

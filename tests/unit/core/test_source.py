@@ -150,6 +150,20 @@ def test_of_very_many_sentences_those_of_users_in_the_middle_are_read() -> None:
     assert "Never open the lock" in source_of(situation(messages), (0, 4_001), 100_000).piece.text
 
 
+@pytest.mark.parametrize("place", [0, 75, 150])
+def test_of_very_many_lines_that_a_user_pastes_no_rule_is_lost(place: int) -> None:
+    log = [user("\n".join(f"{n}:{k} ship {n}.{k} moored" for k in range(20))) for n in range(150)]
+    rule = user("Never open the lock of Lake Aster at night.")
+    messages = [*log[:place], rule, *log[place:]]
+    assert "Never open the lock" in source_of(situation(messages), (0, 151), 100_000).piece.text
+
+
+def test_what_a_user_does_not_like_is_a_rule_and_no_courtesy() -> None:
+    told = [Sentence("我不喜欢辣的菜。", "user", 1), Sentence("我们昨天在餐厅点了辣的菜。", "user", 9)]
+    room_for_one = max(count(each.text) for each in told) + 1
+    assert most_important(told, room_for_one, lambda each: count(each.text)) == told[:1]
+
+
 @pytest.mark.parametrize(
     "texts",
     [
