@@ -8,9 +8,10 @@ import signal
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import aclosing
-from typing import Any
+from typing import Any, cast
 
 import pytest
+import uvloop
 
 from proxy.adapters.stores.redis import RedisStore, deadline, pool
 from proxy.core.conversation.records import Turn
@@ -129,6 +130,22 @@ async def test_a_store_that_takes_a_large_turn_all_too_slowly_is_not_kept_from_o
         await afar.record(KEY, long_turn(messages=1, size=4 * LARGE), DAY)
     assert not is_left_alone(afar)
     assert len(await afar.nodes(OTHER)) == 2
+
+
+def test_a_connection_that_is_lost_in_a_large_turn_has_no_more_to_send(valkey: Server) -> None:
+    """On the loop of production, which then has no socket to be asked."""
+
+    async def left() -> int:
+        short = pool.AdaptiveTimeout(HASTE)
+        connections = pool.connection_pool(valkey.url, pool.Timeouts(short, short, lambda: None))
+        connection = cast("Any", await connections.get_connection())
+        connection._writer.transport.abort()
+        await asyncio.sleep(0)
+        unsent: int = connection._unsent()
+        await connection.disconnect()
+        return unsent
+
+    assert uvloop.run(left()) == 0
 
 
 async def test_a_store_that_takes_a_turn_and_is_silent_is_left_alone_whatever_its_timeout(

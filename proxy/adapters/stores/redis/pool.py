@@ -196,7 +196,7 @@ class _Measuring(AbstractConnection):
 
     def _unsent(self) -> int:
         """Return how many bytes have not reached the server's machine, or at least not left this process."""
-        if self._writer is None:
+        if self._writer is None or self._writer.transport.is_closing():  # its call will be told so
             return 0
         transport = self._writer.transport
         left, own = transport.get_write_buffer_size(), transport.get_extra_info("socket")
