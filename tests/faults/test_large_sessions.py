@@ -137,8 +137,8 @@ def test_a_connection_that_is_lost_in_a_large_turn_has_no_more_to_send(valkey: S
 
     async def left() -> int:
         short = pool.AdaptiveTimeout(HASTE)
-        connections = pool.connection_pool(valkey.url, pool.Timeouts(short, short, lambda: None))
-        connection = cast("Any", await connections.get_connection())
+        timeouts = pool.Timeouts(short, short, lambda: None)
+        connection = await cast("Any", pool.connection_pool(valkey.url, timeouts)).get_connection()
         connection._writer.transport.abort()
         await asyncio.sleep(0)
         unsent: int = connection._unsent()
