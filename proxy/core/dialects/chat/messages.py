@@ -69,7 +69,7 @@ class Content(dialect.Content):
     def exact(self) -> Self:
         return type(self)(as_mapping(loads(self._raw))) if self._raw else self
 
-    def shown_tokens(self, model: str) -> int:
+    def media_tokens(self, model: str) -> int:
         total = 0
         for part in self.parts:
             image = part.get("image_url")
