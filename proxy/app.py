@@ -20,7 +20,7 @@ from proxy.adapters.files.settings import with_secrets
 from proxy.adapters.files.watcher import LoadedPolicies, WatchedPolicies
 from proxy.adapters.plugins import load_plugins
 from proxy.adapters.search import SqliteSearch
-from proxy.adapters.stores import noted, open_store, watch_secret
+from proxy.adapters.stores import check_secret, open_store, watch_secret
 from proxy.adapters.stores.in_process import InProcessStore
 from proxy.adapters.stores.redis import RedisStore
 from proxy.adapters.stores.redis.codec import Keyring
@@ -161,29 +161,29 @@ def create_app(
     begin_log(settings)
     load_plugins()
     settings = with_secrets(settings)
-    outside = _open_dependencies(settings, loaded, owns_store=owns_store)
-    inside = build_engine(settings, outside)
-    metrics, policies, pipeline = outside.metrics, outside.policies, inside.pipeline
+    dependencies = _open_dependencies(settings, loaded, owns_store=owns_store)
+    engine = build_engine(settings, dependencies)
+    metrics, policies, pipeline = dependencies.metrics, dependencies.policies, engine.pipeline
     drain, is_shadow = Drain(settings.drain_timeout), settings.shadow
-    counted = MemoryCounts(inside.memory_scheduler.daily, metrics, outside.memory).counted
-    probes = probe_routes(outside.store, metrics, drain, policies, counted, is_shadow=is_shadow)
+    counted = MemoryCounts(engine.memory_scheduler.daily, metrics, dependencies.memory).counted
+    probes = probe_routes(dependencies.store, metrics, drain, policies, counted, is_shadow=is_shadow)
     own = Starlette(
-        routes=[*probes, *_admin_routes(settings, outside, inside, drain)],
-        lifespan=lambda _: _serving(outside, inside, drain, on_ready),
+        routes=[*probes, *_admin_routes(settings, dependencies, engine, drain)],
+        lifespan=lambda _: _serving(dependencies, engine, drain, on_ready),
         exception_handlers=exception_handlers(),
     )
     admission = Admission(policies, settings.body_memory)
-    relay = Relay(outside.upstream, admission, metrics.relayed)
-    heads = RequestHeads(outside.memory, pipeline.naming, is_shadow=is_shadow)
+    relay = Relay(dependencies.upstream, admission, metrics.relayed)
+    heads = RequestHeads(dependencies.memory, pipeline.naming, is_shadow=is_shadow)
     logs_content = settings.log_content
-    managed = Managed(pipeline, inside.appends, relay, metrics, admission, logs_content=logs_content)
+    managed = Managed(pipeline, engine.appends, relay, metrics, admission, logs_content=logs_content)
     origins = Origins(
         is_local=is_loopback(settings.host),
         public_url=settings.public_url,
         named=settings.cors_origin,
         hosts=settings.allowed_host,
     )
-    chat = managed if outside.tracer is None else TracedRoute(managed, outside.tracer)
+    chat = managed if dependencies.tracer is None else TracedRoute(managed, dependencies.tracer)
     return Front(chat, relay, own, origins=origins, heads=heads, drain=drain)
 
 
@@ -234,10 +234,15 @@ def _open_dependencies(
     )
 
 
-def build_engine(settings: Settings, outside: Dependencies, dialect: Dialect = CHAT) -> Engine:
+def build_engine(settings: Settings, dependencies: Dependencies, dialect: Dialect = CHAT) -> Engine:
     """Build the engine on the given outside dependencies."""
-    store, clock, counter, metrics = outside.store, outside.clock, outside.counter, outside.metrics
-    upstream, memory, learned = outside.upstream, outside.memory, outside.learned_memory
+    store, clock, counter, metrics = (
+        dependencies.store,
+        dependencies.clock,
+        dependencies.counter,
+        dependencies.metrics,
+    )
+    upstream, memory, learned = dependencies.upstream, dependencies.memory, dependencies.learned_memory
     secret, former = (*settings.secrets, None, None)[:2]
     naming = Naming(secret or "", memory, settings.tenant_header, former=former)
     background = Background()
@@ -254,9 +259,9 @@ def build_engine(settings: Settings, outside: Dependencies, dialect: Dialect = C
     )
     sessions, reader = SessionCache(learned), Reader(dialect, counter, memory)
     questions = MemoryModel(asking, foreground, counter)
-    turns = _memory_scheduler(settings, outside, questions, background)
+    turns = _memory_scheduler(settings, dependencies, questions, background)
     scopes, sources = turns.writer.scopes, turns.writer.sources
-    memories = MemoryReader(naming, scopes, outside.search, counter, clock, background, sources)
+    memories = MemoryReader(naming, scopes, dependencies.search, counter, clock, background, sources)
     recognition = Recognition(store, naming, sessions, clock, learned)
     suffixes = Suffixes(recognition, reader, store, naming)
     decisions = Decisions(
@@ -264,7 +269,7 @@ def build_engine(settings: Settings, outside: Dependencies, dialect: Dialect = C
         models=models,
         sessions=sessions,
         epochs=Epochs(store, summary_jobs, counter, clock, metrics, learned),
-        recall=Recall(outside.search, counter, metrics, memory, remembered=memories.recalled).of,
+        recall=Recall(dependencies.search, counter, metrics, memory, remembered=memories.recalled).of,
     )
     proofs = Proofs(
         decisions=decisions,
@@ -319,29 +324,29 @@ def build_engine(settings: Settings, outside: Dependencies, dialect: Dialect = C
 
 
 def _memory_scheduler(
-    settings: Settings, outside: Dependencies, questions: MemoryModel, background: Background
+    settings: Settings, dependencies: Dependencies, questions: MemoryModel, background: Background
 ) -> MemoryScheduler:
     """Build the scheduler of memory, with its writer and daily maintenance."""
     rest, credentials = settings.memory_rest, settings.operator_credentials
-    sources = Conversations(outside.store, DIALECTS, outside.memory)
-    scopes = ScopeCache(outside.store.memories, outside.memory)
-    writer = MemoryWriter(scopes, sources, questions, outside.counter, outside.clock)
-    met_on = Lru[str, str](outside.learned_memory)
-    daily = Maintenance(writer, lambda: outside.policies.in_force, background, met_on, rest, credentials)
-    return MemoryScheduler(outside.store.memories, writer, daily, background, rest)
+    sources = Conversations(dependencies.store, DIALECTS, dependencies.memory)
+    scopes = ScopeCache(dependencies.store.memories, dependencies.memory)
+    writer = MemoryWriter(scopes, sources, questions, dependencies.counter, dependencies.clock)
+    met_on = Lru[str, str](dependencies.learned_memory)
+    daily = Maintenance(writer, lambda: dependencies.policies.in_force, background, met_on, rest, credentials)
+    return MemoryScheduler(dependencies.store.memories, writer, daily, background, rest)
 
 
 @asynccontextmanager
 async def _serving(
-    outside: Dependencies, inside: Engine, drain: Drain, on_ready: Callable[[], object]
+    dependencies: Dependencies, engine: Engine, drain: Drain, on_ready: Callable[[], object]
 ) -> AsyncGenerator[None]:
     """Load slow parts before the first request; end all in order after the last."""
-    loading = (outside.counter.ready(), asyncio.to_thread(prices.load))
-    knows, *_ = await asyncio.gather(noted(outside.store.meet()), *loading)
+    loading = (dependencies.counter.ready(), asyncio.to_thread(prices.load))
+    knows, *_ = await asyncio.gather(check_secret(dependencies.store.meet()), *loading)
     watching = (
-        asyncio.create_task(outside.policies.watch()),
-        asyncio.create_task(inside.memory_scheduler.daily.every_day()),
-        asyncio.create_task(watch_secret(outside.store, knows=knows)),
+        asyncio.create_task(dependencies.policies.watch()),
+        asyncio.create_task(engine.memory_scheduler.daily.every_day()),
+        asyncio.create_task(watch_secret(dependencies.store, knows=knows)),
     )
     on_ready()
     try:
@@ -354,26 +359,30 @@ async def _serving(
     for each in watching:
         each.cancel()
     await drain.wait_empty(_CUT_OFF)
-    await inside.summaries.aclose()
-    inside.turn_queue.close()
-    inside.memory_scheduler.close()
-    await inside.pipeline.background.drain()
-    await inside.backlog.aclose()
-    await inside.billing.aclose()
-    await outside.search.aclose()
-    await outside.upstream.aclose()
-    await outside.store.aclose()
-    if outside.tracer is not None:
-        await outside.tracer.aclose()
+    await engine.summaries.aclose()
+    engine.turn_queue.close()
+    engine.memory_scheduler.close()
+    await engine.pipeline.background.drain()
+    await engine.backlog.aclose()
+    await engine.billing.aclose()
+    await dependencies.search.aclose()
+    await dependencies.upstream.aclose()
+    await dependencies.store.aclose()
+    if dependencies.tracer is not None:
+        await dependencies.tracer.aclose()
 
 
-def _admin_routes(settings: Settings, outside: Dependencies, inside: Engine, drain: Drain) -> list[BaseRoute]:
+def _admin_routes(
+    settings: Settings, dependencies: Dependencies, engine: Engine, drain: Drain
+) -> list[BaseRoute]:
     """Return the routes of the admin API and the page, for whoever holds the admin token."""
-    store, clock, policies = outside.store, outside.clock, outside.policies
-    pipeline, turns = inside.pipeline, inside.memory_scheduler
+    store, clock, policies = dependencies.store, dependencies.clock, dependencies.policies
+    pipeline, turns = engine.pipeline, engine.memory_scheduler
     naming, scopes, reading = pipeline.naming, turns.writer.scopes, pipeline.memories
-    inspection = Inspection(DIALECTS, store, outside.counter, policies.named_or_default, inside.summary_jobs)
-    memories = MemoryAdmin(scopes, outside.search, reading, clock, policies.named_or_default)
+    inspection = Inspection(
+        DIALECTS, store, dependencies.counter, policies.named_or_default, engine.summary_jobs
+    )
+    memories = MemoryAdmin(scopes, dependencies.search, reading, clock, policies.named_or_default)
     forgetting = Forgetting(memories, naming)
     edits = Edits(
         store=store,
@@ -381,8 +390,8 @@ def _admin_routes(settings: Settings, outside: Dependencies, inside: Engine, dra
         recognition=pipeline.recognition,
         epochs=pipeline.decisions.epochs,
         tools=pipeline.tools,
-        summary_jobs=inside.summary_jobs,
-        turn_queue=inside.turn_queue,
+        summary_jobs=engine.summary_jobs,
+        turn_queue=engine.turn_queue,
         clock=clock,
         recorder=pipeline.recorder,
         forget_own_scope=forgetting.own_scope,
@@ -390,7 +399,7 @@ def _admin_routes(settings: Settings, outside: Dependencies, inside: Engine, dra
     )
     forks = Forks(store, inspection, naming, clock, pipeline.recorder.wait_written)
     token = cast("SecretStr", settings.admin_token).get_secret_value()
-    stats = Stats(store, store.bills, inside.billing, clock)
+    stats = Stats(store, store.bills, engine.billing, clock)
     notices = Notices(inspection, stats, policies.stale, policies.settings_fault)
     auth = AdminAuth(token, clock.now, is_secure=(settings.public_url or "").startswith("https:"))
     api = AdminAPI(

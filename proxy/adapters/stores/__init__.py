@@ -37,7 +37,7 @@ def open_store(
     return RedisStore(url, clock, timeout, rest, keyring, linger=linger, timed=timed)
 
 
-async def noted(knows_secret: Awaitable[bool]) -> bool | None:
+async def check_secret(knows_secret: Awaitable[bool]) -> bool | None:
     """Return whether a store knows our secret, and warn if it does not; None: no answer."""
     try:
         knows = await knows_secret
@@ -54,8 +54,8 @@ async def watch_secret(
     """Have the store remember our secret as long as the server runs, until cancelled.
 
     It is asked every ``again`` seconds until it answers, then each ``day`` (in seconds), and no more if it
-    was written with another. ``knows`` is what was noted at the start.
+    was written with another. ``knows`` is the result of the check at the start.
     """
     while knows is not False:
         await asyncio.sleep(again if knows is None else day)
-        knows = await noted(store.knows_secret())
+        knows = await check_secret(store.knows_secret())

@@ -22,10 +22,11 @@ So little because all connections of a process may share a slow line: 32 of them
 """
 
 QUICK: Final = 8 * 1024
-"""Bytes of a request that gets through within a pause; of a larger one it is looked at how it leaves."""
+"""Bytes of a request that gets through within a pause; a larger one is watched as it leaves."""
 
 _LOOK: Final = 1 / 16
-"""Seconds between two looks; fewer than QUICK bytes may take, or a silent server would seem a slow one."""
+"""Seconds between two looks: less than `QUICK` bytes may take at `SLOWEST`, else a server that has stopped
+would seem a slow one."""
 
 _GRACE: Final = 0.02
 """Seconds in which this process may still read what has come in time, if it was busy itself."""
@@ -106,7 +107,7 @@ class Deadline:
         elif not is_late:
             self._timer = self._loop.call_later(_GRACE, partial(self._check, is_late=True))
         else:
-            # Whatever left within the last pause tells that the server takes it, though too slowly.
+            # What left within the last pause shows that the server takes it, though too slowly.
             self.is_answering |= self._left is not None and self._due == self._end
             self._is_over = True
             self._task.cancel()
