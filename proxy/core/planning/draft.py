@@ -223,7 +223,10 @@ def nearest_to_goal(
 
 def _chosen(selection: Selection, strategy: Strategy, *, acts_now: bool, may_stand: bool) -> Draft:
     """Choose what is cut, and return it as a draft, in which ledgers stay if they ``may_stand``."""
-    selection.run(strategy, is_counting=strategy.slides or acts_now)
+    if strategy.slides or acts_now:
+        selection.cut_by_count(strategy)
+    else:
+        selection.cut_towards_goal(strategy)
     standing = selection.standing_gaps if may_stand else ()
     return Draft.of(
         selection.situation,

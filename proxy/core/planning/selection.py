@@ -154,40 +154,47 @@ class Selection:
         protection = self.situation.protection
         return all(index in self.cut or protection[index] not in self._levels for index in protection)
 
-    def run(self, strategy: Strategy, *, is_counting: bool) -> None:
-        """Choose what is cut: first disposable units, then tool results, then units in order.
-
-        A strategy that ``is_counting`` decides by count, not by tokens. It names its units one by one, so
-        classes do not affect its order.
-        """
+    def cut_towards_goal(self, strategy: Strategy) -> None:
+        """Cut disposable units, then tool results, then units in the strategy's order, until it is enough."""
         situation = self.situation
         goal = situation.budget.share(situation.policy.stages.target)
-        for index in () if is_counting else disposable(situation):
+        for index in disposable(situation):
             if strategy.is_enough(situation, self.view_tokens, goal):
                 break
             self.cut_unit(index)
         self._clear(goal)
-        # By count a request goes before its answer, and a running summary tells it in its own way.
-        order, take = strategy.order(situation, self.stage), self._cut_alone if is_counting else self.cut_unit
-        for batch in ((each,) for each in order) if is_counting else _cut_order(situation, order):
+        order = strategy.order(situation, self.stage)
+        for batch in _cut_order(situation, order):
             if strategy.is_enough(situation, self.view_tokens, goal):
                 break
-            for index in batch:
-                if situation.protection.get(index, FIXED) < FIXED:  # FIXED stays whatever a strategy says
-                    take(index)
+            for index in filter(self._may_be_cut, batch):
+                self.cut_unit(index)
         self._ensure_note_for_clips(order)
-        if is_counting:
-            answers = (
-                each
-                for each in strategy.condensed(situation)
-                if situation.protection.get(each, FIXED) < FIXED
-            )
-            for index in answers:  # their requests stay; a note behind each says what was cut
-                self._cut_alone(index)
-        else:
-            self._cut_islands()
+        self._cut_islands()
         if self.stage is Stage.EMERGENCY:
             self._yield_protections()
+
+    def cut_by_count(self, strategy: Strategy) -> None:
+        """Cut units one by one for a strategy that decides by count, not by tokens: classes do not matter.
+
+        A request goes before its answer, and a running summary tells it in its own way. The requests of
+        condensed answers stay; a note behind each says what was cut.
+        """
+        situation = self.situation
+        goal = situation.budget.share(situation.policy.stages.target)
+        for index in strategy.order(situation, self.stage):
+            if strategy.is_enough(situation, self.view_tokens, goal):
+                break
+            if self._may_be_cut(index):
+                self._cut_alone(index)
+        for index in filter(self._may_be_cut, strategy.condensed(situation)):
+            self._cut_alone(index)
+        if self.stage is Stage.EMERGENCY:
+            self._yield_protections()
+
+    def _may_be_cut(self, index: int) -> bool:
+        """Whether a unit is in the view and may go: what is FIXED stays whatever a strategy says."""
+        return self.situation.protection.get(index, FIXED) < FIXED
 
     def _clear(self, goal: int) -> None:
         """Clear tool results until the view is at the goal.

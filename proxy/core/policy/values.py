@@ -103,13 +103,13 @@ class Registry:
     """The built-in names of one kind of thing, and the things that plug-ins have added, by name."""
 
     def __init__(self, *built_in: str) -> None:
-        self._built_in = built_in
+        self.built_in = built_in
         self._added: dict[str, Any] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
         """All names: the built-in ones, then the added ones in the order in which they were added."""
-        return (*self._built_in, *self._added)
+        return (*self.built_in, *self._added)
 
     def add(self, name: str, thing: Any) -> None:
         """Add a thing under a name. Raises ValueError if the name is taken."""

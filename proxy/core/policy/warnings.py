@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from proxy.core.policy.policy import Policy
 from proxy.core.policy.sections import ROLES
+from proxy.core.policy.values import STRATEGIES
 from proxy.core.text.similarity import did_you_mean
 
 Location = tuple[str | int, ...]
@@ -22,8 +23,7 @@ _STRATEGY_OF: Mapping[str, str] = {
     **dict.fromkeys(("exchanges", "roll_to", "answer_max", "answer_to"), "exchanges"),
     **dict.fromkeys(("condense_active", "summary_max", "summary_to"), "exchanges"),
 }
-_STRATEGIES = {"importance", "topic", "off", *_STRATEGY_OF.values()}
-"""The built-in strategies. Which options a plug-in's strategy reads is not known."""
+"""By option of `[strategy]`, the built-in strategy that reads it; what a plug-in's reads is not known."""
 _CUTTING = (
     *("budget", "stages", "importance", "keep", "summary", "ledger", "economy"),
     *("retention", "compactors", "tool_results", "recall", "proof"),
@@ -78,7 +78,7 @@ def _idle(policy: Policy) -> Iterator[tuple[Collection[str], str]]:
     if name == "off":
         yield _CUTTING, 'nothing is cut with `strategy.name = "off"`'
     for key, owner in _STRATEGY_OF.items():
-        if name in _STRATEGIES and name != owner:
+        if name in STRATEGIES.built_in and name != owner:
             yield (f"strategy.{key}",), f'it is for "{owner}", and `strategy.name` is "{name}"'
     if name == "off":
         return
