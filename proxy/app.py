@@ -203,7 +203,7 @@ def _open_dependencies(
     memory = CacheMemory(settings.cache_memory - learned.most)
     metrics = Metrics(lambda: memory.held + learned.held)
     if loaded is None:
-        loaded = LoadedPolicies.first(PolicyLibrary(settings.policies), settings.policy)
+        loaded = LoadedPolicies.load(PolicyLibrary(settings.policies), settings.policy)
     policies = WatchedPolicies(loaded, metrics)
     keyring = Keyring(settings.secrets, policies.encrypts)
     url = settings.store or "memory://"
@@ -295,7 +295,7 @@ def build_engine(settings: Settings, dependencies: Dependencies, dialect: Dialec
         clock=clock,
         metrics=metrics,
         backlog=backlog,
-        patience=settings.save_timeout,
+        save_timeout=settings.save_timeout,
         add_bill=billing.add,
         on_recorded=(turns.turn_recorded, proofs.turn_recorded),
     )
@@ -310,7 +310,7 @@ def build_engine(settings: Settings, dependencies: Dependencies, dialect: Dialec
         attachments=Attachments(store, sessions),
         models=models,
         decisions=decisions,
-        tools=ToolCaches(metrics, memory),
+        tool_caches=ToolCaches(metrics, memory),
         sender=sender,
         tool_loop=ToolLoop(sender, recorder),
         recorder=recorder,
@@ -389,7 +389,7 @@ def _admin_routes(
         inspection=inspection,
         recognition=pipeline.recognition,
         epochs=pipeline.decisions.epochs,
-        tools=pipeline.tools,
+        tool_caches=pipeline.tool_caches,
         summary_jobs=engine.summary_jobs,
         turn_queue=engine.turn_queue,
         clock=clock,

@@ -49,15 +49,15 @@ def variable(name: str) -> str:
     return PREFIX + name.upper()
 
 
-def decided_by(values: Iterable[str]) -> frozenset[str]:
+def overridden_by(values: Iterable[str]) -> frozenset[str]:
     """Return the settings that these names set: by a value, or by a file that contains it (`…_file`)."""
     return frozenset(name.removesuffix(_FILE) for name in values)
 
 
 def over(above: Mapping[str, object], below: Mapping[str, object]) -> dict[str, Any]:
     """Return the values of `above`, and those of `below` for settings that `above` does not set."""
-    decided = decided_by(above)
-    return {**above, **{name: value for name, value in below.items() if not decided_by([name]) <= decided}}
+    decided = overridden_by(above)
+    return {**above, **{name: value for name, value in below.items() if not overridden_by([name]) <= decided}}
 
 
 def with_files_read(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def with_files_read(given: Mapping[str, Any]) -> dict[str, Any]:
     Raises SettingsError if a setting is given both ways, or a file cannot be read.
     """
     found = {name: value for name, value in given.items() if not name.endswith(_FILE)}
-    for name in sorted(decided_by(given.keys() - found)):
+    for name in sorted(overridden_by(given.keys() - found)):
         if found.get(name) is not None:
             raise SettingsError(f"{variable(name)} and {variable(name)}_FILE are both set; keep one of them")
         file = given[name + _FILE]

@@ -25,9 +25,9 @@ from proxy.environment import (
     ADMIN_TOKEN_FILE,
     ADMIN_TOKEN_SETTINGS,
     PREFIX,
-    decided_by,
     default_data_dir,
     over,
+    overridden_by,
     variable,
     variables,
     with_files_read,
@@ -275,7 +275,7 @@ def admin_token(server: str) -> str:
     where there is none, or one that no header can carry.
     """
     values, fault = variables(), None
-    if "admin_token" not in decided_by(values):
+    if "admin_token" not in overridden_by(values):
         try:
             written = settings_file()
         except FileError as error:  # the server may go on as the file was before, with the token it made

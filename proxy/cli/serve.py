@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     load_plugins()
     try:
         settings, written = load_settings(**{name: getattr(args, name) for name in FLAGS})
-        policies = LoadedPolicies.first(PolicyLibrary(settings.policies), settings.policy, written)
+        policies = LoadedPolicies.load(PolicyLibrary(settings.policies), settings.policy, written)
         proxy = open_upstream(settings).proxy
     except FileError as error:
         raise SettingsError(str(error)) from error
@@ -206,7 +206,7 @@ class _Supervisor(Multiprocess):
 
     def keep_subprocess_alive(self) -> None:
         try:
-            self._policies = self._policies.again()
+            self._policies = self._policies.reloaded()
         except Exception as error:  # noqa: BLE001 - policies stay as they are; the next look may succeed
             log_fault("policy files could not be looked at", error)
         self.config.app = self._app

@@ -233,7 +233,7 @@ class Exchange(msgspec.Struct, kw_only=True):
     """Names of members that the request's messages were sent again without."""
     may_be_refused: bool = False
     """Whether the answer was passed on, with status 200, before it told whether it is one."""
-    tools: ToolCache = NOTHING_FRESH
+    tool_cache: ToolCache = NOTHING_FRESH
     """Tool results that are still fresh at the end of the request's history."""
     degraded: list[str] = []
     answer: bytes = b""

@@ -94,7 +94,7 @@ class Foreground:
         if self._calls and (ending := [task for task in self._calls if task.cancelling()]):
             await asyncio.wait(ending, timeout=_WAY)
         guard, is_beside, begun = None, bool(self._calls), self._begun
-        if is_beside and (patience := self._contention.patience(kind)):
+        if is_beside and (patience := self._contention.wait_limit(kind)):
 
             def overrun() -> None:
                 self._contention.record_timeout()
@@ -252,7 +252,7 @@ class Contention:
             self._delays.clear()
         return self._concurrency is _Concurrency.ONE or self._latest is None
 
-    def patience(self, kind: str) -> float | None:
+    def wait_limit(self, kind: str) -> float | None:
         """Seconds that a user may wait beside a call of ours; None where it is known how the upstream serves.
 
         If a user waits longer, :meth:`record_timeout` is called and the call ends: this limits what measuring
@@ -266,7 +266,7 @@ class Contention:
         return max(_PATIENCE_TIMES * usual, usual + _PATIENCE)
 
     def record_timeout(self) -> None:
-        """Note that a user has waited longer than ``patience``."""
+        """Note that a user has waited longer than ``wait_limit``."""
         if self._concurrency is _Concurrency.UNKNOWN:
             self._set_concurrency(_Concurrency.ONE)
 

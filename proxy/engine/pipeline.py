@@ -58,7 +58,7 @@ class Pipeline:
     attachments: Attachments
     models: Models
     decisions: Decisions
-    tools: ToolCaches
+    tool_caches: ToolCaches
     sender: Sender
     tool_loop: ToolLoop
     recorder: Recorder
@@ -93,7 +93,7 @@ class Pipeline:
         exchange = Exchange(request=request, decision=decision, base_body=body, degraded=degraded)
         if not is_shadow:
             if policy.tools or injection is not None:
-                exchange.tools = await self.tools.fresh(request)
+                exchange.tool_cache = await self.tool_caches.fresh(request)
             if request.tool:
                 exchange.recaller = self.decisions.recaller(request, decision)
             self.sender.add_parameters(exchange)
@@ -108,7 +108,7 @@ class Pipeline:
         kind = f"{request.history.body.is_streamed} {request.model.name[:MODEL_NAME_CHARACTERS]}"
         credentials = request.incoming.envelope.credentials
         sent = await self.foreground.send_measured(kind, credentials, partial(self.sender.send, exchange))
-        if exchange.tools is NOTHING_FRESH and exchange.recaller is None:
+        if exchange.tool_cache is NOTHING_FRESH and exchange.recaller is None:
             return sent
         return await self.tool_loop.run(exchange, sent)
 

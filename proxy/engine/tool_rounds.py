@@ -21,7 +21,7 @@ from proxy.telemetry import Metrics, log_fault, log_warning
 # --- answerers of calls ---
 
 
-_PATIENCE = 10.0
+_TIMEOUT = 10.0
 """Seconds that an answerer may take; after that the call has no result from the proxy."""
 
 
@@ -93,7 +93,7 @@ class Answerers:
         """Return the result of a call; None also after a fault or a timeout of ours (law 7)."""
         found = self._of(tool)
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_TIMEOUT):
                 return await found.answer(tool, arguments, room) if found is not None else None
         except TimeoutError:
             log_warning("a call was not answered in time")

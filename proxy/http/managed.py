@@ -280,7 +280,7 @@ class Managed:
         try:
             chunks, send, adds_usage = sent.chunks(), context.send, exchange.adds_usage
             if incoming.appended is not None and is_answered:
-                acknowledged = partial(self._appends.acknowledged, exchange, collector)
+                acknowledged = partial(self._appends.wait_saved, exchange, collector)
                 await send_appended(chunks, collector, begin, send, acknowledged, adds_usage=adds_usage)
             else:
                 await begin()
@@ -306,7 +306,7 @@ class Managed:
                 session=readable(request.session.name),
                 exchanges=request.chain.exchanges,
                 summarised=SummaryCounts.of(log.epochs if log else ()),
-                functions=[*exchange.tools],
+                functions=[*exchange.tool_cache],
                 messages=role_texts(sent.messages, request.chain.dialect),
             )
             log_state(request_id(context.scope), state.lines(with_content=self._logs_content))

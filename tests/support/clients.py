@@ -43,7 +43,7 @@ async def proxying(upstream: str, *, owns_store: bool = False, **settings: Any) 
         "background_pause": 0.1,
     }
     loaded, written = load_settings(upstream=upstream, **(usual | settings))
-    policies = LoadedPolicies.first(PolicyLibrary(loaded.policies), loaded.policy, written)
+    policies = LoadedPolicies.load(PolicyLibrary(loaded.policies), loaded.policy, written)
     app = create_app(loaded, loaded=policies, owns_store=owns_store)
     server = serve(app, request_timeout=loaded.request_timeout)
     try:

@@ -200,7 +200,7 @@ async def memory_world(
         clock=cast("SystemClock", clock),
         store=open_store(store, clock, 15.0, 0.2),
         upstream=writer,
-        policies=WatchedPolicies(LoadedPolicies.first(PolicyLibrary(), str(path)), usual.metrics),
+        policies=WatchedPolicies(LoadedPolicies.load(PolicyLibrary(), str(path)), usual.metrics),
     )
     settings = Settings(
         upstream="http://127.0.0.1:9/v1",

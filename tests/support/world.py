@@ -45,5 +45,5 @@ def outside(counter: TokenCounter, upstream: Upstream | None = None) -> Dependen
         upstream=upstream or NoUpstream(),
         counter=counter,
         search=SqliteSearch(),
-        policies=WatchedPolicies(LoadedPolicies.first(PolicyLibrary(), "default"), metrics),
+        policies=WatchedPolicies(LoadedPolicies.load(PolicyLibrary(), "default"), metrics),
     )

@@ -20,11 +20,11 @@ from proxy.adapters.files.policies import PolicyLibrary, Stamp, is_path, stamp_o
 from proxy.adapters.files.toml_file import FileError, Location, TomlFile, complaints
 from proxy.config import ONE_WORD, Settings, fault_of_secret
 from proxy.core.policy.policy import PolicyRule
-from proxy.environment import ADMIN_TOKEN_FILE, decided_by, default_config, variables
+from proxy.environment import ADMIN_TOKEN_FILE, default_config, overridden_by, variables
 from proxy.errors import SettingsError
 
 
-class _Written(Settings):
+class _FileSettings(Settings):
     """The content of a settings file."""
 
     use: tuple[PolicyRule, ...] = ()
@@ -64,14 +64,14 @@ class SettingsFile:
         if "config" in file.table:
             raise file.error("unknown key `config`: a settings file names no other", ("config",))
         try:
-            rules = _Written.model_validate(file.table).use
+            rules = _FileSettings.model_validate(file.table).use
         except ValidationError as error:
-            found = complaints(error, file.table, _Written)
+            found = complaints(error, file.table, _FileSettings)
             mistakes = [file.error(each.message, *each.locations) for each in found]
             raise FileError.together(sorted(mistakes, key=lambda each: each.line or 0)) from None
         values = dict[str, object]()
         for name, value in file.table.items():
-            if name == "use" or decided_by([name]) <= decided:
+            if name == "use" or overridden_by([name]) <= decided:
                 continue
             is_file = name in _PATHS or (name == "policy" and is_path(str(value)))
             try:  # what is relative is relative to the settings file
@@ -135,7 +135,7 @@ def settings_file(**flags: object) -> SettingsFile | None:
         except OSError:
             pass  # one that must not be looked at may be there
     given = [name for name, value in flags.items() if value is not None]
-    return SettingsFile.read(path, decided_by([*given, *variables()]))
+    return SettingsFile.read(path, overridden_by([*given, *variables()]))
 
 
 def with_secrets(settings: Settings) -> Settings:

@@ -52,7 +52,7 @@ class LoadedPolicies:
     """The current errors of policies, by name."""
 
     @classmethod
-    def first(cls, library: PolicyLibrary, default: str, written: SettingsFile | None = None) -> Self:
+    def load(cls, library: PolicyLibrary, default: str, written: SettingsFile | None = None) -> Self:
         """Read all policies; ``written`` is the settings file as it was read.
 
         Raises FileError if `default` (a name or a path), or a policy that a rule names, cannot be used.
@@ -75,7 +75,7 @@ class LoadedPolicies:
             refused=faulty,
         )
 
-    def again(self) -> LoadedPolicies:
+    def reloaded(self) -> LoadedPolicies:
         """Return what the files say, if they have changed and were the same at the last look.
 
         Blocks while files are read.
@@ -172,7 +172,7 @@ class WatchedPolicies:
 
     def poll(self) -> None:
         """Apply changed files if they are the same as at the last poll. Blocks while files are read."""
-        before, now = self._loaded, self._loaded.again()
+        before, now = self._loaded, self._loaded.reloaded()
         self._loaded = now
         if now.stamps == before.stamps:
             return

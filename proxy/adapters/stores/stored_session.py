@@ -92,7 +92,7 @@ class StoredSession:
 # --- leases ---
 
 
-Place = tuple[SessionKey | str, str]
+LeaseKey = tuple[SessionKey | str, str]
 """A session and the content address of a summary, or a scope's tag and the name of a piece of work."""
 
 
@@ -101,9 +101,9 @@ class Leases:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._held: dict[Place, tuple[str, float]] = {}
+        self._held: dict[LeaseKey, tuple[str, float]] = {}
 
-    def take(self, place: Place, token: str, lease: float) -> bool:
+    def take(self, place: LeaseKey, token: str, lease: float) -> bool:
         """Take or renew a lease of ``lease`` seconds; return whether ``token`` holds it."""
         now = self._clock.monotonic()
         self._held = {each: held for each, held in self._held.items() if held[1] > now}
@@ -112,12 +112,12 @@ class Leases:
         self._held[place] = (token, now + lease)
         return True
 
-    def holder(self, place: Place) -> str:
+    def holder(self, place: LeaseKey) -> str:
         """Return the token that holds the lease; empty if none does."""
         token, ends = self._held.get(place, ("", 0.0))
         return token if ends > self._clock.monotonic() else ""
 
-    def give_up(self, place: Place, token: str) -> None:
+    def give_up(self, place: LeaseKey, token: str) -> None:
         """End a lease if ``token`` holds it."""
         if token and self.holder(place) == token:
             del self._held[place]

@@ -119,7 +119,7 @@ class PooledUpstream(ABC):
         if b"\n" in text or b"\r" in text or b"\0" in text:
             raise errors.InvalidHeader("A header cannot be forwarded.")
         try:
-            connection = self._pooled() or await self._connected()
+            connection = self._take_idle() or await self._connect()
             response = await connection.exchange(method, path, framed, body)
             if wrong := unpresentable(response.status, response.headers):
                 response.end(broken=True)
@@ -135,7 +135,7 @@ class PooledUpstream(ABC):
         return response
 
     @abstractmethod
-    async def _connected(self) -> Pooled:
+    async def _connect(self) -> Pooled:
         """Open a new connection, and count it as in use."""
 
     async def _look_below(self) -> None:
@@ -156,7 +156,7 @@ class PooledUpstream(ABC):
 
     # --- idle connections ---
 
-    def _pooled(self) -> Pooled | None:
+    def _take_idle(self) -> Pooled | None:
         """Take an idle connection on which nothing has arrived; None where there is none."""
         now = asyncio.get_running_loop().time()
         while self._idle:
@@ -200,7 +200,7 @@ class HttptoolsUpstream(PooledUpstream):
     An answer that arrives while the request is still being written is read.
     """
 
-    async def _connected(self) -> Connection:
+    async def _connect(self) -> Connection:
         connection, loop = Connection(self._read_timeout, self._give_back), asyncio.get_running_loop()
         self._admit(connection)
         port = self._url.port or PORTS[self._url.scheme]

@@ -85,7 +85,7 @@ class HttptoolsResponse(msgspec.Struct, eq=False):
         while not self.parts:
             if self.is_complete:
                 raise StopAsyncIteration
-            await self._connection.news(self)
+            await self._connection.wait_for_data(self)
         taken = self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
         self.parts.clear()
         if self.waiting > _BUFFERED:
@@ -126,12 +126,12 @@ class HttptoolsResponse(msgspec.Struct, eq=False):
 class Connection(asyncio.Protocol):
     """A connection that is kept alive from one request to the next.
 
-    ``patience`` is the number of seconds that the upstream may go without sending or accepting a byte, and
-    within which the whole head of its answer must arrive.
+    ``read_timeout``: seconds that the upstream may go without sending or accepting a byte, and within which
+    the whole head of its answer must arrive.
     """
 
-    def __init__(self, patience: float, give_back: Callable[..., None]) -> None:
-        self._patience = patience
+    def __init__(self, read_timeout: float, give_back: Callable[..., None]) -> None:
+        self._read_timeout = read_timeout
         self.give_back = give_back
         """Called at the end of an answer with the connection, and with whether it is ``broken``."""
         self._due = inf
@@ -178,7 +178,7 @@ class Connection(asyncio.Protocol):
             else:
                 self._transport.writelines((head, body or b""))
             while not answer.is_begun:
-                await self.news(answer)
+                await self.wait_for_data(answer)
         except BaseException:
             answer.end(broken=True)
             raise
@@ -194,14 +194,14 @@ class Connection(asyncio.Protocol):
                 continue
             self._transport.writelines((b"%x\r\n" % len(part), part, b"\r\n") if chunked else (part,))
             try:
-                async with asyncio.timeout(None if self._may_write.is_set() else self._patience):
+                async with asyncio.timeout(None if self._may_write.is_set() else self._read_timeout):
                     await self._may_write.wait()
             except TimeoutError as error:
                 raise UpstreamTimeout from error
         if chunked:
             self._transport.write(b"0\r\n\r\n")
 
-    def news(self, answer: HttptoolsResponse) -> asyncio.Future[None]:
+    def wait_for_data(self, answer: HttptoolsResponse) -> asyncio.Future[None]:
         """A future that is done once anything of an answer has arrived or failed.
 
         Raises the fault of an answer that has failed. If nothing arrives in time,
@@ -210,22 +210,22 @@ class Connection(asyncio.Protocol):
         if answer.fault is not None:
             raise answer.fault
         loop = asyncio.get_running_loop()
-        self._due = loop.time() + self._patience
+        self._due = loop.time() + self._read_timeout
         if not answer.is_begun:
             self._due = self._head_due = min(self._due, self._head_due)
         if self._timer is None:
-            self._timer = loop.call_at(self._due, self._look)
+            self._timer = loop.call_at(self._due, self._check_deadline)
         answer.waiter = waiter = loop.create_future()
         return waiter
 
-    def _look(self) -> None:
+    def _check_deadline(self) -> None:
         """Fail the answer if its deadline has passed, else set the timer for the present deadline."""
         self._timer = None
         loop = asyncio.get_running_loop()
         if self._due <= loop.time() and self._answer is not None:
             self._answer.fail(UpstreamTimeout())
         elif self._due < inf:
-            self._timer = loop.call_at(self._due, self._look)
+            self._timer = loop.call_at(self._due, self._check_deadline)
 
     def resume_reading(self) -> None:
         if not self._transport.is_closing():

@@ -50,7 +50,7 @@ class HttpxUpstream(PooledUpstream):
         )
         self._closing: set[asyncio.Task[None]] = set()
 
-    async def _connected(self) -> HttpxConnection:
+    async def _connect(self) -> HttpxConnection:
         timeouts = (self._connect_timeout, self._read_timeout)
         connection = HttpxConnection(
             self._url,
@@ -85,7 +85,7 @@ class HttpxConnection:
         self.idle_since = 0.0
         self._url = url
         self._transport = transport
-        self._connect_timeout, self._patience = timeouts
+        self._connect_timeout, self._read_timeout = timeouts
         self.give_back = give_back
         self._closing = closing
         self._is_forwarded = is_proxied and url.scheme == "http"
@@ -106,7 +106,7 @@ class HttpxConnection:
     async def exchange(
         self, method: str, path: bytes, headers: Sequence[Header], body: Content
     ) -> HttpxResponse:
-        connect, read = self._connect_timeout, self._patience
+        connect, read = self._connect_timeout, self._read_timeout
         extensions: dict[str, Any] = {
             "target": path,  # the URL class would normalise it; this goes out byte for byte
             "timeout": {"connect": connect, "read": read, "write": read, "pool": connect},
@@ -136,7 +136,7 @@ class HttpxConnection:
 
     async def read(self, stream: AsyncIterator[bytes]) -> bytes:
         """Read the next piece of an answer's body. Raises StopAsyncIteration at its end."""
-        self._room, self._due = HEAD_BYTES, asyncio.get_running_loop().time() + self._patience
+        self._room, self._due = HEAD_BYTES, asyncio.get_running_loop().time() + self._read_timeout
         try:
             return await anext(stream)
         except StopAsyncIteration:
@@ -161,7 +161,7 @@ class HttpxConnection:
             if self._making is not None:
                 self._making.reschedule(None)
         elif name == "receive_response_headers.started" and not is_tunnel:
-            self._due = asyncio.get_running_loop().time() + self._patience
+            self._due = asyncio.get_running_loop().time() + self._read_timeout
 
     def _bounded(self, read: Callable[..., Any]) -> Callable[..., Any]:
         async def bounded(max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 - the library's

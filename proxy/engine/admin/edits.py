@@ -46,7 +46,7 @@ class Edits:
     inspection: Inspection
     recognition: Recognition
     epochs: Epochs
-    tools: ToolCaches
+    tool_caches: ToolCaches
     summary_jobs: SummaryJobs
     turn_queue: TurnQueue
     clock: Clock
@@ -70,7 +70,7 @@ class Edits:
         was_there = await self.store.delete(key)
         self.recognition.forget(key)
         self.epochs.forget(key)
-        self.tools.forget(key)
+        self.tool_caches.forget(key)
         await self.forget_own_scope(key, tenant)
         if not was_there:
             raise NotFound("There is no such session.")

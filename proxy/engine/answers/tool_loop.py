@@ -55,8 +55,8 @@ class ToolLoop:
         """
         # A model that must call a tool would make a call again that is answered here.
         body = exchange.request.history.body
-        serves = exchange.tools.serves_any and not body.demands_call
-        members = [exchange.recaller, FreshResults(exchange.tools) if serves else None]
+        serves = exchange.tool_cache.serves_any and not body.demands_call
+        members = [exchange.recaller, FreshResults(exchange.tool_cache) if serves else None]
         answerers = Answerers([each for each in members if each is not None])
         if sent.response.status != HTTPStatus.OK or not answerers or not body.may_hide_calls:
             return sent

@@ -55,11 +55,11 @@ class StoredHistory:
         self.mark = stored.mark
         self.nodes = stored.nodes
         """All messages by chain hash."""
-        self._ends = b""
+        self._path_end = b""
         """Chain hash of the last message of the path."""
-        self._begun = b""
+        self._path_root = b""
         """Chain hash before the first message of the path."""
-        self._way = bytearray()
+        self._path = bytearray()
         """The messages of the path, with commas between them."""
         self.weight = 0
         """Estimated bytes of the entry."""
@@ -67,7 +67,7 @@ class StoredHistory:
         """Complete answers by the retry keys of their turns."""
         self._learn(stored.nodes)
 
-    def take(self, stored: Stored) -> bool:
+    def update(self, stored: Stored) -> bool:
         """Update to what is stored now; ``stored`` has only the new messages. Return whether none is missing.
 
         One is where the store has lost messages that were read here, and others were written in their place:
@@ -110,16 +110,16 @@ class StoredHistory:
             if last not in (b"", start):
                 raise HistoryUnavailable
             return start, bytearray()
-        new = path_to(self.nodes, last, after={self._ends})
-        if new and new[0].parent != self._ends:
+        new = path_to(self.nodes, last, after={self._path_end})
+        if new and new[0].parent != self._path_end:
             if new[0].sequence:
                 raise HistoryUnavailable
-            self._begun, self._way = new[0].parent, bytearray()
+            self._path_root, self._path = new[0].parent, bytearray()
         for node in new:
             raw = self._dialect.sent_back(node.raw) if node.answer else node.raw
-            self._way += b"," + raw if self._way else raw
-        self._ends = last
-        return self._begun, self._way
+            self._path += b"," + raw if self._path else raw
+        self._path_end = last
+        return self._path_root, self._path
 
 
 class StoredHistories:
@@ -137,7 +137,7 @@ class StoredHistories:
         stored = await self._store.history(key, known.mark if known else None)
         if known is None or not stored.is_news:
             known = StoredHistory(stored, self._dialect)
-        elif not known.take(stored):
+        elif not known.update(stored):
             known = StoredHistory(await self._store.history(key), self._dialect)
         if known.mark is not None:
             self._known.put(key, known)
@@ -209,7 +209,7 @@ class Appends:
                 stored = await self._histories.read(key)
                 if stored.session is None and await self._recorder.recognition.move_former(caller, key.tag):
                     stored = await self._histories.read(key)
-                is_known_here = self._recorder.recognition.cache.of(key).begun > 0
+                is_known_here = self._recorder.recognition.cache.of(key).created > 0
                 if stored.session is None and not stored.was_here and is_known_here:
                     await self._store.mark_ended(key)  # lost: no worker is to begin it without its history
                     raise SessionExpired
@@ -224,13 +224,13 @@ class Appends:
         except StoreUnavailable as error:
             raise HistoryUnavailable from error
 
-    async def acknowledged(self, exchange: Exchange, collector: Collector) -> None:
+    async def wait_saved(self, exchange: Exchange, collector: Collector) -> None:
         """Wait until a turn is stored; its client may send it again if that fails.
 
         Raises HistoryNotSaved, and UpstreamInvalidResponse for an answer without a message.
         """
         try:
-            await self._recorder.acknowledged(exchange, collector)
+            await self._recorder.wait_saved(exchange, collector)
         except HistoryNotSaved:
             if exchange.answer:
                 self._unsaved[exchange.request.session.key] = exchange.answer

@@ -181,7 +181,7 @@ class Epochs:
         owner = self._ahead.owner(request, situation, current)
         prepared = self._ahead.prepared(request, situation, owner)
         hurries = current.stage is Stage.COMPACT and bool(prepared.under_way)
-        until = self._clock.monotonic() + self._patience(request)
+        until = self._clock.monotonic() + self._wait_left(request)
         if hurries:
             await prepared.wait(until - self._clock.monotonic())
         under_way = prepared.under_way
@@ -205,7 +205,7 @@ class Epochs:
         summary = "failed" if is_late else wanted.outcome(plan, waited=waits or hurries)
         return replace(current, plan=plan, summary=summary, degraded=degraded), draft
 
-    def _patience(self, request: Request) -> float:
+    def _wait_left(self, request: Request) -> float:
         """Return the seconds that the request may still wait for summaries."""
         left = request.incoming.arrived + _MOST_WAITING - self._clock.monotonic()
         return min(request.incoming.policy.summary.wait, left)
@@ -230,7 +230,7 @@ class Epochs:
         if is_amid_reasoning(situation.chain) or not (is_asked or is_cold(situation)):
             return current
         if is_asked:
-            await begun.wait(self._patience(request))
+            await begun.wait(self._wait_left(request))
         texts = self._summary_jobs.late(situation, owner)
         if not texts:
             return current

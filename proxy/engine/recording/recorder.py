@@ -72,7 +72,7 @@ class Recorder:
     clock: Clock
     metrics: Metrics
     backlog: Backlog
-    patience: float
+    save_timeout: float
     """Longest that the client of an appended turn waits for its turn to be stored, in seconds."""
     add_bill: Callable[[str, Bill, SessionKey, float], None]
     """Called with a model, a bill, a session and that session's ttl (seconds); it must not block."""
@@ -121,7 +121,7 @@ class Recorder:
         recorded = await self.store.record(session.key, turn, exchange.request.ttl)
         if recorded is not Recorded.KEPT:
             raise StoreUnavailable("The session has gone on from elsewhere.")
-        session.cached.begun = session.cached.begun or turn.session.created
+        session.cached.created = session.cached.created or turn.session.created
         exchange.is_announced = True
 
     async def forget(self, key: SessionKey) -> None:
@@ -134,7 +134,7 @@ class Recorder:
         if key in self.writing:
             await asyncio.wait(tuple(self.writing[key]))
 
-    async def acknowledged(self, exchange: Exchange, collector: Collector) -> None:
+    async def wait_saved(self, exchange: Exchange, collector: Collector) -> None:
         """Record an appended turn. Raises HistoryNotSaved where its client must be told that it is lost.
 
         That is so where the store has not confirmed the answer in time, and where some of the answer could
@@ -142,7 +142,7 @@ class Recorder:
         answer without a message.
         """
         task = self.begin(exchange, collector)
-        done, _ = await asyncio.wait({task}, timeout=self.patience)
+        done, _ = await asyncio.wait({task}, timeout=self.save_timeout)
         answer = collector.answer()
         if not answer.complete and (collector.is_truncated or answer.error is not None):
             return
@@ -233,7 +233,7 @@ class Recorder:
                     tells, body = partial(self._notify, exchange), len(request.incoming.body)
                 self.backlog.add(Unwritten(key, turn, ttl, chain, tells, body))
         if recorded is Recorded.KEPT:
-            cached.begun = cached.begun or turn.session.created
+            cached.created = cached.created or turn.session.created
             if cached.lookup is not None:
                 cached.learn_turn(request.session.lane.id, turn, ttl)
                 self.recognition.cache.keep(key, cached)
@@ -268,7 +268,7 @@ class Recorder:
                 return False
 
         task = self.background.run(keep())
-        done, _ = await asyncio.wait({task}, timeout=self.patience)
+        done, _ = await asyncio.wait({task}, timeout=self.save_timeout)
         return bool(done) and task.exception() is None and task.result()
 
     def _lose(self, exchange: Exchange) -> None:

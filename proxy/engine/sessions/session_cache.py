@@ -134,10 +134,10 @@ class CachedSession(msgspec.Struct):
 
     cache_key: str = ""
     """The session's key for the provider's prompt cache; empty until it is first needed."""
-    begun: float = 0.0
+    created: float = 0.0
     """When the session began, as the store has it, in seconds since 1970; 0 until it is stored. Another time
     in the store is another session, which took the name."""
-    anew: float = 0.0
+    recreated: float = 0.0
     """The time with which turns of this process begin the session, where the store may not have it."""
     lanes: dict[str, CachedLane] = {}
     lookup: CachedLookup | None = None
@@ -177,8 +177,8 @@ class CachedSession(msgspec.Struct):
 
         It is the same for all such turns, so that this process recognises the session that it has begun.
         """
-        self.anew = self.anew or now
-        return self.anew
+        self.recreated = self.recreated or now
+        return self.recreated
 
     def holds(self, lane: CachedLane) -> bool:
         """Whether this still is a lane of the session; not where the session was forgotten meanwhile."""
@@ -329,7 +329,7 @@ class SessionState(msgspec.Struct, frozen=True):
     @property
     def may_have_ended(self) -> bool:
         """Whether this process knew the session, and could not ask the store whether it is still there."""
-        return self.is_store_away and self.cached.begun > 0
+        return self.is_store_away and self.cached.created > 0
 
     @property
     def last_answer(self) -> float | None:
@@ -402,8 +402,8 @@ class SessionCache:
         If the store has lost the session, or a turn of this process has begun it again, its epochs count as
         unsaved and are written again. One that another process has begun is another session.
         """
-        stored, begun = found.session, session.begun
-        is_ours = stored is not None and stored.created == session.anew
+        stored, begun = found.session, session.created
+        is_ours = stored is not None and stored.created == session.recreated
         if begun and not is_ours and (found.has_ended if stored is None else stored.created != begun):
             self.forget(key)
             return False
@@ -411,7 +411,7 @@ class SessionCache:
             for lane in session.lanes.values():
                 lane.epoch_log = lane.epoch_log and replace(lane.epoch_log, saved=0)
         if stored is not None:
-            session.begun, session.anew = stored.created, 0.0
+            session.created, session.recreated = stored.created, 0.0
         return True
 
     def keep(self, key: SessionKey, session: CachedSession) -> None:

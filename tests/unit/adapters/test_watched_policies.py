@@ -26,7 +26,7 @@ def watched(
     written: SettingsFile | None = None,
     library: PolicyLibrary | None = None,
 ) -> WatchedPolicies:
-    return WatchedPolicies(LoadedPolicies.first(library or PolicyLibrary(), default, written), metrics)
+    return WatchedPolicies(LoadedPolicies.load(library or PolicyLibrary(), default, written), metrics)
 
 
 class House:
@@ -368,14 +368,14 @@ def test_a_new_worker_begins_as_its_supervisor_was_at_the_last_look(house: House
     own.write("mine", RECENT.format(0.1))
     file = house.write("config", "policy = 'agent'\n")
     settings, written = load_settings(config=file)
-    kept = LoadedPolicies.first(PolicyLibrary(own.directory), settings.policy, written)
+    kept = LoadedPolicies.load(PolicyLibrary(own.directory), settings.policy, written)
     path = own.write("mine", "[keep\n")
-    assert kept.again().refused == {}, "a file may be half written"
+    assert kept.reloaded().refused == {}, "a file may be half written"
     path.unlink()
     own.directory.rmdir()
     house.write("config", "policy = 'nobody'\n")
     for _ in range(2):
-        kept = kept.again()
+        kept = kept.reloaded()
     begun = WatchedPolicies(pickle.loads(pickle.dumps(kept)), house.metrics)
     assert recent(begun, "mine") == 0.1
     assert begun.stale() == ["mine"]

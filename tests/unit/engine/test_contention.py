@@ -28,12 +28,12 @@ def test_calls_give_way_until_the_usual_is_known() -> None:
 
 def test_a_user_waits_for_three_times_the_usual_at_most_while_nothing_is_known() -> None:
     contention = measured()
-    assert contention.patience("chat") == pytest.approx(3 * USUAL)
-    assert contention.patience("a model that was never asked") == pytest.approx(3 * USUAL)
+    assert contention.wait_limit("chat") == pytest.approx(3 * USUAL)
+    assert contention.wait_limit("a model that was never asked") == pytest.approx(3 * USUAL)
     quick = Contention(HandClock())
     for _ in range(3):
         quick.record_baseline("chat", 0.01)
-    assert quick.patience("chat") == pytest.approx(0.26)
+    assert quick.wait_limit("chat") == pytest.approx(0.26)
 
 
 def test_one_user_who_waited_too_long_is_enough() -> None:
@@ -46,7 +46,7 @@ def test_answers_that_are_no_slower_beside_calls_show_that_none_is_held_up() -> 
     contention = measured()
     for seconds in (USUAL, 0.1, 0.9, USUAL):
         contention.record_contended("chat", seconds)
-    assert contention.patience("chat") is None
+    assert contention.wait_limit("chat") is None
     contention.record_timeout()  # one slow answer is chance by then
     assert not contention.yields
 
