@@ -27,7 +27,7 @@ SHORT = [*TALK[:10], *QUESTIONS]
 def told(tmp_path_factory: pytest.TempPathFactory) -> Generator[DemoResult]:
     directory, picture = tmp_path_factory.mktemp("demo"), Picture(notes(), is_live=False)
     with running_model(directory, WINDOW) as upstream, running_proxy(directory, upstream) as proxy:
-        yield converse(upstream, proxy, SHORT, picture, reading=30)
+        yield converse(upstream, proxy, SHORT, picture, reading=60)
 
 
 @pytest.fixture
