@@ -33,8 +33,8 @@ COLUMNS = ("Without the proxy", "Oldest messages dropped", "With Unabridged")
 _READING = 15.0
 """Most seconds that a reader takes for an answer; meanwhile a summary can be written."""
 _GLANCE = 0.1
-_IDLE = 1.5
-"""Seconds without work after which the model has no summary to write."""
+_IDLE = 3.0
+"""Seconds without work after which the model has no summary to write: the proxy may begin one after two."""
 
 
 class Picture:
