@@ -166,7 +166,7 @@ class MemoryAdmin:
         if not query:
             return Listing(kept, self.listed(kept, most), (), unread)
         searched = [
-            SearchedScope(each.scope, each.copy, self.policies(each.about.policy), each.copy.tags(each.scope))
+            SearchedScope(each.scope, each.copy, self.policies(each.about.policy), has_sessions=True)
             for each in kept
         ]
         if name and (workspace := kept[0].about.workspace):  # a recall in a channel covers its workspace too

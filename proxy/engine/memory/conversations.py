@@ -31,7 +31,7 @@ class Conversation(NamedTuple):
     """Chain hashes of the messages on the branch."""
     lines: Sequence[Utterance]
     exchanges: int
-    beside: Sequence[Sequence[Utterance]] = ()
+    other_branches: Sequence[Sequence[Utterance]] = ()
     """The lines on each of the other branches that were asked for, from their beginning."""
 
     def tip(self, before: bytes) -> bytes:
@@ -42,7 +42,7 @@ class Conversation(NamedTuple):
     def between(self, before: bytes, tip: bytes, since: float = 0.0) -> Sequence[Utterance]:
         """Return the lines said after ``since`` that lead to ``tip``, and not to ``before``."""
         new, found = self._up_to(tip) - self._up_to(before), list[Utterance]()
-        for lines in (*self.beside, self.lines):
+        for lines in (*self.other_branches, self.lines):
             found += [line for line in lines if line.at > since and line.message in new]
             new -= {line.message for line in lines}
         return found
@@ -111,12 +111,12 @@ class Conversations:
         return lines
 
     async def of(
-        self, key: SessionKey, policy: Policy, tags: frozenset[str], beside: Sequence[bytes] = ()
+        self, key: SessionKey, policy: Policy, tags: frozenset[str], others: Sequence[bytes] = ()
     ) -> Conversation | None:
         """Return a session's conversation; None if it is gone, or in a dialect that this release lacks.
 
-        Its lines are those that were said in the memory with these ``tags``. Other branches that lead to the
-        messages ``beside`` are read too. Raises StoreUnavailable.
+        Its lines are those that were said in the memory with these ``tags``. The branches that
+        lead to the messages ``others`` are read too. Raises StoreUnavailable.
         """
         stored = await self.store.history(key)
         session, nodes = stored.session, stored.nodes
@@ -140,18 +140,20 @@ class Conversations:
                 elsewhere += [tool.result for tool in injection.tools]
 
             def lines_on(chain: Chain) -> list[Utterance]:
-                way = [nodes[each] for each in chain.hashes]
-                times, people = [node.at for node in way], [node.person for node in way]
+                path = [nodes[each] for each in chain.hashes]
+                times, people = [node.at for node in path], [node.person for node in path]
                 lines = utterances_of(
                     chain, times, policy.retention, people, elsewhere=elsewhere, served=served
                 )
                 return [line for line in lines if nodes[line.message].scope in tags]
 
             chain = Chain.from_nodes(branch, dialect)
-            left = [path_to(nodes, each) for each in beside if each not in chain.hashes]
-            others = [lines_on(Chain.from_nodes(way, dialect)) for way in left]
+            paths = [path_to(nodes, each) for each in others if each not in chain.hashes]
+            other_branches = [lines_on(Chain.from_nodes(path, dialect)) for path in paths]
             # It holds no messages: models take long to read it, and results of tools may be large.
             parents = {node.hash: node.parent for node in nodes.values()}
-            return Conversation(session, parents, chain.hashes, lines_on(chain), chain.exchanges, others)
+            return Conversation(
+                session, parents, chain.hashes, lines_on(chain), chain.exchanges, other_branches
+            )
 
         return await asyncio.to_thread(read)

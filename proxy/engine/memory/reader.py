@@ -45,8 +45,8 @@ class SearchedScope(NamedTuple):
     scope: Scope
     copy: CachedScope
     policy: Policy
-    tags: frozenset[str] = frozenset()
-    """Tags that mark messages as said in this memory; without any, its sessions are not searched."""
+    has_sessions: bool = False
+    """Whether the sessions in it are searched too."""
 
 
 class SearchResult(NamedTuple):
@@ -125,9 +125,7 @@ class MemoryReader:
             return ""
         copies, language = await self.scopes.of_home(home), language_of(query)
         own, *above = [SearchedScope(*each, policy) for each in zip(home.scopes, copies, strict=True)]
-        found = await self.search(
-            [own._replace(tags=own.copy.tags(own.scope)), *above], query, other_than=session
-        )
+        found = await self.search([own._replace(has_sessions=True), *above], query, other_than=session)
         known = "" if injection is None else injection.memory
         new = [(place, line) for place, line in found.said.items() if line.text not in known]
         said = dict(new[:_LINES])
@@ -151,7 +149,7 @@ class MemoryReader:
         store, sessions = self.scopes.store, list[tuple[float, SessionKey, SearchedScope]]()
         for each in memories[:_SEARCHED]:
             with suppress(UnreadableRecord):  # its sessions alone are not searched
-                threads = await store.threads(each.scope, _SEARCHED if each.tags else 0)
+                threads = await store.threads(each.scope, _SEARCHED if each.has_sessions else 0)
                 known = threads.items()
                 sessions += [(thread.updated, key, each) for key, thread in known if key != other_than]
         lines, windows = list[Utterance](), list[range]()
@@ -161,7 +159,8 @@ class MemoryReader:
             if key not in living:
                 continue
             first = len(lines)
-            lines += await self.sources.utterances_of(key, updated, each.policy, each.tags)
+            tags = each.copy.tags(each.scope)
+            lines += await self.sources.utterances_of(key, updated, each.policy, tags)
             places = range(first, len(lines))
             windows += [range(max(place - 1, first), min(place + 2, len(lines))) for place in places]
         texts = ["\n".join(str(lines[place]) for place in window) for window in windows]

@@ -179,7 +179,9 @@ async def test_of_a_session_that_goes_on_where_it_was_read_its_lines_are_made_on
         A, place.reader.policy, frozenset({CHANNEL.tag}), [earlier, here, left]
     )
     assert said is not None
-    lines = [[line.text for line in each if line.name == "user"] for each in (said.lines, *said.beside)]
+    lines = [
+        [line.text for line in each if line.name == "user"] for each in (said.lines, *said.other_branches)
+    ]
     assert lines == [["One.", "Two."], ["Three."]]
 
 
@@ -379,7 +381,7 @@ async def test_a_turn_that_is_written_late_is_found_by_a_search_like_any_other(p
     memories = place.forgetting.memories
 
     async def said_of(query: str) -> list[str]:
-        searched = [SearchedScope(CHANNEL, CachedScope(), place.reader.policy, frozenset([CHANNEL.tag]))]
+        searched = [SearchedScope(CHANNEL, CachedScope(), place.reader.policy, has_sessions=True)]
         return [line.text for line in (await memories.reading.search(searched, query)).said.values()]
 
     assert "We paint the boat." in await said_of("boat")

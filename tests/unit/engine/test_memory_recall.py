@@ -47,7 +47,7 @@ async def test_people_find_what_a_recall_tells_and_in_its_order(tmp_path: Path) 
             found = await memories.found(name, QUESTION, 50)
             lines = [f"- {line.name}: {line.text}" for line in found.said]
             assert {*lines} == {line for line in told if line.startswith("- ")}
-            searched = SearchedScope(kept.scope, kept.copy, world.policy, kept.copy.tags(kept.scope))
+            searched = SearchedScope(kept.scope, kept.copy, world.policy, has_sessions=True)
             by_recall = await reading.search([searched], QUESTION)
             assert [entry.item for entry in found.items] == [item for _, item in by_recall.items]
             assert [*found.said] == [*by_recall.said.values()]
