@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -134,6 +135,17 @@ def person(chats: Chats, url: str, name: str = "ana", **headers: str) -> Chat:
     return chat
 
 
+class Held:
+    """Holds a model while it writes a text, as its `meanwhile`, until it is let go."""
+
+    def __init__(self) -> None:
+        self.is_writing, self.let_go = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self) -> None:
+        self.is_writing.set()
+        await self.let_go.wait()
+
+
 def prelude(view: Sequence[Message]) -> str:
     """Return the note before the conversation, if there is one."""
     text = next(message["content"] for message in view if message["role"] != "system")
@@ -146,6 +158,11 @@ async def read(model: RememberingModel, times: int = 1) -> None:
     Two texts of the conversation are asked for, then two of its home: by the last one all items are written.
     """
     await eventually(lambda: len(model.asked_for_texts) >= 4 * times)
+
+
+async def item_texts(url: str) -> set[str]:
+    """Return the texts of all items that the admin API lists, in whatever state."""
+    return {each["text"] for each in (await admin(url, "memory"))["items"]}
 
 
 async def opening(model: Model, chat: Chat, session: str, question: str = "Where do I live?") -> str:

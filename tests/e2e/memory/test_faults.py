@@ -22,8 +22,10 @@ from tests.support.remembering import (
     OSLO,
     REST,
     TEXTS,
+    Held,
     RememberingModel,
     ana_speaks,
+    item_texts,
     note,
     opening,
     person,
@@ -191,21 +193,15 @@ async def test_a_turn_on_a_server_that_rests_while_another_reads_the_session_is_
             remembering(model, tmp_path, store=store.url) as url,
             remembering(model, tmp_path, store=store.url, memory_rest=3 * REST) as other_url,
         ):
-            reading, let_go = asyncio.Event(), asyncio.Event()
-
-            async def waiting() -> None:
-                reading.set()
-                await let_go.wait()
-
-            model.meanwhile = waiting
+            held = model.meanwhile = Held()
             chat = person(chats, url, X_Unabridged_Session="one")
             await answered(chat, "I live in Oslo.")
-            await reading.wait()
+            await held.is_writing.wait()
             chat.url = other_url
             await answered(chat, "I am allergic to nuts.")
             await asyncio.sleep(6 * REST)
             model.meanwhile = None
-            let_go.set()
+            held.let_go.set()
             await eventually(lambda: len(model.asked_for_items) == 2)
             assert "allergic to nuts" in model.prompts(model.asked_for_items)[1]
 
@@ -224,10 +220,7 @@ async def test_a_session_that_was_being_read_while_something_was_forgotten_is_re
     model.meanwhile = forget
     await person(chats, url, X_Unabridged_Session="two").ask("We paint the boat.")
 
-    async def texts() -> set[str]:
-        return {item["text"] for item in (await admin(url, "memory"))["items"]}
-
-    await until({ALLERGIC, "The boat is painted green."}, texts)
+    await until({ALLERGIC, "The boat is painted green."}, lambda: item_texts(url))
 
 
 @pytest.mark.parametrize("fails", [plainly(503, [JSON], b"{}"), said("I have no JSON.")])
@@ -239,10 +232,7 @@ async def test_a_session_that_a_model_did_not_read_is_read_after_a_longer_rest(
     await eventually(lambda: bool(model.asked_for_items))
     model.answers.clear()
 
-    async def texts() -> set[str]:
-        return {item["text"] for item in (await admin(url, "memory"))["items"]}
-
-    await until({ALLERGIC, LIVES}, texts)
+    await until({ALLERGIC, LIVES}, lambda: item_texts(url))
 
 
 async def test_a_session_that_a_model_cannot_read_is_not_tried_for_ever(
@@ -260,18 +250,12 @@ async def test_what_the_store_does_not_take_of_a_reading_is_read_again(
 ) -> None:
     with serving(valkey_command()) as store:
         async with remembering(model, tmp_path, store=store.url, store_timeout=0.3) as url:
-            writing, back = asyncio.Event(), asyncio.Event()
-
-            async def waiting() -> None:
-                writing.set()
-                await back.wait()
-
-            model.meanwhile = waiting
+            held = model.meanwhile = Held()
             chat = person(chats, url, X_Unabridged_Session="one")
             await answered(chat, "I live in Oslo.")
-            await writing.wait()
+            await held.is_writing.wait()
             async with warned("a thread was not read to be remembered"), away(store):
-                back.set()
+                held.let_go.set()
                 await answered(chat, "It is cold there.")
             await until(False, lambda: is_degraded(url))
             assert await items(url) == set()

@@ -21,6 +21,7 @@ from tests.support.remembering import (
     OSLO,
     RememberingModel,
     ana_speaks,
+    item_texts,
     opening,
     person,
     prelude,
@@ -235,6 +236,10 @@ async def test_what_was_said_while_a_conversation_was_read_is_read_when_that_has
 
 # --- restarts, forks, workers, and secrets ---
 
+OLD, NEW = "the old secret of the tests", "the new secret of the tests"
+RECALL = "[recall]\nenabled = true"
+HERON = "The code word of the harbour is heron."
+
 
 async def test_a_session_keeps_what_it_was_told_after_a_restart_on_every_worker_and_in_a_fork(
     model: RememberingModel, tmp_path: Path, chats: Chats
@@ -285,12 +290,11 @@ async def _turns(url: str) -> int:
 
 
 async def test_memory_moves_to_the_new_secret(model: RememberingModel, tmp_path: Path, chats: Chats) -> None:
-    old, new = "the old secret of the tests", "the new secret of the tests"
     where = {"X_Unabridged_Channel": "general", "X_Unabridged_Workspace": "acme"}
     with serving(valkey_command()) as store:
-        async with remembering(model, tmp_path, store=store.url, secret=old) as url:
+        async with remembering(model, tmp_path, store=store.url, secret=OLD) as url:
             await ana_speaks(model, url, chats, X_Unabridged_Session="first", **where)
-        for number, secret in enumerate((f"{new},{old}", new)):
+        for number, secret in enumerate((f"{NEW},{OLD}", NEW)):
             async with remembering(model, tmp_path, store=store.url, secret=secret) as url:
                 # A session that goes on is told nothing; its turn must not begin a memory of its own.
                 goes_on = person(chats, url, X_Unabridged_Session="first", **where)
@@ -304,16 +308,14 @@ async def test_memory_moves_to_the_new_secret(model: RememberingModel, tmp_path:
 async def test_what_was_said_under_an_old_secret_is_recalled_also_when_that_is_gone(
     model: RememberingModel, tmp_path: Path, chats: Chats
 ) -> None:
-    old, new, rules = "the old secret of the tests", "the new secret of the tests", "[recall]\nenabled = true"
-    heron = "The code word of the harbour is heron."
     with serving(valkey_command()) as store:
         messages: list[Message] = []
-        for secret in (old, f"{new},{old}", new):
-            async with remembering(model, tmp_path, rules, store=store.url, secret=secret) as url:
+        for secret in (OLD, f"{NEW},{OLD}", NEW):
+            async with remembering(model, tmp_path, RECALL, store=store.url, secret=secret) as url:
                 first = person(chats, url, X_Unabridged_Session="first")
                 first.messages = messages
-                await first.ask("So it is." if messages else heron)
-                if secret != new:
+                await first.ask("So it is." if messages else HERON)
+                if secret != NEW:
                     await eventually(lambda: bool(model.asked_for_items))
                     continue
                 model.replies += [
@@ -321,55 +323,52 @@ async def test_what_was_said_under_an_old_secret_is_recalled_also_when_that_is_g
                     said("Yes."),
                 ]
                 await person(chats, url, X_Unabridged_Session="later").ask("What is the code word?")
-                assert heron in str(model.views()[-1])
+                assert HERON in str(model.views()[-1])
 
 
 async def test_what_was_said_to_a_server_that_had_the_old_secret_longer_than_others_is_recalled(
     model: RememberingModel, tmp_path: Path, chats: Chats
 ) -> None:
-    old, new, rules = "the old secret of the tests", "the new secret of the tests", "[recall]\nenabled = true"
-    heron = "The code word of the harbour is heron."
     with serving(valkey_command()) as store:
         async with (
-            remembering(model, tmp_path, rules, store=store.url, secret=old) as old_url,
-            remembering(model, tmp_path, rules, store=store.url, secret=f"{new},{old}") as url,
+            remembering(model, tmp_path, RECALL, store=store.url, secret=OLD) as old_url,
+            remembering(model, tmp_path, RECALL, store=store.url, secret=f"{NEW},{OLD}") as url,
         ):
             await person(chats, url, X_Unabridged_Session="begun").ask("Good morning.")
             await eventually(lambda: len(model.asked_for_items) == 1)
             first = person(chats, old_url, X_Unabridged_Session="first")
-            await first.ask(heron)
+            await first.ask(HERON)
             await eventually(lambda: len(model.asked_for_items) == 2)
             first.url = url
             await first.ask("So it is.")
             await eventually(lambda: len(model.asked_for_items) == 3)
             model.replies += [calling(("r1", NAME, '{"query": "code word of the harbour"}')), said("Yes.")]
             await person(chats, url, X_Unabridged_Session="later").ask("What is the code word?")
-            assert heron in str(model.views()[-1])
+            assert HERON in str(model.views()[-1])
 
 
 @pytest.mark.parametrize("headers", [{"X_Unabridged_Session": "one"}, {}], ids=["named", "by its chain"])
 async def test_a_sessions_own_memory_moves_to_the_new_secret_and_is_deleted_with_it(
     model: RememberingModel, tmp_path: Path, chats: Chats, headers: dict[str, str]
 ) -> None:
-    old, new = "the old secret of the tests", "the new secret of the tests"
 
     async def scopes(url: str) -> list[tuple[str, int]]:
         found = (await admin(url, "memory"))["scopes"]
         return [(each["kind"], each["items"]) for each in found]
 
     with serving(valkey_command()) as store:
-        async with remembering(model, tmp_path, store=store.url, secret=old) as url:
+        async with remembering(model, tmp_path, store=store.url, secret=OLD) as url:
             chat = chats(url, **headers)
             await chat.ask("We paint the boat green.")
             await until([("thread", 1)], lambda: scopes(url))
-        for number, secret in enumerate((f"{new},{old}", new), 2):
+        for number, secret in enumerate((f"{NEW},{OLD}", NEW), 2):
             async with remembering(model, tmp_path, store=store.url, secret=secret) as url:
                 chat.url = url
                 await chat.ask(f"It is painted for the time number {number}.")
                 await eventually(lambda number=number: len(model.asked_for_texts) == 2 * number)
                 await until([("thread", 1)], lambda url=url: scopes(url))
         async with (
-            remembering(model, tmp_path, store=store.url, secret=new) as url,
+            remembering(model, tmp_path, store=store.url, secret=NEW) as url,
             httpx2.AsyncClient(base_url=url, headers=ADMIN) as client,
         ):
             (session,) = (await admin(url, "sessions"))["sessions"]
@@ -380,29 +379,25 @@ async def test_a_sessions_own_memory_moves_to_the_new_secret_and_is_deleted_with
 async def test_what_was_learned_from_a_session_is_forgotten_also_after_the_secret_was_rotated(
     model: RememberingModel, tmp_path: Path, chats: Chats
 ) -> None:
-    old, new = "the old secret of the tests", "the new secret of the tests"
     where = {"X_Unabridged_Session": "first", "X_Unabridged_Channel": "general"}
     with serving(valkey_command()) as store:
-        async with remembering(model, tmp_path, store=store.url, secret=old) as url:
+        async with remembering(model, tmp_path, store=store.url, secret=OLD) as url:
             await ana_speaks(model, url, chats, **where)
         async with (
-            remembering(model, tmp_path, store=store.url, secret=f"{new},{old}") as url,
+            remembering(model, tmp_path, store=store.url, secret=f"{NEW},{OLD}") as url,
             httpx2.AsyncClient(base_url=f"{url}/unabridged/v1/", headers=ADMIN) as client,
         ):
             goes_on = person(chats, url, **where)
             goes_on.messages = [user(OSLO), said("Noted.")]
             await goes_on.ask("We paint the boat green.")
 
-            async def learned() -> set[str]:
-                return {each["text"] for each in (await admin(url, "memory"))["items"]}
-
-            await until({LIVES, ALLERGIC, "The boat is painted green."}, learned)
+            await until({LIVES, ALLERGIC, "The boat is painted green."}, lambda: item_texts(url))
             await read(model, 2)
             await client.post("sessions/first/fork", json={"name": "fork"})
             assert (await client.delete("memory?session=fork")).json()["items"] == 0
             assert (await client.delete("memory?session=first")).json()["items"] == 3
             (scope,) = (await admin(url, "memory"))["scopes"]
-            assert (await learned(), "Oslo" in scope["long"] + scope["short"]) == (set(), False)
+            assert (await item_texts(url), "Oslo" in scope["long"] + scope["short"]) == (set(), False)
 
 
 # --- recall ---

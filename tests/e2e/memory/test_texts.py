@@ -13,9 +13,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.support.clients import KEY, Chats, admin, making_chats
+from tests.support.clients import KEY, Chats, making_chats
 from tests.support.operator import ask
-from tests.support.remembering import RememberingModel, note, person, remembering
+from tests.support.remembering import RememberingModel, item_texts, note, person, remembering
 from tests.support.servers import eventually, until
 from tests.support.upstreams import running, said
 
@@ -106,7 +106,7 @@ class Story:
 
     async def items(self) -> set[str]:
         """What is noted: once it is, its thread was read and is written."""
-        return {each["text"] for each in (await admin(self.url, "memory"))["items"]}
+        return await item_texts(self.url)
 
     async def maintained(self) -> None:
         assert (await ask(self.url, "POST", "memory/maintain")).json()["failed"] == 0

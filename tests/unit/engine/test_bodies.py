@@ -23,10 +23,8 @@ class Process:
     """What one process remembers."""
 
     def __init__(self, *, is_shared: bool = True, memory: CacheMemory | None = None) -> None:
-        self.body_cache, self.reader = (
-            BodyCache(CHAT, memory or CacheMemory()),
-            Reader(CHAT, COUNTER, CacheMemory()),
-        )
+        self.body_cache = BodyCache(CHAT, memory or CacheMemory())
+        self.reader = Reader(CHAT, COUNTER, CacheMemory())
         self.is_shared = is_shared
 
     def read(self, raw: bytes, scope: bytes = b"me", start: bytes = ROOT) -> bool:

@@ -61,10 +61,8 @@ def test_all_of_them_take_the_place_of_what_was_read() -> None:
     [LookupResult(has_ended=True), LookupResult(sid=KEY.sid, session=turn("u1", created=2.0).session)],
 )
 def test_what_ended_there_has_ended_here_even_if_it_was_begun_anew(found: LookupResult) -> None:
-    cache, begun = (
-        SessionCache(CacheMemory()),
-        LookupResult(sid=KEY.sid, session=turn("u1", created=1.0).session),
-    )
+    cache = SessionCache(CacheMemory())
+    begun = LookupResult(sid=KEY.sid, session=turn("u1", created=1.0).session)
     here, lane = cache.of_lane(KEY, "lane")
     assert cache.follows(KEY, here, begun)
     here.learn_hidden(told(A), KEY.sid, held=0)

@@ -89,11 +89,8 @@ def headerless(history: History, *, ours: int = 0) -> Turn:
 
 
 async def test_who_gave_the_newest_answer_decides_though_this_process_gave_one_before() -> None:
-    store, naming, caller = (
-        Interrupted(),
-        Naming("secret", CacheMemory()),
-        Naming("secret", CacheMemory()).caller({}),
-    )
+    store, naming = Interrupted(), Naming("secret", CacheMemory())
+    caller = Naming("secret", CacheMemory()).caller({})
     here, there = (
         Recognition(store, naming, SessionCache(CacheMemory()), HandClock(), CacheMemory()) for _ in range(2)
     )
