@@ -236,13 +236,9 @@ def _open_dependencies(
 
 def build_engine(settings: Settings, dependencies: Dependencies, dialect: Dialect = CHAT) -> Engine:
     """Build the engine on the given outside dependencies."""
-    store, clock, counter, metrics = (
-        dependencies.store,
-        dependencies.clock,
-        dependencies.counter,
-        dependencies.metrics,
-    )
-    upstream, memory, learned = dependencies.upstream, dependencies.memory, dependencies.learned_memory
+    store, upstream, counter = dependencies.store, dependencies.upstream, dependencies.counter
+    clock, metrics = dependencies.clock, dependencies.metrics
+    memory, learned = dependencies.memory, dependencies.learned_memory
     secret, former = (*settings.secrets, None, None)[:2]
     naming = Naming(secret or "", memory, settings.tenant_header, former=former)
     background = Background()

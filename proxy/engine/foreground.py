@@ -266,7 +266,7 @@ class Contention:
         return max(_PATIENCE_TIMES * usual, usual + _PATIENCE)
 
     def record_timeout(self) -> None:
-        """Note that a user has waited longer than ``wait_limit``."""
+        """Note that a user has waited longer than :meth:`wait_limit` allows."""
         if self._concurrency is _Concurrency.UNKNOWN:
             self._set_concurrency(_Concurrency.ONE)
 

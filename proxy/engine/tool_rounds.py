@@ -212,12 +212,8 @@ class Rounds:
 
         Without them, what may be asked next is no more than what the upstream has accepted ``before``.
         """
-        self.sequence, self.tokens, self.own_tool_tokens, self.room = (
-            before.sequence,
-            before.tokens,
-            before.own_tool_tokens,
-            0,
-        )
+        self.sequence, self.tokens, self.room = before.sequence, before.tokens, 0
+        self.own_tool_tokens = before.own_tool_tokens
         self.hits, self.answered = before.hits, before.answered
         return await self.settle(editor)
 

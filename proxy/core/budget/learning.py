@@ -158,9 +158,8 @@ class Growth(msgspec.Struct):
         ``ratio`` is the learned one: the request itself has ``ratio * sent`` of the upstream's tokens.
         """
         if 2 * sent < self.sent:
-            return (
-                CountQuality.COMPARABLE
-            )  # a side request, such as a subagent's, tells nothing about the conversation
+            # A side request, such as a subagent's, tells nothing about the conversation.
+            return CountQuality.COMPARABLE
         if abs(media_tokens - self.media_tokens) > MOST_MEDIA_SHARE * sent:
             self.sent = self.count = self.newest_sent = self.newest_count = self.stalls = 0
             self.media_tokens = media_tokens
@@ -175,13 +174,9 @@ class Growth(msgspec.Struct):
             self.sent, self.count, self.stalls = sent, count, 0
             expected = sent * before_count / before_sent
             is_tracked = excess(sent, before_sent) >= 0 and abs(count - expected) <= expected / _AGREES
-            return (
-                CountQuality.UNRELIABLE
-                if is_short
-                else CountQuality.GROWING
-                if is_tracked
-                else CountQuality.COMPARABLE
-            )
+            if is_short:
+                return CountQuality.UNRELIABLE
+            return CountQuality.GROWING if is_tracked else CountQuality.COMPARABLE
         if sent <= self.sent:
             return CountQuality.COMPARABLE
         is_growing = 2 * (count - before_count) >= brought * rate > 0

@@ -181,7 +181,7 @@ def nearest_to_goal(
     Ledgers in force stay if the view then fits the budget with every constraint. In an emergency, units are
     chosen again with more set aside while the notes bring the view over the budget. Otherwise they are chosen
     again with a corrected amount if notes and ledger turn out smaller or larger than what was set aside.
-    ``growth`` and ``most``: see ``growth`` and ``ledger`` of :func:`proxy.core.planning.planner.draft`.
+    ``growth`` and ``most``: see ``growth`` and ``ledger`` of :func:`proxy.core.planning.planner.draft_epoch`.
     """
     budget, acts_now = situation.budget, strategy.may_act_now(situation)
     is_counting = strategy.slides or acts_now  # such a strategy decides by count, not by tokens

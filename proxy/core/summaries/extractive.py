@@ -110,8 +110,8 @@ def most_important(
     last = max(sentences[-1].number, 1) if sentences else 1
     once = [*newest.values()]
     if len(once) > _MOST:
-        told = [(_voice(each.role) in _BINDING, _strength(each), _worth(each, last)) for each in once]
-        most = sorted(range(len(once)), key=lambda place: told[place])[-_MOST:]
+        ranks = [(_voice(each.role) in _BINDING, _strength(each), _worth(each, last)) for each in once]
+        most = sorted(range(len(once)), key=ranks.__getitem__)[-_MOST:]
         once = [once[place] for place in sorted(most)]
     sizes = [size(each) + label(each.role) for each in once]
     weights = [_weight(each, last) / tokens**_SIZE for each, tokens in zip(once, sizes, strict=True)]
@@ -150,8 +150,8 @@ def _weight(sentence: Sentence, last: int) -> float:
     exact = 0.3 if facts and not _DIGIT.search(sentence.text) else 0.0
     keyword = DECIDES.search(text) or any(word in text.lower() for word in KEYWORDS)
     words = min(len(words_of(text)) / _WORDS, 1.0)
-    told = 0.2 * strength + change + 0.1 * facts + 0.15 * bool(keyword) + 0.5 * words
-    return _worth(sentence, last) + exact + told
+    content = 0.2 * strength + change + 0.1 * facts + 0.15 * bool(keyword) + 0.5 * words
+    return _worth(sentence, last) + exact + content
 
 
 def _voice(role: str) -> int:

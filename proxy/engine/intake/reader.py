@@ -23,12 +23,7 @@ from proxy.core.conversation.messages import HEAD_ROLES, Message, chain_hashes, 
 from proxy.core.dialects.dialect import MODEL_NAME_CHARACTERS, Body, BodyPrefix, Content, Dialect
 from proxy.core.persistent import PersistentList, Sizes
 from proxy.core.planning.chain import Chain
-from proxy.engine.intake.history import (
-    CachedMessage,
-    CachedPrefix,
-    History,
-    NewMessage,
-)
+from proxy.engine.intake.history import CachedMessage, CachedPrefix, History, NewMessage
 from proxy.errors import JSONTooDeep
 from proxy.ports import TokenCounter
 
@@ -177,12 +172,8 @@ class Reader:
                 if counted is not None and entry.other is None:
                     entry.text = max(counted - MESSAGE_TOKENS, 0)
         await self._count_texts(history.new)
-        messages, tokens, media_tokens, name = (
-            list[Message](),
-            list[int](),
-            0,
-            history.model[:MODEL_NAME_CHARACTERS],
-        )
+        messages, tokens, media_tokens = list[Message](), list[int](), 0
+        name = history.model[:MODEL_NAME_CHARACTERS]
         for each in history.new:
             entry, other = each.entry, each.entry.other
             size = MESSAGE_TOKENS + (entry.text or 0)

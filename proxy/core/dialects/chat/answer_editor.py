@@ -90,11 +90,11 @@ class Calls:
     def _name(self, place: int) -> None:
         if self._fates[place] is _Fate.UNNAMED:
             tool = self.message.calls[place].name
-            is_ours = self._rules.is_own_tool(tool)
-            if self._may_ask and (is_ours or self._rules.may_answer(tool)):
+            is_own = self._rules.is_own_tool(tool)
+            if self._may_ask and (is_own or self._rules.may_answer(tool)):
                 self._fates[place] = _Fate.ANSWERABLE
             else:
-                self._fates[place] = _Fate.DROPPED if is_ours else _Fate.CLIENT
+                self._fates[place] = _Fate.DROPPED if is_own else _Fate.CLIENT
             self._advance()
 
     def _advance(self) -> None:
@@ -134,8 +134,8 @@ class Calls:
             if fate is _Fate.ANSWERABLE and place in places:
                 self._fates[place] = _Fate.HIDDEN
             elif fate is _Fate.ANSWERABLE:
-                is_ours = self._rules.is_own_tool(self.message.calls[place].name)
-                self._fates[place] = _Fate.DROPPED if is_ours else _Fate.CLIENT
+                is_own = self._rules.is_own_tool(self.message.calls[place].name)
+                self._fates[place] = _Fate.DROPPED if is_own else _Fate.CLIENT
         self._advance()
 
     def client_deltas(self, elements: Sequence[Element]) -> list[dict[str, Raw]]:

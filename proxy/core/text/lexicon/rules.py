@@ -212,7 +212,7 @@ MENTIONS = Wording(
 )
 """What makes a clause only mention a change: when it happens, that it did, or to which of many things."""
 CLAUSE = re.compile(r"[^,;\uff0c\uff1b、。]+")
-"""What a mention of a change goes to the end of."""
+"""A part of a sentence, in which a change is only mentioned or said to be made."""
 ARTICLE = re.compile(
     r"\s*(?:the|our|my|der|die|das|unsere?|meine?|el|la|los|las|nuestr[oa]s?|mi|le|les|l['\u2019]|notre|nos|mon|ma)\b",
     re.IGNORECASE,
