@@ -64,11 +64,11 @@ class _Deletion:
     @cached_property
     def phrases(self) -> Sequence[str]:
         """What is to be forgotten, in words: lines of texts about any of it are deleted."""
-        sayings = [*self.extra_phrases]
+        phrases = [*self.extra_phrases]
         for each in self.entries:
-            sayings += each.text, each.item.text, each.item.source.passage
+            phrases += each.text, each.item.text, each.item.source.passage
         texts = [thread.texts for key, thread in self.known.items() if key in self.sessions]
-        return sayings + [line for each in texts for line in f"{each.long}\n{each.short}".splitlines()]
+        return phrases + [line for each in texts for line in f"{each.long}\n{each.short}".splitlines()]
 
     @cached_property
     def _messages(self) -> frozenset[bytes]:
@@ -258,7 +258,7 @@ class Forgetting:
                     await self.scope(kept.scope)
                     forgotten += len(entries)
                 else:
-                    forgotten += await self._forget(kept, is_theirs, said_of=[name])
+                    forgotten += await self._forget(kept, is_theirs, extra_phrases=[name])
             except UnreadableRecord:
                 unread += 1
         return Forgotten(forgotten, unread=unread)
@@ -287,7 +287,7 @@ class Forgetting:
         kept: ScopeDetails,
         is_meant: Callable[[ItemDetails], bool],
         sessions: Collection[SessionKey] = (),
-        said_of: Sequence[str] = (),
+        extra_phrases: Sequence[str] = (),
     ) -> int:
         """Delete items of a scope, the lines of texts about them, and its records of sessions.
 
@@ -300,7 +300,7 @@ class Forgetting:
         if present is None:
             return 0
         entries = [each for each in present.entries if is_meant(each)]
-        deletion = _Deletion(present, entries, await self._known(present), sessions, said_of)
+        deletion = _Deletion(present, entries, await self._known(present), sessions, extra_phrases)
         await self._forget_above(deletion)  # first: who asks again after a fault finds these items no more
         for first in range(0, max(len(entries), 1), _STEP):
             some = entries[first : first + _STEP]
@@ -310,7 +310,7 @@ class Forgetting:
 
     async def _forget_above(self, deletion: _Deletion) -> None:
         if (above := await self._above(deletion.kept)) is not None:
-            await self._forget(above, lambda _: False, said_of=deletion.phrases)
+            await self._forget(above, lambda _: False, extra_phrases=deletion.phrases)
 
     async def _known(self, kept: ScopeDetails) -> Mapping[SessionKey, Thread]:
         return await self.memories.scopes.store.threads(kept.scope, THREADS)

@@ -28,7 +28,7 @@ from proxy.engine.planning.decisions import Decisions
 from proxy.engine.sessions.session_cache import HeadUse, head_hash
 from proxy.ports import ChangedResponse, Clock, Upstream, UpstreamResponse, coding_of, is_stream
 
-_BEGUN_BYTES = 2**20
+_PEEK_BYTES = 2**20
 _IDEMPOTENCY = b"idempotency-key"
 _COMMENTS = 1.0
 """Seconds for which comments are held back; passed on, they keep a client waiting that would leave
@@ -111,17 +111,17 @@ class Sender:
         try:
             if response.status == HTTPStatus.OK:
                 may_stream = is_stream(response) or request.history.body.is_streamed
-                return await _begin(response) if may_stream else PeekedResponse(response, b"", is_over=False)
-            begun = bytearray()
+                return await _peek(response) if may_stream else PeekedResponse(response, b"", is_over=False)
+            peeked = bytearray()
             async for chunk in response.chunks():
-                begun += chunk
-                if response.status not in REFUSED or len(begun) > _BEGUN_BYTES:
-                    return PeekedResponse(response, bytes(begun), is_over=False)
-            opening, coding = bytes(begun), coding_of(response)
+                peeked += chunk
+                if response.status not in REFUSED or len(peeked) > _PEEK_BYTES:
+                    return PeekedResponse(response, bytes(peeked), is_over=False)
+            possible_error, coding = bytes(peeked), coding_of(response)
             if coding in CODINGS:  # a refusal that was compressed, though nobody had asked for that
                 with suppress(UnpackingError):
-                    opening = Unpacker(coding, _BEGUN_BYTES).feed(opening)
-            return PeekedResponse(response, bytes(begun), is_over=True, possible_error=opening)
+                    possible_error = Unpacker(coding, _PEEK_BYTES).feed(possible_error)
+            return PeekedResponse(response, bytes(peeked), is_over=True, possible_error=possible_error)
         except BaseException:
             await response.aclose()
             raise
@@ -248,33 +248,33 @@ class Sender:
 # --- the beginning of an answer ---
 
 
-async def _begin(response: UpstreamResponse) -> PeekedResponse:
+async def _peek(response: UpstreamResponse) -> PeekedResponse:
     """Read the first event of a stream, or as much as tells that it is none, whatever its content type.
 
     Comments before the first event (keep-alives) are held back, but not for long.
     """
-    decoder, begun, is_typed = Decoder(), bytearray(), is_stream(response)
+    decoder, peeked, is_typed = Decoder(), bytearray(), is_stream(response)
     is_plain, begins = coding_of(response) == b"identity", None
     async for chunk in response.chunks():
-        begun += chunk
+        peeked += chunk
         events = decoder.feed(chunk)
-        begins = begins_stream(begun) if is_plain else is_typed
-        if begun and not begun.strip() and not is_typed:  # some keep the way open for JSON with blank lines
-            return PeekedResponse(response, bytes(begun), is_over=False)
-        if begins is False and (not is_typed or _is_json(begun)):
-            return PeekedResponse(response, bytes(begun), is_over=False)
+        begins = begins_stream(peeked) if is_plain else is_typed
+        if peeked and not peeked.strip() and not is_typed:  # some keep the way open for JSON with blank lines
+            return PeekedResponse(response, bytes(peeked), is_over=False)
+        if begins is False and (not is_typed or _is_json(peeked)):
+            return PeekedResponse(response, bytes(peeked), is_over=False)
         is_events = is_typed or bool(begins)
-        if events or len(begun) > _BEGUN_BYTES:
-            opening = events[0].data if events else b""
+        if events or len(peeked) > _PEEK_BYTES:
+            possible_error = events[0].data if events else b""
             return PeekedResponse(
-                response, bytes(begun), is_over=False, possible_error=opening, is_stream=is_events
+                response, bytes(peeked), is_over=False, possible_error=possible_error, is_stream=is_events
             )
-        if is_events and all(not line or line.startswith(b":") for line in begun.splitlines()):
-            return await _after_comments(response, decoder, begun)
-    return PeekedResponse(response, bytes(begun), is_over=True, is_stream=is_typed or bool(begins))
+        if is_events and all(not line or line.startswith(b":") for line in peeked.splitlines()):
+            return await _after_comments(response, decoder, peeked)
+    return PeekedResponse(response, bytes(peeked), is_over=True, is_stream=is_typed or bool(begins))
 
 
-async def _after_comments(response: UpstreamResponse, decoder: Decoder, begun: bytearray) -> PeekedResponse:
+async def _after_comments(response: UpstreamResponse, decoder: Decoder, peeked: bytearray) -> PeekedResponse:
     chunks, loop = response.chunks(), asyncio.get_running_loop()
     until = loop.time() + _COMMENTS
     while True:
@@ -283,23 +283,23 @@ async def _after_comments(response: UpstreamResponse, decoder: Decoder, begun: b
         try:
             await asyncio.wait({following}, timeout=max(until - loop.time(), 0.0))
             if not following.done():
-                return PeekedResponse(waited, bytes(begun), is_over=False, is_stream=True)
+                return PeekedResponse(waited, bytes(peeked), is_over=False, is_stream=True)
             chunk = following.result()
         except BaseException:
             await waited.aclose()
             raise
-        begun += chunk
+        peeked += chunk
         events = decoder.feed(chunk)
-        if events or not chunk or len(begun) > _BEGUN_BYTES:
-            opening = events[0].data if events else b""
-            is_events = not _is_json(begun)
+        if events or not chunk or len(peeked) > _PEEK_BYTES:
+            possible_error = events[0].data if events else b""
+            is_events = not _is_json(peeked)
             return PeekedResponse(
-                response, bytes(begun), is_over=not chunk, possible_error=opening, is_stream=is_events
+                response, bytes(peeked), is_over=not chunk, possible_error=possible_error, is_stream=is_events
             )
 
 
-def _is_json(begun: bytearray) -> bool:
-    return begun.lstrip().startswith(b"{")
+def _is_json(peeked: bytearray) -> bool:
+    return peeked.lstrip().startswith(b"{")
 
 
 def _waited(response: UpstreamResponse, following: asyncio.Future[bytes]) -> UpstreamResponse:

@@ -161,8 +161,8 @@ class Recorder:
         key, is_of_several = session.key, exchange.rounds is not None and exchange.rounds.count > 0
         try:
             if answer.complete and answer.choices == 1 and not is_of_several:
-                growth, shown = session.lane.growth, request.media_tokens
-                self.models.learn_usage(request.model, growth, exchange.counted_tokens, usage, shown)
+                growth, media_tokens = session.lane.growth, request.media_tokens
+                self.models.learn_usage(request.model, growth, exchange.counted_tokens, usage, media_tokens)
             elif exchange.may_be_refused and answer.error is not None and not is_of_several:
                 self._learn_window(exchange, answer)
             turn = await self._turn(exchange, answered)
